@@ -19,7 +19,7 @@ from aiokproto.records import encode
 from aiokproto.simulation import Simulation
 from aiokproto.spark import worker as workers
 from aiokproto.spark.fetching import BY_NAME, RangeFetcher
-from aiokproto.spark.leaders import ask_leaders
+from aiokproto.spark.leaders import request_leaders
 from aiokproto.spark.offsets import DataLossError, OffsetRange
 from aiokproto.spark.options import parse_read_options
 from aiokproto.spark.planning import plan_now
@@ -96,7 +96,7 @@ def test_a_batch_truncated_by_an_old_broker_is_fetched_whole(kafka: Kafka, topic
     fetcher = RangeFetcher(kafka.client, plan_now(options).ranges[0], options)
     cut = encode(some_records(3))[:64]
     answer = PartitionData(partition_index=0, error_code=0, high_watermark=3, records=memoryview(cut))
-    assert fetcher._take_in(answer) == []
+    assert fetcher._batches(answer) == []
     assert fetcher._request(1).max_bytes == 128
 
 
@@ -109,11 +109,11 @@ def test_a_log_truncated_while_it_is_read_is_data_loss_with_any_options(
     options = kafka.read_options(subscribe=topic, failOnDataLoss="false")
     planned = replace(plan_now(options).ranges[0], start=7)
     kafka.run(diverge(kafka, topic))
-    with pytest.raises(DataLossError, match=r"the log has no offset 7 any more, though it begins at 0: it was cut off"):
+    with pytest.raises(DataLossError, match=r"log no longer has offset 7, although it begins at 0: it was truncated"):
         list(read_range(worker, planned, options))
 
 
-@pytest.mark.parametrize(("step", "ends"), [(1, None), (0, "nothing came from offset 0 on, .* in 1.5 s")])
+@pytest.mark.parametrize(("step", "ends"), [(1, None), (0, "received no records from offset 0 on, .* in 1.5 s")])
 def test_a_range_may_take_longer_than_the_timeout_as_long_as_it_goes_on(
     monkeypatch: pytest.MonkeyPatch, step: int, ends: str | None
 ) -> None:
@@ -182,7 +182,7 @@ async def test_retries_and_their_interval_follow_the_options(
     monkeypatch.setattr(asyncio, "sleep", sleep)
     cluster: Any = FakeCluster()
     with pytest.raises(BrokerError):
-        await ask_leaders(cluster, "ListOffsets", [TopicPartition(topic, 0)], refuse, options)
+        await request_leaders(cluster, "ListOffsets", [TopicPartition(topic, 0)], refuse, options)
     assert calls == retries + 1
     assert paused == [1.234] * retries
 

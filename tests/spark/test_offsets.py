@@ -88,9 +88,11 @@ def test_an_invalid_assignment_is_refused(text: str) -> None:
 def test_missing_and_extra_partitions_are_refused() -> None:
     offsets = Bound("startingOffsets", each={T0: 1})
     offsets.check_covers([T0])
-    with pytest.raises(ConfigurationError, match="startingOffsets says nothing of t-1"):
+    with pytest.raises(ConfigurationError, match="startingOffsets has no value for t-1"):
         offsets.check_covers([T0, T1])
-    with pytest.raises(ConfigurationError, match="startingOffsets names what is not read or does not exist: t-0"):
+    with pytest.raises(
+        ConfigurationError, match="startingOffsets names partitions that are not read or do not exist: t-0"
+    ):
         offsets.check_covers([])
     bound(EARLIEST).check_covers([T0, T1])
 
@@ -106,7 +108,7 @@ def test_given_offsets() -> None:
 
 
 def test_a_start_below_the_log_is_data_loss() -> None:
-    with pytest.raises(DataLossError, match="t-0 begins at offset 3: 2 offsets from 1 on are gone"):
+    with pytest.raises(DataLossError, match="t-0 begins at offset 3: 2 offsets from 1 on were deleted"):
         resolved(Log(ID, 3, 9), at(1), bound(LATEST))
     assert resolved(Log(ID, 3, 9), at(1), bound(LATEST), fail=False) == (3, 9)
 
@@ -123,7 +125,7 @@ def test_offsets_beyond_the_end_are_an_error() -> None:
 
 def test_an_end_below_the_log_is_data_loss() -> None:
     for starting in (bound(EARLIEST), at(1)):
-        with pytest.raises(DataLossError, match=r"are gone|is gone"):
+        with pytest.raises(DataLossError, match="were deleted"):
             resolved(Log(ID, 8, 9), starting, at(5))
         assert resolved(Log(ID, 8, 9), starting, at(5), fail=False) == (8, 8)
 

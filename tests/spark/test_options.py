@@ -112,7 +112,7 @@ def test_settings_of_security_never_lack_an_effect() -> None:
     assert "SSL_CERT_FILE" in refused(**{"kafka.ssl.truststore.location": "/trusted.jks"})
     assert "client certificates are not supported yet" in refused(**{"kafka.ssl.keystore.location": "/own.jks"})
     assert "SASL is not supported yet" in refused(**{"kafka.sasl.jaas.config": "secret"})
-    assert "SASL is not supported yet; it takes PLAINTEXT or SSL" in refused(kafka__security__protocol="sasl_ssl")
+    assert "SASL is not supported yet; must be PLAINTEXT or SSL" in refused(kafka__security__protocol="sasl_ssl")
     assert refused(**{"kafka.ssl.endpoint.identification.algorithm": ""}).endswith("must be https")
     parse(**{"kafka.ssl.endpoint.identification.algorithm": "https"})
     assert not [name for name in WITHOUT_EFFECT if name.startswith(("kafka.ssl.", "kafka.sasl.", "kafka.security."))]
@@ -262,8 +262,8 @@ def test_no_offsets_are_requested_for_topics_without_a_partition() -> None:
 def test_a_batch_cannot_start_at_the_latest_or_end_at_the_earliest_offset() -> None:
     assert "only a stream" in refused(startingOffsets="latest")
     assert "cannot end where the log starts" in refused(endingOffsets="earliest")
-    assert "it takes 0 and more, or -2" in refused(startingOffsets='{"t":{"0":-1}}')
-    assert "it takes 0 and more, or -1" in refused(endingOffsets='{"t":{"0":-2}}')
+    assert "must be at least 0, or -2" in refused(startingOffsets='{"t":{"0":-1}}')
+    assert "must be at least 0, or -1" in refused(endingOffsets='{"t":{"0":-2}}')
 
 
 def test_timestamps_go_before_offsets_and_one_for_all_before_one_each() -> None:

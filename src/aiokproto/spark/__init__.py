@@ -1,4 +1,4 @@
-"""Kafka for PySpark, without a jar: a data source named ``aiokproto``, and loads that know their offsets.
+"""Kafka for PySpark, without a jar: a data source named ``aiokproto``, and loads that commit files with their offsets.
 
 ::
 
@@ -13,8 +13,8 @@
     )
     load(spark, "flights", "/data/flights", bootstrap_servers="localhost:9092")
 
-Needs the ``spark`` extra. Where this package is installed Spark finds the source by itself, and :func:`register` is not
-needed, save for sessions that were started before.
+It needs the ``spark`` extra. Spark finds the data source of an installed package by itself: only sessions that were
+started before the installation need :func:`register`.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Executors import this package too, and have no use for what only a driver does.
+    # Executors import this package, too, and must not import the modules that only a driver needs.
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"aiokproto.spark.{_MODULES[name]}"), name)
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("aiokproto")`` known to a session. One that knows it already stays as it is."""
+    """Register ``format("aiokproto")`` in a session. Has no effect if the session has it already."""
     from pyspark.errors import AnalysisException
 
     from aiokproto.spark.source import KafkaDataSource
@@ -89,6 +89,6 @@ def register(spark: SparkSession) -> None:
     try:
         spark.dataSource.register(KafkaDataSource)
     except AnalysisException as error:
-        # Spark 4.0 refuses what it has found by itself; later releases take it once more.
+        # Spark 4.0 rejects a data source that it has found by itself; later releases register it again.
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise

@@ -1,4 +1,4 @@
-"""Fetching a range of offsets of one partition, in a task."""
+"""Fetching of one partition's range of offsets, in a task."""
 
 from __future__ import annotations
 
@@ -26,24 +26,22 @@ from aiokproto.spark.planning import CONSUMER, TopicChangedError, list_offsets
 logger = logging.getLogger("aiokproto.spark")
 
 BY_NAME = 12
-"""The last version of Fetch that names topics; later ones have their ids (KIP-516)."""
+"""The last version of Fetch with topic names; later versions have topic ids (KIP-516)."""
 
 _INT32_MAX = (1 << 31) - 1
 
 
-def deleted(wanted: OffsetRange) -> TopicChangedError:
-    """The error for a topic that the cluster does not have any more."""
-    return TopicChangedError(
-        f"reading {wanted}: the topic does not exist any more: it has been deleted since the read was planned"
-    )
+def topic_deleted(offsets: OffsetRange) -> TopicChangedError:
+    """Return the error for a topic that was deleted after planning."""
+    return TopicChangedError(f"reading {offsets}: the topic was deleted after the read was planned")
 
 
 class Fetched(NamedTuple):
-    """What one response brought.
+    """The batches of one response.
 
     Attributes:
-        start: The offset that was asked for. The first batch may begin before it: brokers send whole batches.
-        batches: Those with records to read, not yet checked. The last one may go beyond the range.
+        start: The requested offset. The first batch may begin before it: brokers send whole batches.
+        batches: The batches with records to read, not yet verified. The last one may end behind the range.
     """
 
     start: int
@@ -53,37 +51,38 @@ class Fetched(NamedTuple):
 class RangeFetcher:
     """Fetches one range, a response at a time.
 
-    It is over when the position has reached the range's end, not when so many records were seen: control batches,
-    aborted transactions and compaction leave offsets without a record, and a range may end among them.
+    The range is done when the position reaches its end. Records are not counted: control batches, aborted transactions
+    and compaction leave offsets without a record, and a range may end among them.
 
     Attributes:
         position: The offset to fetch next.
     """
 
-    def __init__(self, cluster: ClusterClient, wanted: OffsetRange, options: ReadOptions) -> None:
-        self.position = wanted.start
+    def __init__(self, cluster: ClusterClient, offsets: OffsetRange, options: ReadOptions) -> None:
+        self.position = offsets.start
         self._cluster = cluster
-        self._wanted = wanted
+        self._range = offsets
         self._options = options
         self._max_bytes = options.fetch.max_bytes
-        self._picture = cluster.snapshot.generation
+        # Cluster metadata of this generation may be older than the plan.
+        self._first_generation = cluster.snapshot.generation
 
     @property
     def done(self) -> bool:
-        """Whether there is nothing more to fetch."""
-        return self.position >= self._wanted.end
+        """Whether the whole range was fetched."""
+        return self.position >= self._range.end
 
     async def fetch(self) -> Fetched | None:
-        """The next batches with records to read; None once it is over.
+        """Return the next batches with records to read; None once the range is done.
 
-        When cancelled, the same batches are fetched next time.
+        When cancelled, the next call fetches the same batches.
 
         Raises:
-            DeadlineError: Nothing came for ``kafkaConsumer.pollTimeoutMs``. Names the last failure.
-            DataLossError: Records of the range are gone, and ``failOnDataLoss`` is set.
-            TopicChangedError: The topic was deleted, or replaced by another one of its name.
-            CorruptRecordError: A batch's header makes no sense.
-            BrokerError: The broker refuses for good.
+            DeadlineError: The position did not advance for ``kafkaConsumer.pollTimeoutMs``. Names the last failure.
+            DataLossError: Records of the range were deleted, and ``failOnDataLoss`` is set; or the log was truncated.
+            TopicChangedError: The topic was deleted, or deleted and created again.
+            CorruptRecordError: A batch has an invalid header.
+            BrokerError: The broker responded with an error that is not retriable.
         """
         clock = asyncio.get_running_loop().time
         give_up, failures = clock() + self._options.poll_timeout, 0
@@ -92,7 +91,7 @@ class RangeFetcher:
             try:
                 if batches := await self._fetch_once(max(give_up - clock(), 0.001)):
                     return Fetched(before, batches)
-                problem: object = "the broker has nothing there"
+                problem: object = "the response has no records"
             except (BrokerConnectionError, BrokerError, DeadlineError) as error:
                 if isinstance(error, BrokerError) and not error.retriable:
                     raise
@@ -103,7 +102,7 @@ class RangeFetcher:
                 continue
             if clock() >= give_up:
                 raise DeadlineError(
-                    f"reading {self._wanted}: nothing came from offset {self.position} on, {self._asked()}, "
+                    f"reading {self._range}: received no records from offset {self.position} on, {self._source()}, "
                     f"in {self._options.poll_timeout:g} s (kafkaConsumer.pollTimeoutMs): {problem}"
                 )
             failures += 1
@@ -111,38 +110,38 @@ class RangeFetcher:
         return None
 
     async def _fetch_once(self, timeout: float) -> list[RecordBatch]:
-        wanted, snapshot = self._wanted, self._cluster.snapshot
-        info = snapshot.topics.get(wanted.topic)
+        offsets, snapshot = self._range, self._cluster.snapshot
+        info = snapshot.topics.get(offsets.topic)
         if info is None:
-            # It was there when the task began, and goes only when several answers in a row do not have it.
-            raise deleted(wanted)
-        if info.topic_id != wanted.topic_id and wanted.topic_id != ZERO_UUID:
-            self._refuse(info.topic_id, snapshot.generation)
-        leader = snapshot.leader(wanted.topic, wanted.partition)
+            # The metadata had the topic when the task began, and drop it only after several responses without it.
+            raise topic_deleted(offsets)
+        if info.topic_id != offsets.topic_id and offsets.topic_id != ZERO_UUID:
+            self._raise_other_topic(info.topic_id, snapshot.generation)
+        leader = snapshot.leader(offsets.topic, offsets.partition)
         if leader is None:
-            raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"Fetch of {wanted.topic_partition}")
-        # A channel of its own: what the broker holds back until there is data would hold back other requests too.
+            raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"Fetch of {offsets.topic_partition}")
+        # A separate connection: a Fetch that the broker holds until it has data would delay other requests behind it.
         response = await self._cluster.send(
             self._request(min(self._options.fetch.max_wait_ms, int(timeout * 1000))),
             leader,
-            max_version=BY_NAME if wanted.topic_id == ZERO_UUID else None,
+            max_version=BY_NAME if offsets.topic_id == ZERO_UUID else None,
             channel="fetch",
         )
-        answer = self._answer(response, leader)
-        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            await self._skip_lost()
+        data = self._partition_data(response, leader)
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            await self._skip_deleted()
             return []
-        if answer.error_code:
-            moved = answer.current_leader
-            self._cluster.update_leader(wanted.topic, wanted.partition, moved.leader_id, moved.leader_epoch)
-            raise error_for(answer.error_code, self._context(leader))
-        return self._take_in(answer)
+        if data.error_code:
+            current = data.current_leader
+            self._cluster.update_leader(offsets.topic, offsets.partition, current.leader_id, current.leader_epoch)
+            raise error_for(data.error_code, self._context(leader))
+        return self._batches(data)
 
     def _request(self, max_wait_ms: int) -> FetchRequest:
-        wanted, settings = self._wanted, self._options.fetch
+        offsets, settings = self._range, self._options.fetch
         partition = FetchPartition(
-            partition=wanted.partition,
-            current_leader_epoch=self._cluster.snapshot.leader_epoch(wanted.topic, wanted.partition),
+            partition=offsets.partition,
+            current_leader_epoch=self._cluster.snapshot.leader_epoch(offsets.topic, offsets.partition),
             fetch_offset=self.position,
             partition_max_bytes=self._max_bytes,
         )
@@ -152,59 +151,59 @@ class RangeFetcher:
             min_bytes=settings.min_bytes,
             max_bytes=self._max_bytes,
             isolation_level=settings.isolation_level,
-            topics=[FetchTopic(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[partition])],
+            topics=[FetchTopic(topic=offsets.topic, topic_id=offsets.topic_id, partitions=[partition])],
         )
 
-    def _answer(self, response: FetchResponse, leader: int) -> PartitionData:
+    def _partition_data(self, response: FetchResponse, leader: int) -> PartitionData:
         if response.error_code:
             raise error_for(response.error_code, self._context(leader))
         for topic in response.responses:
-            for answer in topic.partitions:
-                if answer.partition_index == self._wanted.partition:
-                    return answer
-        raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR, self._context(leader), "the partition is not in the answer")
+            for data in topic.partitions:
+                if data.partition_index == self._range.partition:
+                    return data
+        raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR, self._context(leader), "the response lacks the partition")
 
-    def _take_in(self, answer: PartitionData) -> list[RecordBatch]:
-        if not answer.records:
+    def _batches(self, data: PartitionData) -> list[RecordBatch]:
+        if not data.records:
             return []
-        batches = list(decode(answer.records, check_crc=False))
+        batches = list(decode(data.records, check_crc=False))
         if not batches:
-            # Brokers before 0.10.1 cut even the first batch to the size asked for.
+            # Brokers before 0.10.1 truncate even the first batch to the requested size.
             self._max_bytes = min(2 * self._max_bytes, _INT32_MAX)
             return []
-        aborted = answer.aborted_transactions if self._options.fetch.read_committed else None
+        aborted = data.aborted_transactions if self._options.fetch.read_committed else None
         self.position = max(self.position, batches[-1].next_offset)
-        return [one for one in visible(batches, aborted or ()) if one.base_offset < self._wanted.end]
+        return [one for one in visible(batches, aborted or ()) if one.base_offset < self._range.end]
 
-    async def _skip_lost(self) -> None:
-        partition = self._wanted.topic_partition
+    async def _skip_deleted(self) -> None:
+        partition = self._range.topic_partition
         first = (await list_offsets(self._cluster, {partition: EARLIEST}, self._options))[partition].offset
         if first <= self.position:
             raise DataLossError(
-                f"reading {self._wanted}: the log has no offset {self.position} any more, though it begins at {first}: "
-                "it was cut off at its end, as after the election of a replica that was not in sync"
+                f"reading {self._range}: the log no longer has offset {self.position}, although it begins at {first}: "
+                "it was truncated, as by an unclean leader election"
             )
-        problem = f"reading {self._wanted}: {first - self.position} offsets from {self.position} on are gone"
+        problem = f"reading {self._range}: {first - self.position} offsets from {self.position} on were deleted"
         if self._options.fail_on_data_loss:
-            raise DataLossError(f"{problem}, the log begins at {first} (failOnDataLoss=false goes on from there)")
+            raise DataLossError(f"{problem}: the log begins at offset {first} (failOnDataLoss=false continues there)")
         logger.warning("%s", problem)
         self.position = first
 
-    def _refuse(self, topic_id: bytes, generation: int) -> None:
-        if generation > self._picture:
+    def _raise_other_topic(self, topic_id: bytes, generation: int) -> None:
+        if generation > self._first_generation:
             raise TopicChangedError(
-                f"reading {self._wanted}: the topic's id is {topic_id.hex()}, and was {self._wanted.topic_id.hex()} "
-                "when the read was planned: it has been deleted and created again"
+                f"reading {self._range}: the topic's id is {topic_id.hex()}, expected {self._range.topic_id.hex()}: "
+                "it was deleted and created again after the read was planned"
             )
-        # The picture may be older than the plan: connections are kept from task to task.
-        raise error_for(ErrorCode.UNKNOWN_TOPIC_ID, f"Fetch of {self._wanted.topic_partition}")
+        # A worker keeps its client from task to task: the metadata may be older than the plan. A retry refreshes them.
+        raise error_for(ErrorCode.UNKNOWN_TOPIC_ID, f"Fetch of {self._range.topic_partition}")
 
     def _context(self, leader: int) -> str:
-        return f"Fetch of {self._wanted.topic_partition} at offset {self.position} from {self._broker(leader)}"
+        return f"Fetch of {self._range.topic_partition} at offset {self.position} from {self._broker(leader)}"
 
-    def _asked(self) -> str:
-        leader = self._cluster.snapshot.leader(self._wanted.topic, self._wanted.partition)
-        return "no leader being known" if leader is None else f"asking {self._broker(leader)}"
+    def _source(self) -> str:
+        leader = self._cluster.snapshot.leader(self._range.topic, self._range.partition)
+        return "without a known leader" if leader is None else f"from {self._broker(leader)}"
 
     def _broker(self, node_id: int) -> str:
         return str(self._cluster.snapshot.brokers.get(node_id, f"broker {node_id}"))

@@ -1,4 +1,4 @@
-"""Asking the leaders of partitions, again where one has moved."""
+"""Requests to the leaders of partitions, with retries where a leader has moved."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ from aiokproto.spark.options import ReadOptions
 from aiokproto.types import TopicPartition
 
 
-class Answer(Protocol):
-    """What a leader says of a partition."""
+class PartitionResponse(Protocol):
+    """A partition's part of a response."""
 
     error_code: int
 
 
-A = TypeVar("A", bound=Answer)
-Ask = Callable[[int, list[TopicPartition]], Awaitable[Iterable[tuple[TopicPartition, A]]]]
+R = TypeVar("R", bound=PartitionResponse)
+Send = Callable[[int, list[TopicPartition]], Awaitable[Iterable[tuple[TopicPartition, R]]]]
 
 
-async def ask_leaders(
-    cluster: ClusterClient, api: str, partitions: Collection[TopicPartition], ask: Ask[A], options: ReadOptions
-) -> dict[TopicPartition, A]:
-    """What the leaders say of partitions; those that fail are asked again.
+async def request_leaders(
+    cluster: ClusterClient, api: str, partitions: Collection[TopicPartition], send: Send[R], options: ReadOptions
+) -> dict[TopicPartition, R]:
+    """Return the leaders' responses for partitions; requests that fail are retried.
 
     Args:
-        cluster: The cluster, which knows the topics.
+        cluster: The client, which has the metadata of the topics.
         api: The name of the request, for messages.
-        partitions: What to ask about.
-        ask: One request to a leader, about some of the partitions.
-        options: How often to try again, and when.
+        partitions: The partitions.
+        send: Sends a request for some of the partitions to their leader.
+        options: The number of retries, and the interval between them.
 
     Raises:
         BrokerError, BrokerConnectionError, DeadlineError: The last failure, after ``fetchOffset.numRetries``.
     """
-    found: dict[TopicPartition, A] = {}
+    responses: dict[TopicPartition, R] = {}
     retries = options.offset_retries
     while True:
         failure: KafkaError | None = None
-        for leader, asked in _by_leader(cluster, set(partitions) - found.keys()).items():
+        for leader, requested in _by_leader(cluster, set(partitions) - responses.keys()).items():
             try:
                 if leader is None:
-                    raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"{api} of {asked[0]}")
-                for partition, answer in await ask(leader, asked):
-                    if answer.error_code:
-                        failure = error_for(answer.error_code, f"{api} of {partition} at broker {leader}")
+                    raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"{api} of {requested[0]}")
+                for partition, response in await send(leader, requested):
+                    if response.error_code:
+                        failure = error_for(response.error_code, f"{api} of {partition} at broker {leader}")
                     else:
-                        found[partition] = answer
+                        responses[partition] = response
             except (BrokerConnectionError, DeadlineError, BrokerError) as error:
                 failure = error
         if failure is None:
-            return found
+            return responses
         if not retries or (isinstance(failure, BrokerError) and not failure.retriable):
             raise failure
         cluster.invalidate(str(failure))

@@ -1,4 +1,4 @@
-"""Which offsets to read: what the options ask for, what the log has, and how that is cut into tasks. Pure."""
+"""Offset ranges: the bounds that options define, their resolution against the log, and the split into tasks. Pure."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from aiokproto.types import TopicPartition
 
 EARLIEST = -2
 LATEST = -1
-"""As in ListOffsets requests, and in the official connector's JSON."""
+"""The special timestamps of ListOffsets requests, which the official connector's JSON uses as offsets, too."""
 
 _NAMED = 10
-"""So many partitions are named in a message."""
+"""Maximum number of partitions that a message names."""
 
 
 class DataLossError(KafkaError):
-    """Records between the wanted offset and the start of the log are gone: retention or DeleteRecords took them."""
+    """Records between the requested offset and the start of the log were deleted, by retention or DeleteRecords."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Where the ranges start, or where they end.
+    """The start, or the end, of the ranges.
 
     Attributes:
-        option: The option it came from, for messages.
-        every: One answer for all partitions: ``EARLIEST``, ``LATEST``, or a timestamp (ms); None if each has its own.
-        each: An answer for each partition: an offset, ``EARLIEST`` or ``LATEST``; or a timestamp (ms).
-        by_timestamp: Whether the numbers are timestamps.
+        option: The option that defines it, for messages.
+        every: One value for all partitions: ``EARLIEST``, ``LATEST``, or a timestamp (ms); None if each has its own.
+        each: A value for each partition: an offset, ``EARLIEST`` or ``LATEST``; or a timestamp (ms).
+        by_timestamp: Whether the values are timestamps.
     """
 
     option: str
@@ -40,24 +40,28 @@ class Bound:
     by_timestamp: bool = False
 
     def of(self, partition: TopicPartition) -> int:
-        """The answer for one partition, which must be among those of :meth:`check_covers`."""
+        """Return the value for a partition, which :meth:`check_covers` must have accepted."""
         if self.each is not None:
             return self.each[partition]
-        assert self.every is not None, "either all partitions have one answer or each has its own"
+        assert self.every is not None, "either all partitions have one value or each has its own"
         return self.every
 
     def check_covers(self, partitions: Collection[TopicPartition]) -> None:
-        """Compare with the partitions that are to be read.
+        """Check that the bound has a value for each of these partitions, and for no other.
 
         Raises:
-            ConfigurationError: Some are missing, or others are named; either is likely a mistake.
+            ConfigurationError: A partition is missing, or is not one of these; either is probably a mistake.
         """
         if self.each is None:
             return
         if missing := set(partitions) - set(self.each):
-            raise ConfigurationError(f"{self.option} says nothing of {_list(missing)}")
+            raise ConfigurationError(
+                f"{self.option} has no value for {_list(missing)}: name every partition of the topics that are read"
+            )
         if extra := set(self.each) - set(partitions):
-            raise ConfigurationError(f"{self.option} names what is not read or does not exist: {_list(extra)}")
+            raise ConfigurationError(
+                f"{self.option} names partitions that are not read or do not exist: {_list(extra)}"
+            )
 
 
 def _list(partitions: Iterable[TopicPartition]) -> str:
@@ -67,15 +71,15 @@ def _list(partitions: Iterable[TopicPartition]) -> str:
 
 
 def parse_offsets(option: str, text: str, *, allowed: int | None) -> Mapping[TopicPartition, int]:
-    """Offsets or timestamps as JSON, ``{"topic": {"0": 23, "1": -2}}``.
+    """Parse offsets or timestamps from JSON, ``{"topic": {"0": 23, "1": -2}}``.
 
     Args:
-        option: Its name, for messages.
+        option: The name of the option, for messages.
         text: The JSON.
-        allowed: The negative number that has a meaning here: ``EARLIEST``, ``LATEST``, or None.
+        allowed: The negative number that is valid: ``EARLIEST``, ``LATEST``, or None.
 
     Raises:
-        ConfigurationError: It is something else.
+        ConfigurationError: The text is not such JSON, or has an invalid topic, partition or number.
     """
     offsets: dict[TopicPartition, int] = {}
     for topic, partitions in _json_object(option, text).items():
@@ -84,30 +88,30 @@ def parse_offsets(option: str, text: str, *, allowed: int | None) -> Mapping[Top
             raise ConfigurationError(problem)
         for partition, offset in partitions.items():
             if not re.fullmatch("[0-9]{1,10}", partition):
-                raise ConfigurationError(f"{option}: {shorten(partition)} is no partition of {topic}")
+                raise ConfigurationError(f"{option}: {shorten(partition)} is not a partition number, in topic {topic}")
             if isinstance(offset, bool) or not isinstance(offset, int) or offset > INT64_MAX:
                 raise ConfigurationError(
-                    f"{option}: {topic}-{partition} has {shorten(offset)}, which is no whole number"
+                    f"{option}: {topic}-{partition} has {shorten(offset)}, which is not a 64-bit integer"
                 )
             if offset < 0 and offset != allowed:
                 also = f", or {allowed}" if allowed is not None else ""
-                raise ConfigurationError(f"{option}: {topic}-{partition} has {offset}; it takes 0 and more{also}")
+                raise ConfigurationError(f"{option}: {topic}-{partition} has {offset}; must be at least 0{also}")
             offsets[TopicPartition(topic, int(partition))] = offset
     return offsets
 
 
 def parse_assignment(option: str, text: str) -> Mapping[str, tuple[int, ...]]:
-    """Partitions as JSON, ``{"topic": [0, 1]}``.
+    """Parse partitions from JSON, ``{"topic": [0, 1]}``.
 
     Raises:
-        ConfigurationError: It is something else, or has no partition.
+        ConfigurationError: The text is not such JSON, or names no partition.
     """
     assignment: dict[str, tuple[int, ...]] = {}
     for topic, partitions in _json_object(option, text).items():
         if not isinstance(partitions, list) or not all(type(number) is int and number >= 0 for number in partitions):
             problem = f"{option}: {topic} must have a list of partition numbers, not {shorten(partitions)}"
             raise ConfigurationError(problem)
-        # As in the official connector nothing is asked of a topic without any.
+        # As in the official connector, a topic with an empty list is not read, and need not exist.
         if partitions:
             assignment[topic] = tuple(sorted(set(partitions)))
     if not any(assignment.values()):
@@ -116,7 +120,7 @@ def parse_assignment(option: str, text: str) -> Mapping[str, tuple[int, ...]]:
 
 
 def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
-    """The JSON that :func:`parse_offsets` reads."""
+    """Return the JSON that :func:`parse_offsets` parses."""
     topics: dict[str, dict[str, int]] = {}
     for partition, offset in sorted(offsets.items()):
         topics.setdefault(partition.topic, {})[str(partition.partition)] = offset
@@ -127,9 +131,9 @@ def _json_object(option: str, text: str) -> dict[str, object]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{option} is no JSON: {error}") from None
+        raise ConfigurationError(f"{option} is not valid JSON: {error}") from None
     if not isinstance(value, dict):
-        raise ConfigurationError(f"{option} must be a JSON object by topic, not {shorten(value)}")
+        raise ConfigurationError(f"{option} must be a JSON object whose keys are topics, not {shorten(value)}")
     for topic in value:
         try:
             check_topic(topic)
@@ -140,15 +144,15 @@ def _json_object(option: str, text: str) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class Log:
-    """What a partition has.
+    """The offsets of a partition's log, as its leader reports them.
 
     Attributes:
         topic_id: The topic's id; all zero with brokers before 2.8.
-        start: Its first offset.
-        end: The offset after the last record that may be read: the high watermark, or last stable offset.
-        leader_epoch: The epoch of ``end``; -1 when unknown.
+        start: The log start offset.
+        end: The high watermark or, with ``read_committed``, the last stable offset.
+        leader_epoch: The leader epoch of ``end``; -1 if unknown.
         at_start: The first offset at or after the starting timestamp, None if there is no such record.
-        at_end: The same of the ending timestamp.
+        at_end: The first offset at or after the ending timestamp, None if there is no such record.
     """
 
     topic_id: bytes
@@ -161,9 +165,9 @@ class Log:
 
 @dataclass(frozen=True)
 class OffsetRange:
-    """Offsets of one partition to read, ``start`` up to and without ``end``.
+    """The offsets of one partition to read, from ``start`` inclusive to ``end`` exclusive.
 
-    There may be fewer records: transaction markers, aborted and compacted records leave gaps.
+    A range can have fewer records than offsets: transaction markers, aborted and compacted records leave gaps.
     """
 
     topic: str
@@ -180,7 +184,7 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """Number of offsets."""
+        """The number of offsets."""
         return self.end - self.start
 
     def __str__(self) -> str:
@@ -198,22 +202,23 @@ def resolve(
     pinned: bool = False,
     resumed: bool = False,
 ) -> tuple[OffsetRange, str | None]:
-    """The range of one partition, and a warning if it is not quite what was asked for.
+    """Return the range to read of one partition, and a warning if it differs from the requested one.
 
     Args:
         partition: The partition.
-        log: What it has.
-        starting: Where to start.
-        ending: Where to end.
+        log: Its log.
+        starting: The requested start.
+        ending: The requested end.
         unmatched_is_latest: Read nothing of a partition that has no record at or after the starting timestamp.
-        fail: Whether it is an error when records that are wanted are gone (``failOnDataLoss``).
-        resumed: Whether the start is where the last load ended. One that ends earlier has nothing to read then.
-        pinned: Whether the end was there when it was planned: then it is an error in any case if it is not.
+        fail: Raise an error if requested records were deleted (``failOnDataLoss``).
+        resumed: The start is the end of the last load: an earlier end is not an error, and nothing is read.
+        pinned: The range was planned earlier, when the log had its end: a log that ends before it was truncated, which
+            is always an error.
 
     Raises:
-        DataLossError: The start, or even the end, lies below the log.
-        ConfigurationError: An offset lies beyond the log's end, no record matches the starting timestamp, or the range
-            ends before it starts.
+        DataLossError: The start, or even the end, is before the log start offset.
+        ConfigurationError: An offset is behind the end of the log, no record matches the starting timestamp, or the
+            range ends before it starts.
     """
     start, warning = _start(partition, log, starting, unmatched_is_latest=unmatched_is_latest, fail=fail)
     end = _end(partition, log, ending)
@@ -223,7 +228,9 @@ def resolve(
             raise ConfigurationError(problem)
         end, warning = log.end, problem
     if end < log.start == start:
-        problem = f"{partition} begins at offset {log.start}: all before {ending.option}, which is {end}, is gone"
+        problem = (
+            f"{partition} begins at offset {log.start}: all records before offset {end} ({ending.option}) were deleted"
+        )
         if fail:
             raise DataLossError(f"{problem} (failOnDataLoss=false reads nothing of it)")
         end, warning = start, problem
@@ -231,7 +238,7 @@ def resolve(
         raise ConfigurationError(
             f"{partition} ends ({ending.option}: offset {end}) before it starts ({starting.option}: offset {start})"
         )
-    # Where nothing is to be read the range still says how far the partition has been read: a load goes on from its end.
+    # An empty range still has the position of the partition: the next load starts at its end.
     end = max(start, end)
     return OffsetRange(partition.topic, log.topic_id, partition.partition, start, end, log.leader_epoch), warning
 
@@ -239,57 +246,60 @@ def resolve(
 def _start(
     partition: TopicPartition, log: Log, bound: Bound, *, unmatched_is_latest: bool, fail: bool
 ) -> tuple[int, str | None]:
-    wanted = bound.of(partition)
+    requested = bound.of(partition)
     if bound.by_timestamp:
         if log.at_start is not None:
-            # Written since the end was asked for: it belongs to the next read.
+            # A later offset was written after the end was requested: it belongs to the next read.
             return min(log.at_start, log.end), None
         if unmatched_is_latest:
             return log.end, None
         raise ConfigurationError(
-            f"{bound.option}: {partition} has no record with timestamp {wanted} or later "
+            f"{bound.option}: {partition} has no record with timestamp {requested} or later "
             "(startingOffsetsByTimestampStrategy=latest reads nothing of such a partition)"
         )
-    if wanted == EARLIEST:
+    if requested == EARLIEST:
         return log.start, None
-    if wanted < log.start:
-        problem = f"{partition} begins at offset {log.start}: {log.start - wanted} offsets from {wanted} on are gone"
+    if requested < log.start:
+        lost = log.start - requested
+        problem = f"{partition} begins at offset {log.start}: {lost} offsets from {requested} on were deleted"
         if fail:
-            raise DataLossError(f"{problem} (failOnDataLoss=false goes on with what is there)")
+            raise DataLossError(f"{problem} (failOnDataLoss=false continues at offset {log.start})")
         return log.start, problem
-    if wanted > log.end:
-        raise ConfigurationError(f"{bound.option}: {partition} ends at offset {log.end}, before {wanted}")
-    return wanted, None
+    if requested > log.end:
+        raise ConfigurationError(f"{bound.option}: {partition} ends at offset {log.end}, before {requested}")
+    return requested, None
 
 
 def _end(partition: TopicPartition, log: Log, bound: Bound) -> int:
     if bound.by_timestamp:
         return log.end if log.at_end is None else min(log.at_end, log.end)
-    wanted = bound.of(partition)
-    return log.end if wanted == LATEST else wanted
+    requested = bound.of(partition)
+    return log.end if requested == LATEST else requested
 
 
 def split(
     ranges: Iterable[OffsetRange], min_partitions: int | None = None, max_records: int | None = None
 ) -> list[OffsetRange]:
-    """Cut ranges for more tasks; empty ones fall away. Cuts count offsets: what lies between them is not known.
+    """Split ranges into one range per task, and drop empty ones.
+
+    The pieces of a range have about the same number of offsets: how many records these have is unknown here.
 
     Args:
-        ranges: One a partition.
-        min_partitions: About so many tasks at least, long ranges being cut more often.
-        max_records: So many offsets at most in a task.
+        ranges: One range per partition.
+        min_partitions: Minimum number of tasks, about; longer ranges are split into more pieces.
+        max_records: Maximum number of offsets in a task.
     """
-    whole = [one for one in ranges if one.size > 0]
-    total = sum(one.size for one in whole)
-    cuts: list[OffsetRange] = []
-    for one in whole:
+    not_empty = [one for one in ranges if one.size > 0]
+    total = sum(one.size for one in not_empty)
+    tasks: list[OffsetRange] = []
+    for one in not_empty:
         pieces = 1
-        if min_partitions and min_partitions > len(whole):
+        if min_partitions and min_partitions > len(not_empty):
             pieces = max(pieces, round(one.size * min_partitions / total))
         if max_records:
             pieces = max(pieces, -(-one.size // max_records))
-        cuts.extend(_pieces(one, min(pieces, one.size)))
-    return cuts
+        tasks.extend(_pieces(one, min(pieces, one.size)))
+    return tasks
 
 
 def _pieces(whole: OffsetRange, count: int) -> Iterator[OffsetRange]:

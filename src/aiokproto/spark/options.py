@@ -1,9 +1,9 @@
 """The options of the data source, with the names of Spark's own Kafka connector. Pure.
 
 Names are case-insensitive. Options of the client have the prefix ``kafka.`` and the names of the Java client, such as
-``kafka.request.timeout.ms``; here they become ``request_timeout_ms``. Whatever the connector or the Java client knows
-is on one of three lists: what is honoured is here, what is accepted without effect and what is refused in
-:mod:`aiokproto.spark.options_unused`.
+``kafka.request.timeout.ms``; this module maps them to ``request_timeout_ms``. Each option of the connector and of the
+Java client is on one of three lists: honoured (in this module), accepted without effect, or refused (both in
+:mod:`aiokproto.spark.options_unused`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from aiokproto.spark.options_values import (
     INT32_MAX,
     Reader,
     boolean,
+    integer,
     names,
     one_of,
     pattern,
@@ -30,15 +31,14 @@ from aiokproto.spark.options_values import (
     shorten,
     topic_ids,
     topics,
-    whole,
 )
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
-"""The columns there are; ``headers`` only with ``includeHeaders``."""
+"""All columns, in their default order; ``headers`` only with ``includeHeaders``."""
 
 TOPIC_IDS = "aiokproto.topicIds"
-"""Not for users: the ids that the topics must have, as JSON, so that a replaced topic is never read in place of the one
-that was planned for."""
+"""Internal option: the expected topic ids, as JSON. A topic that was deleted and created again after planning has
+another id, so a task never reads it by mistake."""
 
 OFFSET_OPTIONS = (
     "subscribe",
@@ -52,10 +52,10 @@ OFFSET_OPTIONS = (
     "endingOffsetsByTimestamp",
     "endingTimestamp",
 )
-"""Those that say what to read, and from where to where."""
+"""Options that select the topics, partitions and offsets to read."""
 
 _BOOTSTRAP = "kafka.bootstrap.servers"
-# By the annotation of the client's option. What is not text (a function, a TLS context) cannot be an option of Spark.
+# By the annotation of the client's option. Functions and TLS contexts cannot be options of Spark, which are text.
 _READERS: Mapping[str, Reader] = {"str": str, "int": int, "float": float}
 _KINDS = {name: str(getattr(kind, "__forward_arg__", kind)) for name, kind in ConnectionOptions.__annotations__.items()}
 
@@ -64,38 +64,38 @@ CLIENT: Mapping[str, Reader] = {
     _BOOTSTRAP: str,
     "kafka.security.protocol": security_protocol,
 }
-"""Options of the client, with readers of their values."""
+"""Options of the client, with the parsers of their values."""
 
 HONOURED: Mapping[str, Reader] = {
     "subscribe": topics,
     "subscribePattern": pattern,
     "assign": partial(parse_assignment, "assign"),
-    # What these may be depends on whether it is a batch or a stream: text until one is planned.
+    # Their valid values differ between batch and stream: they stay text until the read is planned.
     "startingOffsets": str.strip,
     "endingOffsets": str.strip,
-    "startingTimestamp": whole(0, of="milliseconds since the epoch"),
-    "endingTimestamp": whole(0, of="milliseconds since the epoch"),
+    "startingTimestamp": integer(0, of="milliseconds since the epoch"),
+    "endingTimestamp": integer(0, of="milliseconds since the epoch"),
     "startingOffsetsByTimestamp": partial(parse_offsets, "startingOffsetsByTimestamp", allowed=None),
     "endingOffsetsByTimestamp": partial(parse_offsets, "endingOffsetsByTimestamp", allowed=None),
     "startingOffsetsByTimestampStrategy": one_of("error", "latest"),
-    "minPartitions": whole(1, INT32_MAX),
-    "maxRecordsPerPartition": whole(1),
+    "minPartitions": integer(1, INT32_MAX),
+    "maxRecordsPerPartition": integer(1),
     "includeHeaders": boolean,
     "columns": names,
     "failOnDataLoss": boolean,
-    "kafkaConsumer.pollTimeoutMs": whole(1),
-    "fetchOffset.numRetries": whole(0, INT32_MAX),
-    "fetchOffset.retryIntervalMs": whole(-1),
+    "kafkaConsumer.pollTimeoutMs": integer(1),
+    "fetchOffset.numRetries": integer(0, INT32_MAX),
+    "fetchOffset.retryIntervalMs": integer(-1),
     "kafka.isolation.level": one_of("read_uncommitted", "read_committed"),
-    "kafka.max.partition.fetch.bytes": whole(0, INT32_MAX),
-    "kafka.fetch.max.bytes": whole(0, INT32_MAX),
-    "kafka.fetch.max.wait.ms": whole(0, INT32_MAX),
-    "kafka.fetch.min.bytes": whole(0, INT32_MAX),
+    "kafka.max.partition.fetch.bytes": integer(0, INT32_MAX),
+    "kafka.fetch.max.bytes": integer(0, INT32_MAX),
+    "kafka.fetch.max.wait.ms": integer(0, INT32_MAX),
+    "kafka.fetch.min.bytes": integer(0, INT32_MAX),
     "kafka.check.crcs": boolean,
     "kafka.ssl.endpoint.identification.algorithm": one_of("https"),
     **CLIENT,
 }
-"""All options that have an effect, with readers of their values. The others there are: :mod:`options_unused`."""
+"""All options that have an effect, with the parsers of their values. :mod:`.options_unused` has the other options."""
 
 _SPELLING = {name.lower(): name for name in (*HONOURED, *WITHOUT_EFFECT, TOPIC_IDS)}
 _KNOWN = (*HONOURED, *WITHOUT_EFFECT, *(name for name in REFUSED if name[-1] != "."))
@@ -103,7 +103,7 @@ _KNOWN = (*HONOURED, *WITHOUT_EFFECT, *(name for name in REFUSED if name[-1] != 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which partitions to read: all of ``topics``, those of ``assignment``, or all topics that match ``pattern``."""
+    """The partitions to read: all of ``topics``, those of ``assignment``, or all topics that match ``pattern``."""
 
     topics: tuple[str, ...] = ()
     assignment: Mapping[str, tuple[int, ...]] | None = None
@@ -112,15 +112,15 @@ class Selection:
 
 @dataclass(frozen=True)
 class FetchSettings:
-    """How tasks fetch.
+    """Settings of the Fetch requests that tasks send.
 
     Attributes:
-        read_committed: Leave out what is not, or not yet, committed (``kafka.isolation.level``). Default: no.
-        max_wait_ms: How long a broker waits for ``min_bytes`` (``kafka.fetch.max.wait.ms``, 500).
+        read_committed: Skip records of aborted and open transactions (``kafka.isolation.level``, false).
+        max_wait_ms: Milliseconds that a broker waits for ``min_bytes`` (``kafka.fetch.max.wait.ms``, 500).
         min_bytes: ``kafka.fetch.min.bytes``, 1.
-        max_bytes: The most a response is to hold, unless a single batch is larger: the smaller one of
+        max_bytes: Limit of a response, which only a single larger batch exceeds: the smaller one of
             ``kafka.max.partition.fetch.bytes`` and ``kafka.fetch.max.bytes``, 4 MiB.
-        check_crcs: Compare the checksums (``kafka.check.crcs``, true).
+        check_crcs: Verify the checksums (``kafka.check.crcs``, true).
     """
 
     read_committed: bool = False
@@ -131,7 +131,7 @@ class FetchSettings:
 
     @property
     def isolation_level(self) -> int:
-        """As requests have it."""
+        """The isolation level as requests encode it."""
         return int(self.read_committed)
 
 
@@ -140,20 +140,22 @@ class ReadOptions:
     """The options of a batch read, parsed.
 
     Attributes:
-        connection: Options of the client, by its own names.
-        selection: What to read.
-        starting: Where to start, default the start of the log.
-        ending: Where to end, default the end of the log as it is when the read is planned.
-        unmatched_is_latest: Strategy for partitions without a record at or after the starting timestamp.
-        fetch: How tasks fetch.
-        min_partitions: Tasks wanted at least, None for one a partition.
-        max_records_per_partition: The most offsets in one task.
+        connection: Options of the client, under its own names.
+        selection: The partitions to read.
+        starting: Start of the ranges; default: the start of the log.
+        ending: End of the ranges; default: the end of the log when the read is planned.
+        unmatched_is_latest: Whether a partition without a record at or after the starting timestamp has nothing to
+            read; otherwise it is an error (``startingOffsetsByTimestampStrategy``).
+        fetch: Settings of Fetch requests.
+        min_partitions: Minimum number of tasks, about; None for one task per partition.
+        max_records_per_partition: Maximum number of offsets in a task.
         columns: The columns of the result, in order.
         fail_on_data_loss: Whether missing records are an error (default) or a warning.
-        poll_timeout: Seconds a task waits for a range to go on (``kafkaConsumer.pollTimeoutMs``, 120 s).
-        offset_retries: Times to ask again for offsets (``fetchOffset.numRetries``, 3).
-        offset_retry_interval: Seconds between (``fetchOffset.retryIntervalMs``, 1 s).
-        topic_ids: Hex ids the topics must have.
+        poll_timeout: Seconds that a task waits for further records of its range (``kafkaConsumer.pollTimeoutMs``,
+            120 s).
+        offset_retries: Number of retries when requesting offsets (``fetchOffset.numRetries``, 3).
+        offset_retry_interval: Seconds between retries (``fetchOffset.retryIntervalMs``, 1 s).
+        topic_ids: The expected topic ids, in hex.
     """
 
     connection: Mapping[str, Any]
@@ -173,17 +175,17 @@ class ReadOptions:
 
     @property
     def include_headers(self) -> bool:
-        """Whether headers have to be read."""
+        """Whether the result has the column ``headers``."""
         return "headers" in self.columns
 
 
 def parse_options(options: Mapping[str, str]) -> dict[str, Any]:
-    """The options that have an effect, by their official names, with their values.
+    """Return the options that have an effect, by their official names, with their parsed values.
 
-    They may be those of a batch or of a stream: what a batch lacks is no error here.
+    The read may be a batch or a stream: a missing option is not an error here.
 
     Raises:
-        ConfigurationError: An option is unknown or refused, or has a value that cannot be used.
+        ConfigurationError: An option is unknown or refused, or has an invalid value.
     """
     values: dict[str, Any] = {}
     for given, text in options.items():
@@ -204,8 +206,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     """Parse and validate the options of a batch read.
 
     Raises:
-        ConfigurationError: An option is unknown or refused, is missing, contradicts another, or has a value that
-            cannot be used.
+        ConfigurationError: An option is unknown, refused, missing or contradicts another, or has an invalid value.
     """
     given = parse_options(options)
     starting, ending = _starting(given), _ending(given)
@@ -235,14 +236,14 @@ def _fetch_settings(given: Mapping[str, Any]) -> FetchSettings:
         read_committed=given.get("kafka.isolation.level") == "read_committed",
         max_wait_ms=given.get("kafka.fetch.max.wait.ms", default.max_wait_ms),
         min_bytes=given.get("kafka.fetch.min.bytes", default.min_bytes),
-        # With 0 a broker sends one batch a response, as with 1.
+        # With 0 a broker sends one batch per response, as with 1.
         max_bytes=max(min(partition_bytes, given.get("kafka.fetch.max.bytes", partition_bytes)), 1),
         check_crcs=given.get("kafka.check.crcs", default.check_crcs),
     )
 
 
 def _connection(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The options of the client by its own names."""
+    """Return the options of the client under its own names."""
     if not given.get(_BOOTSTRAP, "").strip():
         raise ConfigurationError(f"{_BOOTSTRAP} is required: host:port[,host:port…]")
     java = {name.removeprefix("kafka.").replace(".", "_"): name for name in CLIENT}
@@ -250,11 +251,11 @@ def _connection(given: Mapping[str, Any]) -> Mapping[str, Any]:
     if not options.get("client_id", "-"):
         del options["client_id"]
     for name in ("retry_backoff_ms", "reconnect_backoff_ms", "metadata_max_age_ms"):
-        # Java takes 0 for "at once". The least that is possible here is as good, and spares the brokers a flood.
+        # In Java 0 means "immediately". The minimum of this client differs little, and does not flood the brokers.
         if options.get(name) == 0:
             options[name] = 1
     for backoff in ("retry_backoff", "reconnect_backoff"):
-        # Java takes a first wait that is longer than the default of the longest one.
+        # Java accepts an initial backoff above the default of the maximum: then it is the maximum, too.
         if options.get(f"{backoff}_ms", 0) > 1000 * getattr(ClusterConfig, f"{backoff}_max"):
             options.setdefault(f"{backoff}_max_ms", options[f"{backoff}_ms"])
     try:
@@ -267,8 +268,8 @@ def _connection(given: Mapping[str, Any]) -> Mapping[str, Any]:
 def _selection(given: Mapping[str, Any]) -> Selection:
     chosen = [name for name in ("subscribe", "assign", "subscribePattern") if name in given]
     if len(chosen) != 1:
-        found = f"not {' and '.join(chosen)}" if chosen else "none is given"
-        raise ConfigurationError(f"exactly one of subscribe, assign and subscribePattern is needed, {found}")
+        found = " and ".join(chosen) or "none of them"
+        raise ConfigurationError(f"exactly one of subscribe, assign and subscribePattern is required, got {found}")
     topics = tuple(dict.fromkeys(given.get("subscribe", ())))
     return Selection(topics, given.get("assign"), given.get("subscribePattern"))
 
@@ -281,7 +282,7 @@ def _starting(given: Mapping[str, Any]) -> Bound:
     if text.lower() == "earliest":
         return Bound(name, EARLIEST)
     if text.lower() == "latest":
-        raise ConfigurationError(f"{name}=latest reads nothing in a batch: only a stream can start there")
+        raise ConfigurationError(f"{name}=latest reads nothing in a batch: only a stream can start at the end")
     return Bound(name, each=parse_offsets(name, text, allowed=EARLIEST))
 
 
@@ -298,7 +299,11 @@ def _ending(given: Mapping[str, Any]) -> Bound:
 
 
 def _timestamps(given: Mapping[str, Any], every: str, each: str) -> Bound | None:
-    """As in the official connector a timestamp for all goes before timestamps for each, and both before offsets."""
+    """Return the bound that timestamps define, or None without any.
+
+    As in the official connector, a timestamp for all partitions takes precedence over timestamps for each, and both
+    take precedence over offsets.
+    """
     if every in given:
         return Bound(every, given[every], by_timestamp=True)
     if each in given:
@@ -322,10 +327,10 @@ def _check_order(starting: Bound, ending: Bound) -> None:
 
 
 def chosen_columns(given: Mapping[str, Any]) -> tuple[str, ...]:
-    """The columns of the result, in order, from what :func:`parse_options` gives.
+    """Return the columns of the result, in order; ``given`` comes from :func:`parse_options`.
 
     Raises:
-        ConfigurationError: There is no such column, or one is named twice.
+        ConfigurationError: A column does not exist, or is named twice.
     """
     with_headers = given.get("includeHeaders", False)
     valid = COLUMNS if with_headers else COLUMNS[:-1]
@@ -333,9 +338,9 @@ def chosen_columns(given: Mapping[str, Any]) -> tuple[str, ...]:
     chosen = []
     for name in given.get("columns", valid):
         if name.lower() == "headers" and not with_headers:
-            raise ConfigurationError("columns: headers needs includeHeaders=true")
+            raise ConfigurationError("columns: headers requires includeHeaders=true")
         if name.lower() not in spelling:
-            raise ConfigurationError(f"columns: {name!r} is no column{nearest(name.lower(), valid)}")
+            raise ConfigurationError(f"columns: {name!r} is not a column{nearest(name.lower(), valid)}")
         chosen.append(spelling[name.lower()])
     if len(set(chosen)) < len(chosen):
         raise ConfigurationError(f"columns: a column is named twice in {', '.join(chosen)}")
@@ -343,7 +348,10 @@ def chosen_columns(given: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def nearest(name: str, valid: Iterable[str], shown: Iterable[str] = ()) -> str:
-    """A hint at the valid name most like ``name``, in lower case; when none is, at those ``shown``, or at all."""
+    """Return a hint for an error message: the valid name closest to ``name``.
+
+    If none is close, the hint lists the names in ``shown``, or all valid names.
+    """
     spelling = {one.lower(): one for one in valid}
     found = difflib.get_close_matches(name[:200], spelling, 1)
     if found:

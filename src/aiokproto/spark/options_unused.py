@@ -1,4 +1,4 @@
-"""The options of Spark's connector and of Kafka's Java clients that are not honoured, each with the reason. Pure."""
+"""Options of Spark's connector and of the Java clients that have no effect, or are refused; with the reasons. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ _GROUP = "no consumer group is joined, and no offset committed"
 _POLL = "belongs to the poll loop of the Java client"
 _BUFFER = "the operating system chooses the sizes of socket buffers"
 _METRICS = "belongs to the metrics of the Java client"
+_REBOOTSTRAP = "the client connects to the bootstrap servers again whenever no broker responds"
 _STREAM = "is for streams: the official connector ignores it in a batch, too"
 WRITING = "is for writing"
 
@@ -69,25 +70,25 @@ WITHOUT_EFFECT = {
     "kafka.client.dns.lookup": "every address of a host is tried",
     "kafka.client.rack": "records are fetched from leaders",
     "kafka.exclude.internal.topics": "a pattern never matches Kafka's own topics",
-    "kafka.metadata.recovery.rebootstrap.trigger.ms": "the bootstrap servers are asked whenever no broker answers",
-    "kafka.metadata.recovery.strategy": "the bootstrap servers are asked whenever no broker answers",
-    "kafka.retries": "what can be tried again is, until its deadline",
-    "kafka.socket.connection.setup.timeout.max.ms": "kafka.socket.connection.setup.timeout.ms is the longest time",
+    "kafka.metadata.recovery.rebootstrap.trigger.ms": _REBOOTSTRAP,
+    "kafka.metadata.recovery.strategy": _REBOOTSTRAP,
+    "kafka.retries": "a request that can be retried is retried until its deadline",
+    "kafka.socket.connection.setup.timeout.max.ms": "kafka.socket.connection.setup.timeout.ms is the maximum",
 }
-"""Accepted without effect, so that jobs which set them keep working: whatever they say, the rows are the same and
-come as safely."""
+"""Options that are accepted without effect, so that jobs which set them keep working: no value of them would change
+the rows, or make reading less secure."""
 
 _JAVA_CLASS = "Java classes cannot be used"
-_TLS = "TLS is as Python's ssl module has it by default"
+_TLS = "TLS uses the defaults of Python's ssl module"
 
 REFUSED = {
     # Spark adds this one to CREATE TABLE.
-    "provider": "of a table of the catalog Spark does not give the options back when it is read; "
-    "CREATE TEMPORARY VIEW … USING aiokproto OPTIONS (…) works",
-    "kafka.auto.offset.reset": "startingOffsets says where to start",
+    "provider": "Spark does not pass the options of a catalog table to a Python data source; "
+    "use CREATE TEMPORARY VIEW … USING aiokproto OPTIONS (…)",
+    "kafka.auto.offset.reset": "startingOffsets defines where to start",
     "kafka.bootstrap.controllers": "controllers have no records; name brokers in kafka.bootstrap.servers",
-    "kafka.config.providers": "values are taken as they are; look them up before they are set",
-    "kafka.enable.auto.commit": "offsets are kept by Spark, or with the output, never committed to a group",
+    "kafka.config.providers": "values are literal; resolve them before you set the option",
+    "kafka.enable.auto.commit": "Spark, or the output, stores the offsets; they are never committed to a group",
     "kafka.interceptor.classes": _JAVA_CLASS,
     "kafka.key.deserializer": "keys are read as bytes; cast or decode the column",
     "kafka.value.deserializer": "values are read as bytes; cast or decode the column",
@@ -105,14 +106,15 @@ REFUSED = {
     "kafka.ssl.secure.random.implementation": _TLS,
     "kafka.ssl.trustmanager.algorithm": _TLS,
     "kafka.ssl.truststore.": "export it as PEM, and name that file in the environment variable SSL_CERT_FILE, for "
-    "executors by spark.executorEnv.SSL_CERT_FILE; without it, what the system trusts is trusted",
+    "executors by spark.executorEnv.SSL_CERT_FILE; without it, the system's certificate authorities are trusted",
 }
-"""Refused: if they had no effect, the job would read other rows, or read them less securely, than its author
-expects. A name that ends in a dot stands for all that begin so. Options of TLS and SASL are refused without
-either, too: the official connector ignores them then, so that its user expects a protection that is not there."""
+"""Options that are refused: without effect, the job would read other rows than its author expects, or read them less
+securely. A name that ends in a dot stands for all names with this prefix. Options of TLS and SASL are refused even if
+the security protocol uses neither: the official connector ignores them then, and its user expects a protection that
+does not exist."""
 
 
 def refusal(name: str) -> str | None:
-    """Why this option, in lower case, is refused; None if it is not."""
+    """Return the reason why an option (its name in lower case) is refused; None if it is not."""
     reasons = (reason for one, reason in REFUSED.items() if name == one or (one[-1] == "." and name.startswith(one)))
     return next(reasons, None)

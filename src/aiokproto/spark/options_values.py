@@ -1,4 +1,4 @@
-"""What options may say: text in, a value out, or a ``ValueError`` that says what the option accepts. Pure."""
+"""Parsers of option values: each returns the value of a text, or raises ``ValueError`` with what is accepted. Pure."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def shorten(value: object) -> str:
-    """A value for a message: a user may have given megabytes."""
+    """Format a value for a message, cut to a maximum length: options may have megabytes."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
 
 
 def boolean(text: str) -> bool:
-    """``true`` or ``false``, in any case."""
+    """Parse ``true`` or ``false``, in any case."""
     if text.strip().lower() not in ("true", "false"):
         raise ValueError("must be true or false")
     return text.strip().lower() == "true"
 
 
-def whole(least: int, most: int = INT64_MAX, of: str = "") -> Callable[[str], int]:
-    """A whole number within bounds, both included; ``of`` is the unit, for messages."""
+def integer(least: int, most: int = INT64_MAX, of: str = "") -> Callable[[str], int]:
+    """Return a parser of integers within bounds, both inclusive; ``of`` is the unit, for messages."""
 
     def read(text: str) -> int:
         if not re.fullmatch(r"[+-]?[0-9]+", text.strip()):
-            raise ValueError(f"must be a whole number{of and ' of '}{of}")
-        # Python refuses to read thousands of digits.
+            raise ValueError(f"must be an integer{of and ', in '}{of}")
+        # Python does not parse thousands of digits, and its own error names an internal limit.
         number = int(text.strip()[:30])
         if number < least:
             raise ValueError(f"must be at least {least}")
@@ -47,7 +47,7 @@ def whole(least: int, most: int = INT64_MAX, of: str = "") -> Callable[[str], in
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """One of these words, in any case."""
+    """Return a parser of one of these words, in any case."""
 
     def read(text: str) -> str:
         if text.strip().lower() not in words:
@@ -58,7 +58,7 @@ def one_of(*words: str) -> Callable[[str], str]:
 
 
 def topics(text: str) -> tuple[str, ...]:
-    """Topics with commas between them, at least one."""
+    """Parse topic names separated by commas; at least one is required."""
     found = names(text)
     for name in found:
         check_topic(name)
@@ -66,13 +66,15 @@ def topics(text: str) -> tuple[str, ...]:
 
 
 def check_topic(name: str) -> None:
-    """Refuse what no topic can be called: a broker would only say that it does not exist, or nothing at all."""
+    """Raise ValueError unless Kafka accepts the name. A broker reports an invalid one as unknown, or not at all."""
     if not _TOPIC.fullmatch(name) or name in (".", ".."):
-        raise ValueError(f"{shorten(name)} is no topic name: 1 to 249 of a-z A-Z 0-9 . _ -, and not . or ..")
+        raise ValueError(
+            f"{shorten(name)} is not a topic name: use 1 to 249 characters of a-z A-Z 0-9 . _ -, and not . or .."
+        )
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Names with commas between them, at least one. As in the official connector an empty one is none."""
+    """Parse names separated by commas, at least one. As in the official connector, empty ones are ignored."""
     found = tuple(name.strip() for name in text.split(",") if name.strip())
     if not found:
         raise ValueError("must be names, separated by commas")
@@ -80,26 +82,27 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def pattern(text: str) -> str:
-    """A regular expression, without blanks around it, as the official connector takes it."""
+    """Parse a regular expression. As in the official connector, surrounding whitespace is removed."""
     try:
         with warnings.catch_warnings():
-            # What Python will read otherwise some day, Java reads otherwise today: [a-z&&[^b]] is an intersection.
+            # Python warns of syntax that may change its meaning, and has that meaning in Java already: [a-z&&[^b]] is
+            # an intersection. Such a pattern of a Java job would select other topics here.
             warnings.simplefilter("error", FutureWarning)
             re.compile(text.strip())
     except (re.error, RecursionError, FutureWarning) as error:
-        raise ValueError(f"no regular expression of Python's: {error}") from None
+        raise ValueError(f"is not a regular expression of Python: {error}") from None
     return text.strip()
 
 
 def security_protocol(text: str) -> str:
-    """``PLAINTEXT`` or ``SSL``, in any case."""
+    """Parse ``PLAINTEXT`` or ``SSL``, in any case."""
     if text.strip().upper().startswith("SASL"):
-        raise ValueError("SASL is not supported yet; it takes PLAINTEXT or SSL")
+        raise ValueError("SASL is not supported yet; must be PLAINTEXT or SSL")
     return one_of("plaintext", "ssl")(text).upper()
 
 
 def topic_ids(text: str) -> Mapping[str, str]:
-    """Topics and their ids, as JSON."""
+    """Parse a JSON object of topics and their ids."""
     found = json.loads(text)
     if not isinstance(found, dict):
         raise ValueError("must be a JSON object")

@@ -1,7 +1,7 @@
-"""Planning a read, on the driver: which partitions there are, and the offsets to read of each.
+"""Planning of a read on the driver: the partitions, and the offsets to read of each.
 
-Everything is asked for once, here; tasks get offsets and never ask where the end is, so a task that is run again, or
-twice at a time, reads the same.
+Offsets are requested once, here. A task receives a fixed range and never requests the end of the log, so a task that
+Spark retries, or runs twice at a time, reads the same records.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aiokproto.codec.messages.list_offsets import (
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import ConfigurationError, KafkaError
-from aiokproto.spark.leaders import ask_leaders
+from aiokproto.spark.leaders import request_leaders
 from aiokproto.spark.offsets import EARLIEST, LATEST, Bound, Log, OffsetRange, resolve
 from aiokproto.spark.options import ReadOptions
 from aiokproto.types import TopicPartition
@@ -32,20 +32,20 @@ logger = logging.getLogger("aiokproto.spark")
 
 NO_ID = ZERO_UUID.hex()
 CONSUMER = -1
-"""As ``replica_id``: not a broker."""
+"""The ``replica_id`` of a client, which is not a broker."""
 
 
 class TopicChangedError(KafkaError):
-    """The topic is not the one it was: it was deleted, and maybe created again under the same name."""
+    """The topic was deleted, or deleted and created again with the same name; or the cluster is another one."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to read.
+    """The offsets that a read covers.
 
     Attributes:
         cluster_id: The cluster's id; None with brokers before 0.10.1.
-        ranges: One for each partition, in order, also where there is nothing to read.
+        ranges: One range per partition, in order; empty where there is nothing to read.
     """
 
     cluster_id: str | None
@@ -53,15 +53,15 @@ class Plan:
 
 
 def plan_now(options: ReadOptions, resume: Mapping[TopicPartition, int] | None = None) -> Plan:
-    """:func:`plan` with a connection for it alone, for callers that are not asynchronous.
+    """Call :func:`plan` with a new client, for synchronous callers.
 
-    A thread of its own runs it, since the caller may be in a notebook, where an event loop runs already.
+    It runs in a separate thread, because the caller may be in a notebook, whose thread has a running event loop.
     """
     with ThreadPoolExecutor(1, "aiokproto-plan") as executor:
-        return executor.submit(asyncio.run, _plan_alone(options, resume)).result()
+        return executor.submit(asyncio.run, _plan_with_new_client(options, resume)).result()
 
 
-async def _plan_alone(options: ReadOptions, resume: Mapping[TopicPartition, int] | None) -> Plan:
+async def _plan_with_new_client(options: ReadOptions, resume: Mapping[TopicPartition, int] | None) -> Plan:
     async with ClusterClient(ClusterConfig.parse(options.connection)) as cluster:
         return await plan(cluster, options, resume)
 
@@ -69,19 +69,19 @@ async def _plan_alone(options: ReadOptions, resume: Mapping[TopicPartition, int]
 async def plan(
     cluster: ClusterClient, options: ReadOptions, resume: Mapping[TopicPartition, int] | None = None
 ) -> Plan:
-    """Find the partitions and the offsets to read. Asks only; cancelling it has no effect on the cluster.
+    """Find the partitions and the offsets to read. It only reads: cancelling it has no effect on the cluster.
 
     Args:
-        cluster: The cluster, started.
-        options: What is wanted.
-        resume: Where to start instead, for the partitions it names: the ends of the read before.
+        cluster: The client, started.
+        options: The options of the read.
+        resume: The ends of the last load, where these partitions start instead.
 
     Raises:
         UnknownTopicError: A topic does not exist.
-        TopicChangedError: A topic has another id than it must have.
-        DataLossError: Records that are wanted are gone.
-        ConfigurationError: The options do not fit the partitions there are.
-        DeadlineError, BrokerConnectionError, BrokerError: The cluster does not answer.
+        TopicChangedError: A topic does not have the expected id.
+        DataLossError: Requested records were deleted.
+        ConfigurationError: The options do not match the partitions of the topics.
+        DeadlineError, BrokerConnectionError, BrokerError: The cluster does not respond, or responds with an error.
     """
     partitions = await find_partitions(cluster, options)
     topic_ids = {name: cluster.snapshot.topics[name].topic_id for name, _ in partitions}
@@ -92,37 +92,37 @@ async def plan(
     ranges = []
     for partition in partitions:
         resumed = partition in (resume or {})
-        wanted, warning = resolve(
+        resolved, warning = resolve(
             partition,
             logs[partition],
             last_end if resumed else options.starting,
             options.ending,
             unmatched_is_latest=options.unmatched_is_latest,
             fail=options.fail_on_data_loss,
-            # With topic ids the range was planned before: a missing end is truncation, which is never tolerated.
+            # With topic ids the range was planned earlier: a missing end is truncation, which is always an error.
             pinned=bool(options.topic_ids),
             resumed=resumed,
         )
         if warning:
             logger.warning("%s", warning)
-        ranges.append(wanted)
+        ranges.append(resolved)
     return Plan(cluster.snapshot.cluster_id, tuple(ranges))
 
 
 async def find_partitions(cluster: ClusterClient, options: ReadOptions) -> list[TopicPartition]:
-    """The partitions that are to be read, in order.
+    """Return the partitions to read, in order.
 
     Raises:
         UnknownTopicError: A topic does not exist.
-        TopicChangedError: A topic has another id than it must have.
+        TopicChangedError: A topic does not have the expected id.
         ConfigurationError: A partition does not exist.
-        DeadlineError, BrokerConnectionError, BrokerError: The cluster does not answer.
+        DeadlineError, BrokerConnectionError, BrokerError: The cluster does not respond, or responds with an error.
     """
     selection = options.selection
     if selection.pattern is not None:
         topics = await cluster.topics()
         names = [name for name in topics if re.search(selection.pattern, name) and not topics[name].is_internal]
-        # Asked for by name they are kept up to date, which those from a list of all are not.
+        # The client keeps the metadata of topics requested by name up to date, but not those of a list of all topics.
         topics = await cluster.topics(names) if names else {}
     else:
         topics = await cluster.topics(selection.topics or selection.assignment or ())
@@ -130,34 +130,36 @@ async def find_partitions(cluster: ClusterClient, options: ReadOptions) -> list[
     chosen: list[TopicPartition] = []
     for name, info in sorted(topics.items()):
         count = len(info.partitions)
-        wanted = assignment.get(name, range(count))
-        if absent := [partition for partition in wanted if partition >= count]:
+        indexes = assignment.get(name, range(count))
+        if absent := [index for index in indexes if index >= count]:
             raise ConfigurationError(f"assign: topic {name} has {count} partitions, no partition {absent[0]}")
-        chosen.extend(TopicPartition(name, partition) for partition in wanted)
+        chosen.extend(TopicPartition(name, index) for index in indexes)
     _check_topic_ids({name: info.topic_id for name, info in topics.items()}, options.topic_ids)
     return chosen
 
 
 def _check_topic_ids(actual: Mapping[str, bytes], expected: Mapping[str, str]) -> None:
     for name, topic_id in actual.items():
-        # Brokers before 2.8 have no ids, and give the topics some when they are upgraded.
+        # Topics of brokers before 2.8 have no id, and get one when the cluster is upgraded.
         if expected.get(name, topic_id.hex()) not in (topic_id.hex(), NO_ID) and topic_id != ZERO_UUID:
             raise TopicChangedError(
-                f"topic {name} is not the one it was: its id is {topic_id.hex()}, and was {expected[name]}; "
-                "it has been deleted and created again, so its offsets mean other records"
+                f"topic {name} was deleted and created again: its id is {topic_id.hex()}, expected {expected[name]}; "
+                "its offsets belong to other records"
             )
 
 
 async def _logs(
     cluster: ClusterClient, options: ReadOptions, partitions: Collection[TopicPartition], topic_ids: Mapping[str, bytes]
 ) -> dict[TopicPartition, Log]:
-    async def found(timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListOffsetsPartitionResponse]:
+    async def offsets_at(
+        timestamps: Mapping[TopicPartition, int],
+    ) -> dict[TopicPartition, ListOffsetsPartitionResponse]:
         return await list_offsets(cluster, timestamps, options)
 
-    first = await found(dict.fromkeys(partitions, EARLIEST))
-    last = await found(dict.fromkeys(partitions, LATEST))
+    first = await offsets_at(dict.fromkeys(partitions, EARLIEST))
+    last = await offsets_at(dict.fromkeys(partitions, LATEST))
     at_start, at_end = [
-        await found({one: bound.of(one) for one in partitions} if bound.by_timestamp else {})
+        await offsets_at({one: bound.of(one) for one in partitions} if bound.by_timestamp else {})
         for bound in (options.starting, options.ending)
     ]
     return {
@@ -166,27 +168,27 @@ async def _logs(
             first[one].offset,
             last[one].offset,
             last[one].leader_epoch,
-            _match(at_start.get(one)),
-            _match(at_end.get(one)),
+            _offset(at_start.get(one)),
+            _offset(at_end.get(one)),
         )
         for one in partitions
     }
 
 
-def _match(answer: ListOffsetsPartitionResponse | None) -> int | None:
-    return None if answer is None or answer.offset < 0 else answer.offset
+def _offset(response: ListOffsetsPartitionResponse | None) -> int | None:
+    return None if response is None or response.offset < 0 else response.offset
 
 
 async def list_offsets(
     cluster: ClusterClient, timestamps: Mapping[TopicPartition, int], options: ReadOptions
 ) -> dict[TopicPartition, ListOffsetsPartitionResponse]:
-    """Ask the leaders for the offsets at timestamps (or ``EARLIEST``, ``LATEST``), again where one has moved.
+    """Send ListOffsets for timestamps (or ``EARLIEST``, ``LATEST``) to the leaders; retry where a leader has moved.
 
     Raises:
         BrokerError, BrokerConnectionError, DeadlineError: The last failure, after ``fetchOffset.numRetries``.
     """
 
-    async def ask(
+    async def send(
         leader: int, partitions: list[TopicPartition]
     ) -> list[tuple[TopicPartition, ListOffsetsPartitionResponse]]:
         topics: dict[str, list[ListOffsetsPartition]] = {}
@@ -194,7 +196,8 @@ async def list_offsets(
             topics.setdefault(one.topic, []).append(
                 ListOffsetsPartition(
                     partition_index=one.partition,
-                    # A leader that was deposed, and does not know it yet, does not have the end of the log.
+                    # With it, a broker that does not know yet that it lost the leadership cannot report an old end of
+                    # the log (KIP-320).
                     current_leader_epoch=cluster.snapshot.leader_epoch(*one),
                     timestamp=timestamps[one],
                 )
@@ -202,13 +205,13 @@ async def list_offsets(
         request = ListOffsetsRequest(
             replica_id=CONSUMER,
             isolation_level=options.fetch.isolation_level,
-            topics=[ListOffsetsTopic(name=name, partitions=asked) for name, asked in topics.items()],
+            topics=[ListOffsetsTopic(name=name, partitions=requests) for name, requests in topics.items()],
         )
         response = await cluster.request(request, node=leader)
         return [
-            (TopicPartition(topic.name, answer.partition_index), answer)
+            (TopicPartition(topic.name, partition.partition_index), partition)
             for topic in response.topics
-            for answer in topic.partitions
+            for partition in topic.partitions
         ]
 
-    return await ask_leaders(cluster, "ListOffsets", timestamps, ask, options)
+    return await request_leaders(cluster, "ListOffsets", timestamps, send, options)

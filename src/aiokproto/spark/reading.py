@@ -1,4 +1,4 @@
-"""From fetched batches to Arrow record batches, without a Python object per record."""
+"""Conversion of fetched batches to Arrow record batches, without a Python object per record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from aiokproto.errors import CorruptRecordError, UnknownTopicError
 from aiokproto.records import RecordBatch
 from aiokproto.records.pieces import in_pieces
-from aiokproto.spark.fetching import RangeFetcher, deleted
+from aiokproto.spark.fetching import RangeFetcher, topic_deleted
 from aiokproto.spark.offsets import OffsetRange
 from aiokproto.spark.options import ReadOptions
 from aiokproto.spark.worker import Worker
@@ -18,49 +18,51 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PLAIN_BYTES = 8 << 20
-"""How many bytes of records to make into one Arrow batch. Spark is fastest with about 4 to 8 MB."""
+"""Maximum bytes of records in an Arrow batch. Spark is fastest with about 4 to 8 MB."""
 
 MOST_RECORDS = PLAIN_BYTES >> 6
-"""How many records, at most: of small ones the columns take more than the bytes."""
+"""Maximum records in an Arrow batch: the columns of small records need more memory than their bytes."""
 
 
-def read_range(worker: Worker, wanted: OffsetRange, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """Read a range, fetching ahead by one response: that one is held, the one being decoded, and a piece of this.
+def read_range(worker: Worker, offsets: OffsetRange, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Read a range, and fetch one response ahead.
+
+    In memory are the response being fetched, the one being decoded, and a decoded piece of this.
 
     Raises:
         CorruptRecordError: A batch is damaged; names partition and offset.
         KafkaError: See :meth:`RangeFetcher.fetch`.
     """
     try:
-        cluster = worker.cluster(options.connection, wanted.topic)
+        cluster = worker.cluster(options.connection, offsets.topic)
     except UnknownTopicError:
-        raise deleted(wanted) from None
-    fetcher = RangeFetcher(cluster, wanted, options)
+        raise topic_deleted(offsets) from None
+    fetcher = RangeFetcher(cluster, offsets, options)
     pending = worker.start(fetcher.fetch())
     try:
         while fetched := pending.result():
             pending = worker.start(fetcher.fetch())
-            yield from to_arrow(fetched.batches, replace(wanted, start=fetched.start), options)
-            # Not to be there until the next one is.
+            yield from to_arrow(fetched.batches, replace(offsets, start=fetched.start), options)
+            # Otherwise the loop would keep this response until the next one is complete.
             del fetched
     finally:
-        # A query with a LIMIT closes the generator early.
+        # Spark closes the generator early in a query with LIMIT.
         pending.cancel()
 
 
-def to_arrow(batches: Iterable[RecordBatch], wanted: OffsetRange, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """Check and decode batches; records outside the range are left out.
+def to_arrow(batches: Iterable[RecordBatch], offsets: OffsetRange, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Verify and decode batches, without the records outside the range.
 
-    What is held does not depend on how far batches grow when decompressed: see :func:`in_pieces`.
+    The memory in use does not depend on the decompressed size of batches: see :func:`in_pieces`.
     """
     try:
-        for found in in_pieces(batches, PLAIN_BYTES, MOST_RECORDS, check_crc=options.fetch.check_crcs):
-            columns = found.between(wanted.start, wanted.end)
+        for piece in in_pieces(batches, PLAIN_BYTES, MOST_RECORDS, check_crc=options.fetch.check_crcs):
+            columns = piece.between(offsets.start, offsets.end)
             if len(columns):
                 yield columns.to_arrow(
-                    wanted.topic, wanted.partition, headers=options.include_headers, columns=options.columns
+                    offsets.topic, offsets.partition, headers=options.include_headers, columns=options.columns
                 )
-            # They hold the bytes of their piece, which are not to be there beside those of the next one.
-            del found, columns
+            # They reference the bytes of their piece, which must be freed before the next piece is decompressed.
+            del piece, columns
     except CorruptRecordError as error:
-        raise CorruptRecordError(f"reading {wanted}: {error}") from error
+        raise CorruptRecordError(f"reading {offsets}: {error}") from error

@@ -1,7 +1,7 @@
-"""The data source: what Spark calls.
+"""The data source: the classes that Spark calls.
 
-The only modules that import pyspark when they are imported are this one and those beside it that derive from its
-classes. Sources, readers and partitions are pickled: they hold values only.
+Only this module, and those that subclass its classes, import pyspark at import time. Spark pickles sources, readers and
+partitions: they hold values only, no connections.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ TYPES: dict[str, DataType] = {
 
 
 def brief(method: Callable[P, R]) -> Callable[P, R]:
-    """Let errors that are for users leave a method without a traceback.
+    """Remove the traceback from a KafkaError that a method raises.
 
-    Spark shows an error as text, all its frames before the message. Others are bugs, and keep them.
+    Spark shows an error as text, with all frames before the message, and the user of a KafkaError needs the message.
+    Other errors are bugs, and keep their traceback.
     """
 
     @wraps(method)
@@ -71,41 +72,43 @@ def brief(method: Callable[P, R]) -> Callable[P, R]:
 class KafkaDataSource(DataSource):
     """Kafka topics as a table: ``spark.read.format("aiokproto")``.
 
-    Options have the names they have in Spark's own connector: see :mod:`aiokproto.spark.options`.
+    Options have the same names as in Spark's own connector: see :mod:`aiokproto.spark.options`.
     """
 
     @classmethod
     def name(cls) -> str:
-        """What ``format()`` takes. ``kafka`` is not to be had: Spark keeps it for its own connector."""
+        """Return the name for ``format()``. Spark reserves ``kafka`` for its own connector."""
         return "aiokproto"
 
     @brief
     def schema(self) -> StructType:
-        """The columns that the options ask for.
+        """Return the columns that the options define.
 
-        Spark does not say here whether it wants a batch or a stream, so options may be missing.
+        Spark does not tell this method whether the read is a batch or a stream, so options may be missing.
 
         Raises:
-            ConfigurationError: An option is unknown or refused, or has a value that cannot be used.
+            ConfigurationError: An option is unknown or refused, or has an invalid value.
         """
         return StructType([StructField(name, TYPES[name]) for name in chosen_columns(parse_options(self.options))])
 
     @brief
     def reader(self, schema: StructType) -> KafkaReader:
-        """A reader of these columns: those of :meth:`schema`, or fewer where the user gave a schema.
+        """Return a reader of the columns of :meth:`schema`, or of some of them if the user passed a schema.
 
         Raises:
-            ConfigurationError: The options, or the schema, cannot be used.
+            ConfigurationError: The options or the schema are invalid.
         """
         options = parse_read_options(self.options)
         for field in schema.fields:
             if field.name not in options.columns or field.dataType != TYPES[field.name]:
                 valid = ", ".join(f"{name} {TYPES[name].simpleString()}" for name in options.columns)
-                raise ConfigurationError(f"schema: {field.name} {field.dataType.simpleString()} is none of {valid}")
+                raise ConfigurationError(
+                    f"schema: {field.name} {field.dataType.simpleString()} is not a column; valid are {valid}"
+                )
         return KafkaReader(replace(options, columns=tuple(schema.names)))
 
     def streamReader(self, schema: StructType) -> UnsupportedStreamReader:
-        """Streams cannot be read yet: the reader says so."""
+        """Return a reader that raises NotImplementedError: streaming reads are not supported yet."""
         return UnsupportedStreamReader()
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
@@ -125,14 +128,14 @@ class KafkaReader(DataSourceReader):
 
     @brief
     def partitions(self) -> list[InputPartition]:
-        """The ranges to read, one for each task; or a single None when there is nothing to read."""
+        """Return the ranges to read, one per task; or a single None if there is nothing to read."""
         options = self._options
         ranges = split(plan_now(options).ranges, options.min_partitions, options.max_records_per_partition)
-        # Given none at all, Spark makes one up, and what it makes differs between releases.
+        # For an empty list Spark creates a partition itself, whose value differs between releases.
         return [InputPartition(astuple(one)) for one in ranges] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of a range."""
+        """Yield the records of a range, as Arrow batches."""
         if partition.value is None:
             return
         try:
@@ -142,16 +145,16 @@ class KafkaReader(DataSourceReader):
 
 
 class UnsupportedStreamReader(DataSourceStreamReader):
-    """Says that streams cannot be read. Spark does not show what fails before there is a reader."""
+    """Raises the error that streams cannot be read. Spark hides an error that is raised before it has a reader."""
 
     def initialOffset(self) -> NoReturn:
-        """Asked for when a stream begins."""
+        """Raise the error: Spark calls this when a stream begins."""
         raise NotImplementedError("aiokproto: streaming reads are not supported yet")
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> NoReturn:
-        """Asked for when a stream goes on."""
+        """Raise the error: Spark calls this when a stream continues."""
         self.initialOffset()
 
     def read(self, partition: InputPartition) -> NoReturn:
-        """Never asked for."""
+        """Raise the error. Spark never calls this, because a stream fails before."""
         self.initialOffset()

@@ -1,6 +1,6 @@
-"""What a Python worker of Spark keeps from task to task: an event loop in a thread of its own, and connections.
+"""State that a Python worker of Spark keeps from task to task: an event loop in a separate thread, and clients.
 
-Reading goes on in that thread while the task's thread decodes, and while Spark takes the rows.
+That thread fetches while the task's thread decodes, and while Spark consumes the rows.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from aiokproto.errors import ClientClosedError
 T = TypeVar("T")
 
 KEPT = 4
-"""Clusters that a process stays connected to; those used least recently are left."""
+"""Maximum number of clients that a process keeps; the least recently used are closed."""
 
 
 class Worker:
-    """The loop, its thread, and the clusters that live on it."""
+    """An event loop, its thread, and the clients that run on it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._clusters: OrderedDict[str, ClusterClient] = OrderedDict()
-        # A daemon: Spark ends its workers when it likes, without a word to them.
+        # A daemon thread: Spark ends its workers at any time, without notice.
         self._thread = threading.Thread(target=self._loop.run_forever, name="aiokproto-spark", daemon=True)
         self._thread.start()
 
@@ -39,12 +39,12 @@ class Worker:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def cluster(self, connection: Mapping[str, Any], topic: str) -> ClusterClient:
-        """The cluster that these options lead to, which knows the topic."""
+        """Return a started client for these options, which has the metadata of the topic."""
         return self.start(self._cluster(connection, topic)).result()
 
     def close(self) -> None:
-        """Leave all clusters and end the thread."""
-        self.start(self._leave(0)).result()
+        """Close all clients and end the thread."""
+        self.start(self._close_oldest(0)).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -64,10 +64,10 @@ class Worker:
             await cluster.close()
             raise
         self._clusters[key] = cluster
-        await self._leave(KEPT)
+        await self._close_oldest(KEPT)
         return cluster
 
-    async def _leave(self, keep: int) -> None:
+    async def _close_oldest(self, keep: int) -> None:
         while len(self._clusters) > keep:
             _, cluster = self._clusters.popitem(last=False)
             await cluster.close()
@@ -77,7 +77,7 @@ _workers: dict[int, Worker] = {}
 
 
 def worker() -> Worker:
-    """The worker of this process. Processes are forked, and a thread does not come along: hence the process id."""
+    """Return the worker of this process, by its id: Spark forks processes, and a fork does not have the thread."""
     pid = os.getpid()
     if pid not in _workers:
         _workers.clear()

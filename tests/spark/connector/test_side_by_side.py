@@ -81,7 +81,7 @@ SELECTIONS: Mapping[str, tuple[Mapping[str, str], Outcome]] = {
         Differ(LEFT, "subscribePattern=", "patterns are Python's"),
     ),
     "assign": ({"assign": '{"side-by-side": [1]}'}, Both(3)),
-    "assign, no JSON": ({"assign": "side-by-side"}, Refuse("No topicpartitions to assign", "assign is no JSON")),
+    "assign, no JSON": ({"assign": "side-by-side"}, Refuse("No topicpartitions to assign", "assign is not valid JSON")),
     "assign a partition that is not there": (
         {"assign": '{"side-by-side": [1, 7]}'},
         Differ(3, "topic side-by-side has 2 partitions, no partition 7", "it would be left out, without an error"),
@@ -116,7 +116,7 @@ CASES: Mapping[str, tuple[Mapping[str, str], Outcome]] = {
     ),
     "offsets for a part of the partitions": (
         {"startingOffsets": '{"side-by-side": {"0": 2}}'},
-        Refuse("side-by-side-1", "startingOffsets says nothing of side-by-side-1"),
+        Refuse("side-by-side-1", "startingOffsets has no value for side-by-side-1"),
     ),
     "offsets that end before they start": (
         {
@@ -137,7 +137,9 @@ CASES: Mapping[str, tuple[Mapping[str, str], Outcome]] = {
     ),
     "an end that is deleted": (
         {"endingOffsets": '{"side-by-side": {"0": 0, "1": -1}}'},
-        Refuse(IN_A_TASK, "side-by-side-0 begins at offset 1: all before endingOffsets, which is 0, is gone"),
+        Refuse(
+            IN_A_TASK, "side-by-side-0 begins at offset 1: all records before offset 0 (endingOffsets) were deleted"
+        ),
     ),
     "an end that is deleted, which does not matter": (
         {"endingOffsets": '{"side-by-side": {"0": 0, "1": -1}}', "failOnDataLoss": "false"},
@@ -160,7 +162,10 @@ CASES: Mapping[str, tuple[Mapping[str, str], Outcome]] = {
         Both(LEFT),
     ),
     "options of a producer": ({"kafka.acks": "all", "kafka.linger.ms": "5"}, Both(LEFT)),
-    "offsets that are no JSON": ({"startingOffsets": "first"}, Refuse("Expected e.g.", "startingOffsets is no JSON")),
+    "offsets that are no JSON": (
+        {"startingOffsets": "first"},
+        Refuse("Expected e.g.", "startingOffsets is not valid JSON"),
+    ),
     "timestamps": ({"startingTimestamp": f"{NOW + 1}", "endingTimestamp": f"{NOW + 3}"}, Both(4)),
     "timestamps of partitions": (
         {
@@ -197,7 +202,7 @@ CASES: Mapping[str, tuple[Mapping[str, str], Outcome]] = {
     "headers, perhaps": ({"includeHeaders": "yes"}, Refuse("yes", "includeHeaders='yes'")),
     "deleted records": (
         {"startingOffsets": '{"side-by-side": {"0": 0, "1": 0}}'},
-        Refuse(IN_A_TASK, "side-by-side-0 begins at offset 1: 1 offsets from 0 on are gone"),
+        Refuse(IN_A_TASK, "side-by-side-0 begins at offset 1: 1 offsets from 0 on were deleted"),
     ),
     "deleted records, which do not matter": (
         {"startingOffsets": '{"side-by-side": {"0": 0, "1": 0}}', "failOnDataLoss": "false"},

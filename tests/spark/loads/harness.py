@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
-from aiokproto.spark.loads.attempt import Counted, Written, carry_out, new_directory
+from aiokproto.spark.loads.attempt import Counted, Written, new_directory, run_attempt
 from aiokproto.spark.loads.commits import CommitLog
 from aiokproto.spark.loads.history import History
 from aiokproto.spark.loads.manifest import LoadedPartition, Manifest
@@ -189,7 +189,7 @@ def _carried_out(storage: Storage, history: History, manifest: Manifest) -> Mani
         files = tuple(f"{one.topic}-{one.partition}" for one in manifest.partitions)
         return Counted(files, tuple(replace(one, rows=one.end - one.start) for one in manifest.partitions))
 
-    return carry_out(storage, history, manifest, write, count, lambda _: None)
+    return run_attempt(storage, history, manifest, write, count, lambda _: None)
 
 
 def committed(storage: Storage) -> list[Manifest]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokproto.spark.loads.attempt import Counted, Written, carry_out
+from aiokproto.spark.loads.attempt import Counted, Written, run_attempt
 from aiokproto.spark.loads.columns import columns_of, describe, misfit
 from aiokproto.spark.loads.commits import CommitLog
 from aiokproto.spark.loads.history import History, SchemaError
@@ -91,7 +91,7 @@ def test_a_history_has_the_columns_of_committed_loads() -> None:
     again = replace(manifest(3, loaded(0, 0, 5), replaces=1, run=1), columns={"m": LONG}, replaced_columns=one.columns)
     assert history.then(again).columns == {"n": {INT: 1}, "m": {LONG: 1}}
     assert history.then(replace(again, columns={})).columns == {"n": {INT: 1}}
-    with pytest.raises(SchemaError, match="run 000001-aa: column 'n' is bigint, and int in the output"):
+    with pytest.raises(SchemaError, match="run 000001-aa: column 'n' is bigint, but int in the output"):
         history.then(replace(again, columns={"n": LONG}))
 
 
@@ -120,7 +120,7 @@ def test_one_of_two_concurrent_loads_determines_a_columns_type() -> None:
     def count(data: str) -> Counted:
         return Counted(("part-0",), tuple(replace(one, rows=5) for one in mine.partitions))
 
-    with pytest.raises(SchemaError, match="column 'n' is int, and string in the output"):
-        carry_out(storage, history, mine, write, count, lambda _: None)
+    with pytest.raises(SchemaError, match="column 'n' is int, but string in the output"):
+        run_attempt(storage, history, mine, write, count, lambda _: None)
     assert storage.read(f"{mine.data}/part-0") is None
     assert [one.columns for one in CommitLog(storage).manifests()] == [{}, {"n": STRING}]

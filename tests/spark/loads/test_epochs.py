@@ -15,7 +15,7 @@ from aiokproto.codec.messages.offset_for_leader_epoch import EpochEndOffset
 from aiokproto.spark.loads import truncation
 from aiokproto.spark.loads.history import History
 from aiokproto.spark.loads.manifest import Epochs, LoadedPartition, Manifest, Position
-from aiokproto.spark.loads.truncation import diverged, written_in
+from aiokproto.spark.loads.truncation import find_divergences, request_epochs
 from aiokproto.spark.offsets import OffsetRange
 from aiokproto.types import TopicPartition
 
@@ -86,7 +86,7 @@ def test_where_two_logs_part(logs: tuple[Log, Leader]) -> None:
     ours, leader = logs
     position = Position(len(ours), epochs_of(ours))
     with answering(leader):
-        found = asyncio.run(diverged(None, {PARTITION: position}, None))  # type: ignore[arg-type]
+        found = asyncio.run(find_divergences(None, {PARTITION: position}, None))  # type: ignore[arg-type]
     same = next((at for at, pair in enumerate(zip(ours, leader.log, strict=False)) if pair[0] != pair[1]), None)
     common = min(len(ours), len(leader.log)) if same is None else same
     assert {one: found[one].offset for one in found} == ({PARTITION: common} if common < len(ours) else {})
@@ -99,7 +99,7 @@ def test_in_which_epochs_a_range_was_written(logs: tuple[Log, Leader], start: in
     end = min(max(start, end), len(leader.log))
     wanted = OffsetRange("t", bytes(16), 0, start, end, leader.epoch)
     with answering(leader):
-        found = asyncio.run(written_in(None, [wanted], None))  # type: ignore[arg-type]
+        found = asyncio.run(request_epochs(None, [wanted], None))  # type: ignore[arg-type]
     assert found == ({PARTITION: epochs_of(leader.log[:end], start)} if end > start else {})
 
 
@@ -120,5 +120,6 @@ def test_the_epochs_of_ranges_one_after_the_other_are_those_of_the_whole() -> No
 def test_a_log_without_leader_epochs_is_not_checked(epoch: int) -> None:
     """As one in a format of before 0.11."""
     with answering(Leader([], epoch - 1)):
-        found = asyncio.run(diverged(None, {PARTITION: Position(9, ((epoch, 0),))}, None))  # type: ignore[arg-type]
+        position = Position(9, ((epoch, 0),))
+        found = asyncio.run(find_divergences(None, {PARTITION: position}, None))  # type: ignore[arg-type]
     assert found == {}

@@ -133,7 +133,7 @@ def test_an_attempt_replaces_the_committed_one() -> None:
     assert history.current_number("000001-aa") == 3
     assert history.current_number("000002-aa") == 2
     assert history.positions[TopicPartition("t", 0)] == Position(9)
-    with pytest.raises(ConflictError, match="manifest 3 counts, not 1"):
+    with pytest.raises(ConflictError, match="its current manifest is 3, not 1"):
         history.then(manifest(4, loaded(0, 0, 5), replaces=1, run=1))
     assert history.then(manifest(4, loaded(0, 0, 5), replaces=3, run=1)).current_number("000001-aa") == 4
 
@@ -155,11 +155,11 @@ def test_a_topic_gets_an_id_when_brokers_are_upgraded() -> None:
     history = History().then(manifest(1, old)).then(manifest(2, loaded(0, 5, 6, after=5)))
     assert history.topic_ids == {"t": ID}
     history = history.then(manifest(3, replace(loaded(0, 6, 7, after=6), topic_id=NO_ID)))
-    with pytest.raises(ConflictError, match="of another topic t"):
+    with pytest.raises(ConflictError, match="records of another topic t"):
         history.then(manifest(4, replace(loaded(0, 7, 8, after=7), topic_id="ff" * 16)))
 
 
 def test_another_cluster_or_topic_is_refused() -> None:
     history = History().then(manifest(1, loaded(0, 0, 5)))
-    with pytest.raises(ConflictError, match="of another topic t"):
+    with pytest.raises(ConflictError, match="records of another topic t"):
         history.then(manifest(2, LoadedPartition("t", "ff", 0, 5, 6)))

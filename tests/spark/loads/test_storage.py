@@ -50,7 +50,7 @@ def test_a_store_that_does_not_look_at_the_condition_is_refused(monkeypatch: pyt
         conditional(self, path, value, mode="overwrite")
 
     monkeypatch.setattr(MemoryFileSystem, "pipe_file", pipe_file)
-    with pytest.raises(StorageError, match="creates a file that exists"):
+    with pytest.raises(StorageError, match="overwrites an existing file that must be created exclusively"):
         open_storage(f"memory://{secrets.token_hex(4)}/out").check()
 
 
@@ -149,7 +149,7 @@ def test_a_package_that_looks_and_then_writes_is_refused() -> None:
         pipe_file = AbstractFileSystem.pipe_file
 
     fsspec.register_implementation("overtaken", Overtaken)
-    with pytest.raises(StorageError, match="looks whether a file exists, and then writes it"):
+    with pytest.raises(StorageError, match="checks whether a file exists, and then writes it"):
         open_storage("overtaken:///tmp/out")
 
 

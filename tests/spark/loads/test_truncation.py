@@ -40,7 +40,7 @@ def test_a_log_that_was_truncated_and_has_grown_again_is_an_error(output: Output
     partition = TopicPartition(output.topic, 0)
     assert caught.value.divergences == {partition: Divergence(10, 14, 0, 0)}
     assert (
-        f"{partition} was loaded up to offset 14 of leader epoch 0, but is the same only up to offset 10 "
+        f"{partition} was loaded up to offset 14 of leader epoch 0, but matches the log only up to offset 10 "
         "of leader epoch 0" in str(caught.value)
     )
     assert len(runs(output.path)) == 1
@@ -84,7 +84,7 @@ def test_a_log_that_is_truncated_while_it_is_loaded_is_an_error(output: Output, 
         diverge(output, 14, values=9)
         return frame
 
-    with pytest.raises(TruncationError, match=r"up to offset 17 of leader epoch 0, but is .* up to offset 14"):
+    with pytest.raises(TruncationError, match=r"up to offset 17 of leader epoch 0, but matches .* up to offset 14"):
         output.load(transform=truncated, on_truncation=on_truncation)
     assert output.rows() == expected(14, 5)
     assert len(output.data()) == 1

@@ -1,6 +1,6 @@
-"""Loads: topics into files together with their offsets, each record once.
+"""Loads: append topics to an output of files with their offsets, each record once.
 
-The modules, from the bottom: :mod:`.manifest` (what a load writes down), :mod:`.history` (what a sequence of manifests
-amounts to) and :mod:`.commits` (how a manifest becomes part of the sequence) are free of Spark and of Kafka;
-:mod:`.storage` holds the files.
+The modules, from the bottom: :mod:`.manifest` (the description of a load), :mod:`.history` (the state of an output
+after a sequence of manifests) and :mod:`.commits` (the commit of a manifest) depend on neither Spark nor Kafka;
+:mod:`.storage` accesses the files.
 """

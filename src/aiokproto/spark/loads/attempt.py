@@ -1,23 +1,23 @@
-"""One attempt at a load, from its plan to its commit. The order of the steps is why nothing is lost or doubled.
+"""One attempt at a load, from its plan to its commit. Its order of steps prevents lost and duplicate records.
 
 ::
 
-    PLANNED ──write──→ WRITTEN ──count──→ COUNTED ──create the commit──→ COMMITTED ──→ checkpoint, now and then
+    PLANNED ──write──→ WRITTEN ──count──→ COUNTED ──create the commit──→ COMMITTED ──→ checkpoint, every tenth
        │                  │                  │              │
-       └────── fails: the files are removed ─┘              ├─ others hold the same: refused; the files are removed
-                                                            └─ nobody can tell: UNCERTAIN; the files stay
+       └────── fails: the files are removed ─┘              ├─ another load has the records: CONFLICT; files removed
+                                                            └─ the outcome is unknown: UNCERTAIN; the files stay
 
 ========== ============================================ ==============================================================
-state      what there is                                a driver killed here leaves
+state      what exists                                  what a driver that is killed here leaves
 ========== ============================================ ==============================================================
 PLANNED    a range of offsets for each partition        nothing
-WRITTEN    files in a directory that no one else has    files that do not count; the next load reads the same offsets
-COUNTED    the same; they were read back                the same
-COMMITTED  the commit names the directory               a load that counts; the next one goes on behind it
+WRITTEN    files in a directory of this attempt alone   files without a commit; the next load reads the same offsets
+COUNTED    the same; the files were read back           the same
+COMMITTED  the commit, which names the directory        a committed load; the next one starts at its end
 UNCERTAIN  files, and a commit or not                   one or the other; the next load sees which
 ========== ============================================ ==============================================================
 
-Once the commit was tried, files are removed on one condition only: its number belongs to somebody else for certain.
+After the first try to commit, files are removed on one condition only: another manifest has the number for certain.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from aiokproto.spark.loads.storage import Storage, StorageError
 
 
 class Written(NamedTuple):
-    """What was handed to the files.
+    """The result of writing an attempt's files.
 
     Attributes:
         source_rows: Records read, before any transformation.
         rows: Rows written.
-        columns: Their columns.
+        columns: Columns of the rows.
     """
 
     source_rows: int
@@ -52,11 +52,11 @@ class Written(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """What is in the files.
+    """The result of reading an attempt's files back.
 
     Attributes:
-        files: Their names.
-        partitions: What they have of each partition.
+        files: The names of the files.
+        partitions: The partitions, with the number of rows and the offsets in the files.
     """
 
     files: tuple[str, ...]
@@ -64,21 +64,21 @@ class Counted(NamedTuple):
 
 
 DIRECTORY = re.compile(r"run=\d{8}T\d{6}Z-[0-9a-f]{12}")
-"""What the directories of attempts are called."""
+"""Names of attempts' directories."""
 
 Write = Callable[[str], Written]
-"""Writes the files of an attempt into a directory of this name."""
+"""Writes the files of an attempt to the directory of this name."""
 Count = Callable[[str], Counted]
-"""Reads the files in a directory back."""
+"""Reads the files of a directory back."""
 
 
 def new_directory(now: datetime) -> tuple[str, str]:
-    """A directory that nobody else will ever have, and the token that makes it so; by name in order of time."""
+    """Return the unique name of a new directory, and its random token. Names sort by time."""
     token = secrets.token_hex(6)
     return f"run={now.astimezone(timezone.utc):%Y%m%dT%H%M%SZ}-{token}", token
 
 
-def carry_out(
+def run_attempt(
     storage: Storage,
     history: History,
     manifest: Manifest,
@@ -90,22 +90,22 @@ def carry_out(
 
     Args:
         storage: The output.
-        history: What it was planned from.
-        manifest: The plan: all but what is counted.
+        history: The history that the load was planned from.
+        manifest: The plan: the manifest without files and counts.
         write: See :data:`Write`.
         count: See :data:`Count`.
-        validate: Raises if what was counted must not be committed.
+        validate: Raises if the counted manifest must not be committed.
 
     Returns:
-        The manifest as it was committed.
+        The committed manifest.
 
     Raises:
-        ConflictError: Others have committed the same records, or another attempt at the same load, meanwhile.
+        ConflictError: Another load of the same records, or another attempt at the same load, was committed meanwhile.
         StorageError: The storage cannot be used for commits, or the files do not have the rows that were written.
-        CommitUncertainError: It may have been committed.
+        CommitUncertainError: Whether it was committed is unknown.
     """
     try:
-        # What cannot be committed is not even written.
+        # Checked before writing: a load that cannot be committed fails early.
         storage.check()
         history.then(manifest.numbered(history.number + 1))
         written = write(manifest.data)
@@ -134,13 +134,13 @@ def _counted(manifest: Manifest, written: Written, counted: Counted, uri: str) -
     )
     if manifest.rows != written.rows:
         raise StorageError(
-            f"{written.rows} rows were written into {manifest.data} of {uri}, and {manifest.rows} are found there: "
-            "the file system lists or moves files late, or twice. Nothing was committed"
+            f"Spark wrote {written.rows} rows to {manifest.data} of {uri}, but its files have {manifest.rows}: "
+            "the file system lists or moves files late, or twice. Nothing was committed: load again"
         )
     return manifest
 
 
 def _remove(storage: Storage, data: str) -> None:
-    # They do not count anyway: what went wrong before matters more than failing to tidy up.
+    # Files without a commit are not part of the output. The caller's error matters more than a failure to remove them.
     with contextlib.suppress(Exception):
         storage.remove(data)

@@ -1,4 +1,4 @@
-"""Columns of an output, and whether files that have them can be read together. Pure."""
+"""Columns of an output, and the check whether Spark can read files with them together. Pure."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 Columns = Mapping[str, str]
-"""Names of columns, each with its type: Spark's JSON, without what does not matter to who reads files together."""
+"""Names of columns with their types: Spark's JSON, reduced to the parts that must match among files."""
 
 
 def columns_of(schema: Mapping[str, Any]) -> dict[str, str]:
-    """The columns of a schema, given as Spark's JSON has it."""
+    """Return the columns of a schema, which is given as Spark's JSON."""
     return {field["name"]: json.dumps(_reduced(field["type"])) for field in schema["fields"]}
 
 
 def _reduced(kind: Any) -> Any:
-    """A type without nullability, metadata and names of classes."""
+    """Return a type without nullability, metadata and class names."""
     if not isinstance(kind, dict):
         return kind
     if kind["type"] == "struct":
@@ -29,35 +29,37 @@ def _reduced(kind: Any) -> Any:
 
 
 def misfit(kind: str, others: Iterable[str]) -> str | None:
-    """One of the types that cannot be read together with this one; None if all can.
+    """Return one of the types that Spark cannot read together with this one; None if it can read all.
 
-    Spark widens nothing: an int and a bigint do not fit. Structs may differ in the fields they have.
+    Spark does not widen types: int and bigint are incompatible. Structs may have different fields.
     """
     mine = json.loads(kind)
-    return next((other for other in others if not _fit(mine, json.loads(other))), None)
+    return next((other for other in others if not _compatible(mine, json.loads(other))), None)
 
 
-def _fit(one: Any, other: Any) -> bool:
+def _compatible(one: Any, other: Any) -> bool:
     if not isinstance(one, dict) or not isinstance(other, dict):
         return bool(one == other)
     if one["type"] != other["type"]:
         return False
     if one["type"] == "struct":
         fields = {field["name"]: field["type"] for field in other["fields"]}
-        return all(_fit(field["type"], fields[field["name"]]) for field in one["fields"] if field["name"] in fields)
-    return all(_fit(one[name], other[name]) for name in one if name != "type")
+        return all(
+            _compatible(field["type"], fields[field["name"]]) for field in one["fields"] if field["name"] in fields
+        )
+    return all(_compatible(one[name], other[name]) for name in one if name != "type")
 
 
 def describe(kind: str) -> str:
-    """A type for messages, in the words of SQL."""
-    return _words(json.loads(kind))
+    """Return the SQL name of a type, for messages."""
+    return _sql(json.loads(kind))
 
 
-def _words(kind: Any) -> str:
+def _sql(kind: Any) -> str:
     if not isinstance(kind, dict):
         return {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}.get(kind, str(kind))
     if kind["type"] == "struct":
-        fields = (f"{field['name']}: {_words(field['type'])}" for field in kind["fields"])
+        fields = (f"{field['name']}: {_sql(field['type'])}" for field in kind["fields"])
         return f"struct<{', '.join(fields)}>"
-    inner = [_words(value) for name, value in kind.items() if name != "type"]
+    inner = [_sql(value) for name, value in kind.items() if name != "type"]
     return f"{kind['type']}<{', '.join(inner)}>"

@@ -1,16 +1,17 @@
-"""The sequence of an output's manifests, and how one more becomes part of it.
+"""The commit log of an output: its sequence of manifests, and the commit of the next one.
 
-Commit *n* is the file ``_aiokproto/commits/<n>.json``. It is created exclusively, whole, and never changed or removed:
-so of all who try to be number *n* one succeeds, and everybody agrees who. There is no other decision in a load; before
-it nothing counts, and after it all does.
+Commit *n* is the file ``_aiokproto/commits/<n>.json``. It is created exclusively and completely, and never changed or
+removed: of all loads that try to be number *n* exactly one succeeds, and every reader sees the same one. Creating it is
+the only decision in a load: before it, none of the load's files are part of the output; after it, all are.
 
-A call that fails may have taken effect all the same. So the file is read back, and says by its token whose it is. While
-it can neither be created nor read, the outcome is open: :class:`CommitUncertainError` says so, and nothing is cleaned
-up, since the commit may still come to light.
+A call that fails may have taken effect. So the file is read back, and its token identifies the load that wrote it.
+While the file can be neither created nor read, the outcome is unknown: :class:`CommitUncertainError` reports it, and
+the files stay, because the commit may exist.
 
-Nobody lists files to find the end: a list may be late. The hint ``_aiokproto/last.json`` names a checkpoint, which has
-the history up to it; from there on commits are read one by one until one is missing. A hint that is old, lost or
-damaged costs more reading, and nothing else. A checkpoint says what the commits say: whoever writes it, it is the same.
+The end of the log is not found by listing files, because a listing may be late. The hint ``_aiokproto/last.json`` names
+a checkpoint, which has the history up to it; the commits behind it are read one by one until one is missing. An old,
+lost or damaged hint costs more reads, and has no other effect. A checkpoint is computed from the commits alone, so it
+is the same whichever load writes it.
 """
 
 from __future__ import annotations
@@ -29,38 +30,38 @@ logger = logging.getLogger("aiokproto.spark")
 
 HINT = f"{FOLDER}/last.json"
 CHECKPOINT_EVERY = 10
-"""A checkpoint has so many manifests in it, too: whoever wants to see all reads a file for each ten."""
+"""Number of commits between checkpoints. A checkpoint has their manifests, so reading all takes one file for ten."""
 
 DIGEST = 65
-"""Bytes before a checkpoint: a SHA-256 in hex, and the end of its line."""
+"""Length of the digest before a checkpoint: a SHA-256 in hex, and a newline."""
 
 TRIES = 4
-"""How often a commit is tried, and looked for, before its outcome is called uncertain."""
+"""Number of times to create a commit, and to check whether it exists, before its outcome is uncertain."""
 
 
 class CommitUncertainError(StorageError):
-    """Whether a manifest was committed could not be found out. The next load, or :func:`runs`, will see it or not."""
+    """It is unknown whether a manifest was committed. The next load, or :func:`runs`, sees if the commit exists."""
 
 
 class Committed(NamedTuple):
-    """A manifest as it was committed, and the history with it."""
+    """A committed manifest, and the history that includes it."""
 
     manifest: Manifest
     history: History
 
 
 def _digest(text: bytes) -> bytes:
-    """What stands before a checkpoint: a damaged one would be believed, since nothing contradicts it."""
+    """Return the digest of a checkpoint. Without it, readers would not notice damaged numbers."""
     return hashlib.sha256(text).hexdigest().encode() + b"\n"
 
 
 def commit_name(number: int) -> str:
-    """The file of a commit. As many digits as any output will need, so that a list is in order."""
+    """Return the file name of a commit. The fixed number of digits keeps listings in order."""
     return f"{FOLDER}/commits/{number:012}.json"
 
 
 def checkpoint_name(number: int) -> str:
-    """The file of a checkpoint."""
+    """Return the file name of a checkpoint."""
     return f"{FOLDER}/checkpoints/{number:012}.json"
 
 
@@ -70,15 +71,15 @@ class _Checkpoint(NamedTuple):
 
 
 class CommitLog:
-    """The commits of an output."""
+    """The commits of an output, in order."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        # Those after the last checkpoint, as far as they were read: the next checkpoint needs them.
+        # Manifests after the last checkpoint that were read or committed: the next checkpoint needs them.
         self._recent: dict[int, Manifest] = {}
 
     def latest(self) -> History:
-        """The history up to the last commit.
+        """Return the history up to the last commit.
 
         Raises:
             ManifestError: A manifest cannot be read, or contradicts those before it.
@@ -90,18 +91,18 @@ class CommitLog:
         return history
 
     def manifest(self, number: int) -> Manifest:
-        """One of the commits.
+        """Return the manifest of a commit.
 
         Raises:
-            ManifestError: It is not there, or cannot be read.
+            ManifestError: It does not exist, or cannot be read.
         """
-        found = self._read(number)
-        if found is None:
-            raise ManifestError(f"manifest {number} of {self._storage.uri} is not there")
-        return found
+        manifest = self._read(number)
+        if manifest is None:
+            raise ManifestError(f"manifest {number} of {self._storage.uri} does not exist")
+        return manifest
 
     def manifests(self) -> Iterator[Manifest]:
-        """All commits, in order; those up to the last checkpoint are read from checkpoints.
+        """Yield all manifests, in order; those up to the last checkpoint are read from checkpoints.
 
         Raises:
             ManifestError: A manifest cannot be read, or contradicts those before it.
@@ -113,49 +114,49 @@ class CommitLog:
                 yield manifest
 
     def commit(self, manifest: Manifest, history: History) -> Committed:
-        """Make a manifest the next one after ``history``, or after those that others committed meanwhile.
+        """Commit a manifest after ``history``, or after the manifests that other loads committed meanwhile.
 
         Raises:
-            ConflictError: It cannot follow what others committed: they have loaded the same, or have replaced the same.
-            CommitUncertainError: The storage failed, and does not say whether it is committed.
+            ConflictError: Another load committed the same records, or replaced the same attempt, meanwhile.
+            CommitUncertainError: The storage failed, and whether the manifest is committed is unknown.
         """
         while True:
             manifest = manifest.numbered(history.number + 1)
             after = history.then(manifest)
-            found = self._create(manifest)
-            self._recent[found.number] = found
-            if found == manifest:
-                self._keep(after)
+            committed = self._create(manifest)
+            self._recent[committed.number] = committed
+            if committed == manifest:
+                self._write_checkpoint(after)
                 return Committed(manifest, after)
-            history = history.then(found)
+            history = history.then(committed)
 
     def _create(self, manifest: Manifest) -> Manifest:
-        """The manifest that has this one's number from now on: this one, or another."""
+        """Create the commit, and return the manifest that has its number: this one, or another."""
         name, data = commit_name(manifest.number), manifest.to_text()
-        failure: object = "it is neither created nor there"
+        failure: object = "the storage neither creates nor finds it"
         for _ in range(TRIES):
             try:
                 if self._storage.create(name, data):
                     return manifest
-            except Exception as error:  # noqa: BLE001 - what a storage raises is its library's
-                logger.warning("commit %s in %s: %r; looking whether it is there", name, self._storage.uri, error)
+            except Exception as error:  # noqa: BLE001 - a storage raises its library's errors
+                logger.warning("commit %s in %s failed: %r; checking whether it exists", name, self._storage.uri, error)
                 failure = error
-            # Maybe its own: a call that fails, or one before it, may have taken effect.
+            # The file may be ours: a call that failed, this one or an earlier one, may have taken effect.
             try:
-                if (found := self._read(manifest.number)) is not None:
-                    return found
+                if (existing := self._read(manifest.number)) is not None:
+                    return existing
             except ManifestError:
                 raise
             except Exception as error:  # noqa: BLE001
-                logger.warning("commit %s in %s cannot be looked for: %r", name, self._storage.uri, error)
+                logger.warning("commit %s in %s: cannot check whether it exists: %r", name, self._storage.uri, error)
                 failure = error
         raise CommitUncertainError(
-            f"whether run {manifest.run_id} was committed as {name} in {self._storage.uri} is not known: {failure}. "
-            f"Its files are kept in {manifest.data}; look at runs() before anything is loaded again"
+            f"run {manifest.run_id}: unknown whether it was committed as {name} in {self._storage.uri}: {failure}. "
+            f"Its files in {manifest.data} are kept; look at runs() before you load again"
         )
 
-    def _keep(self, history: History) -> None:
-        """Save the next loads some reading, now and then. Nothing depends on it."""
+    def _write_checkpoint(self, history: History) -> None:
+        """Write a checkpoint and the hint after every tenth commit. They only save later loads some reads."""
         number = history.number
         if number % CHECKPOINT_EVERY:
             return
@@ -167,30 +168,30 @@ class CommitLog:
             self._storage.write(checkpoint_name(number), _digest(text) + text)
             self._storage.write(HINT, json.dumps({"checkpoint": number}).encode())
         except Exception as error:  # noqa: BLE001
-            logger.warning("the checkpoint of commit %d in %s was not written: %r", number, self._storage.uri, error)
+            logger.warning("checkpoint %d in %s was not written: %r", number, self._storage.uri, error)
 
     def _following(self, number: int) -> Iterator[Manifest]:
-        """The manifests after ``number``, up to the next checkpoint."""
+        """Yield the manifests after ``number``, up to the next checkpoint."""
         last = number + CHECKPOINT_EVERY - number % CHECKPOINT_EVERY
-        if number % CHECKPOINT_EVERY == 0 and (found := self._checkpoint(last)) is not None:
-            yield from found.manifests
+        if number % CHECKPOINT_EVERY == 0 and (checkpoint := self._checkpoint(last)) is not None:
+            yield from checkpoint.manifests
             return
         while number < last and (manifest := self._read(number + 1)) is not None:
             yield manifest
             number += 1
 
     def _last_checkpoint(self) -> History:
-        """A history to begin with."""
+        """Return the history of the checkpoint that the hint names, or an empty one."""
         try:
             hint = self._storage.read(HINT)
-            found = None if hint is None else self._checkpoint(int(json.loads(hint)["checkpoint"]))
+            checkpoint = None if hint is None else self._checkpoint(int(json.loads(hint)["checkpoint"]))
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-            logger.warning("%s in %s is left out: %r", HINT, self._storage.uri, error)
+            logger.warning("ignoring %s in %s: %r", HINT, self._storage.uri, error)
             return History()
-        return History() if found is None else found.history
+        return History() if checkpoint is None else checkpoint.history
 
     def _checkpoint(self, number: int) -> _Checkpoint | None:
-        """A checkpoint, if it is to be had. One that cannot be read is as good as none: the commits say the same."""
+        """Return a checkpoint; None if it does not exist or cannot be read, as the commits have the same content."""
         name = checkpoint_name(number)
         data = self._storage.read(name)
         if data is None:
@@ -204,10 +205,10 @@ class CommitLog:
             history = History.of_json(fields["history"])
             numbers = [manifest.number for manifest in manifests]
             if history.number != number or numbers != [*range(number - CHECKPOINT_EVERY + 1, number + 1)]:
-                raise ManifestError(f"checkpoint {name} is of manifests {numbers}, up to {history.number}")
+                raise ManifestError(f"checkpoint {name} has manifests {numbers}, and a history up to {history.number}")
             return _Checkpoint(history, manifests)
         except (ManifestError, ValueError, TypeError, KeyError) as error:
-            logger.warning("%s in %s is left out: %r", name, self._storage.uri, error)
+            logger.warning("ignoring %s in %s: %r", name, self._storage.uri, error)
             return None
 
     def _read(self, number: int) -> Manifest | None:
@@ -217,5 +218,5 @@ class CommitLog:
             return None
         manifest = Manifest.from_text(data, name)
         if manifest.number != number:
-            raise ManifestError(f"manifest {name} calls itself number {manifest.number}")
+            raise ManifestError(f"manifest {name} has number {manifest.number}, expected {number}")
         return manifest

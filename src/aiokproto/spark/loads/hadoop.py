@@ -13,14 +13,15 @@ from aiokproto.spark.loads.storage import PROBE, Folder, StorageError
 class HadoopStorage:
     """A directory of a Hadoop file system with atomic renames.
 
-    A file gets its name by a rename that does not overwrite: HDFS does that as one step, and refuses all but one.
+    A file gets its name by a rename that does not overwrite, which HDFS does atomically: one of several succeeds.
     """
 
     def __init__(self, uri: str, spark: object | None) -> None:
         jvm = getattr(spark, "_jvm", None)
         if jvm is None:
             raise StorageError(
-                f"{uri} is reached through Hadoop's classes in the driver's Java process, and this session has none"
+                f"{uri} needs Hadoop's classes in the driver's Java process: pass a Spark session (spark=) that has "
+                "one, not a session of Spark Connect"
             )
         self.uri = uri
         self._jvm: Any = jvm
@@ -32,7 +33,7 @@ class HadoopStorage:
     def check(self) -> None:
         """See :meth:`Storage.check`."""
         if self.create(PROBE, b"") and self.create(PROBE, b""):
-            raise StorageError(f"{self.uri}: this file system renames onto a file that exists")
+            raise StorageError(f"{self.uri}: a rename overwrites existing files here, so loads cannot be committed")
 
     def read(self, name: str) -> bytes | None:
         """See :meth:`Storage.read`."""
@@ -47,13 +48,13 @@ class HadoopStorage:
 
     def create(self, name: str, data: bytes) -> bool:
         """See :meth:`Storage.create`."""
-        return self._renamed(name, data, "NONE")
+        return self._write_and_rename(name, data, "NONE")
 
     def write(self, name: str, data: bytes) -> None:
         """See :meth:`Storage.write`."""
-        self._renamed(name, data, "OVERWRITE")
+        self._write_and_rename(name, data, "OVERWRITE")
 
-    def _renamed(self, name: str, data: bytes, how: str) -> bool:
+    def _write_and_rename(self, name: str, data: bytes, how: str) -> bool:
         path = self._path(name)
         folder, _, base = name.rpartition("/")
         hidden = self._path(f"{folder}/.{base}.{secrets.token_hex(8)}")
@@ -78,7 +79,7 @@ class HadoopStorage:
         return True
 
     def settle(self, names: Sequence[str]) -> None:
-        """See :meth:`Storage.settle`. HDFS has replicas of what was closed."""
+        """See :meth:`Storage.settle`. HDFS has replicated the files when they are closed."""
 
     def folders(self) -> Iterator[Folder]:
         """See :meth:`Storage.folders`."""

@@ -1,7 +1,7 @@
-"""What a sequence of manifests amounts to, and which manifest may follow it. Pure.
+"""The state of an output after a sequence of manifests, and the rules which manifest may follow. Pure.
 
-A manifest that :meth:`History.then` takes holds, of every partition, records that no manifest before it holds. So
-whoever commits asks here first, and asks again when others were faster.
+A manifest that :meth:`History.then` accepts has, of every partition, only records that no earlier manifest has. So a
+load checks it before each try to commit, also after another load has committed first.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from aiokproto.types import TopicPartition
 FORMAT = 2
 
 EPOCHS = 16
-"""Leader epochs that are kept of a partition: what was truncated lies in the last ones."""
+"""Number of leader epochs that are kept per partition: a truncation is in the last ones."""
 
 
 NO_ID = "0" * 32
-"""Of topics of brokers before 2.8, which get one when these are upgraded."""
+"""The id of topics with brokers before 2.8. A topic gets a real one when the cluster is upgraded."""
 
 
 class ConflictError(ManifestError):
-    """A manifest cannot follow those that others have committed. It was not committed."""
+    """A manifest conflicts with one that another load has committed. It was not committed."""
 
 
 class SchemaError(ConflictError):
-    """A column has another type than in the files that others have committed. Nothing was."""
+    """A column has another type than in the committed files. Nothing was committed."""
 
 
 @dataclass(frozen=True)
 class History:
-    """How far the loads of an output have come.
+    """The state of an output after its last manifest.
 
     Attributes:
         number: The number of the last manifest, 0 before the first.
-        cluster_id: The cluster that is read.
+        cluster_id: The id of the cluster.
         topic_ids: The ids of the topics that were read, in hex.
-        positions: For each partition where the next load starts.
-        current: Number of a load's first manifest → number of the one that counts, for loads that were run again.
-        columns: The columns of the files that count: each with its types, and how many loads have it.
+        positions: The position of each partition, where the next load starts.
+        current: ``run_id`` of a load → number of its current manifest, for loads that were rerun.
+        columns: The columns of the current files: name → type → number of loads with this type.
     """
 
     number: int = 0
@@ -53,35 +53,42 @@ class History:
     columns: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def then(self, manifest: Manifest) -> History:
-        """The history with one more manifest.
+        """Return the history with one more manifest.
 
         Raises:
-            ConflictError: It cannot follow: it holds records that are held already, or replaces an attempt that is
-                replaced already, or is of another cluster or topic.
+            ConflictError: Some of its records are loaded already, or the attempt that it replaces is not the current
+                one, or it is of another cluster or topic.
+            ManifestError: Its number is not the next one.
+            SchemaError: See :meth:`with_columns`.
         """
         if manifest.number != self.number + 1:
             raise ManifestError(f"manifest {manifest.number} cannot follow manifest {self.number}")
         if manifest.replaces is not None:
             return self._replaced(manifest)
         if self.cluster_id is not None and manifest.cluster_id != self.cluster_id:
-            raise ConflictError(f"run {manifest.run_id} is of cluster {manifest.cluster_id}, not {self.cluster_id}")
+            raise ConflictError(
+                f"run {manifest.run_id} has records of cluster {manifest.cluster_id}, expected {self.cluster_id}"
+            )
         topic_ids, positions = dict(self.topic_ids), dict(self.positions)
         for one in manifest.partitions:
             known = topic_ids.setdefault(one.topic, one.topic_id)
             if NO_ID not in (known, one.topic_id) and known != one.topic_id:
-                raise ConflictError(f"run {manifest.run_id} is of another topic {one.topic}: its id is {one.topic_id}")
+                raise ConflictError(
+                    f"run {manifest.run_id} has records of another topic {one.topic}: its id is {one.topic_id}, "
+                    f"expected {known}"
+                )
             if known == NO_ID:
                 topic_ids[one.topic] = one.topic_id
             if one.after is not None and one.start == one.end:
                 # An empty range conflicts with no other load of the partition.
                 continue
             self._check_start(manifest, one)
-            positions[one.topic_partition] = Position(one.end, _joined(one))
+            positions[one.topic_partition] = Position(one.end, _join_epochs(one))
         columns = self.with_columns(manifest)
         return History(manifest.number, manifest.cluster_id, topic_ids, positions, self.current, columns)
 
     def _check_start(self, manifest: Manifest, one: LoadedPartition) -> None:
-        # Not that its start lies behind: after a truncation the same offsets come again, of other records.
+        # Positions are compared, not offsets: after a truncation other records have the same offsets.
         if one.after != (before := self.positions.get(one.topic_partition)):
             loaded = "not loaded at all" if one.after is None else f"loaded up to offset {one.after.offset}"
             now = f"offset {before.offset} of leader epoch {before.epoch}" if before else "nothing"
@@ -93,24 +100,24 @@ class History:
             raise ConflictError(f"run {manifest.run_id} has offsets of {one.topic_partition} that are loaded already")
 
     def _replaced(self, manifest: Manifest) -> History:
-        if manifest.replaces != (counts := self.current_number(manifest.run_id)):
+        if manifest.replaces != (current := self.current_number(manifest.run_id)):
             raise ConflictError(
-                f"run {manifest.run_id} was run again meanwhile: manifest {counts} counts, not {manifest.replaces}"
+                f"run {manifest.run_id} was rerun meanwhile: its current manifest is {current}, not {manifest.replaces}"
             )
-        current = {**self.current, manifest.run_id: manifest.number}
+        numbers = {**self.current, manifest.run_id: manifest.number}
         columns = self.with_columns(manifest)
-        return History(manifest.number, self.cluster_id, self.topic_ids, self.positions, current, columns)
+        return History(manifest.number, self.cluster_id, self.topic_ids, self.positions, numbers, columns)
 
     def with_columns(self, manifest: Manifest) -> dict[str, dict[str, int]]:
-        """The columns with those of one more manifest.
+        """Return the columns with those of one more manifest.
 
         Raises:
-            SchemaError: One of them has a type that Spark cannot read together with that of the others.
+            SchemaError: Spark cannot read the type of a column together with the types in the output.
         """
         found = {name: dict(types) for name, types in self.columns.items()}
         for name, kind in manifest.replaced_columns.items():
             if not found.get(name, {}).get(kind):
-                raise ManifestError(f"run {manifest.run_id} replaces a column {name!r} that it never had")
+                raise ManifestError(f"run {manifest.run_id} replaces a column {name!r} that the output does not have")
             found[name][kind] -= 1
             if not found[name][kind]:
                 del found[name][kind]
@@ -118,18 +125,18 @@ class History:
             types = found.setdefault(name, {})
             if kind not in types and (other := misfit(kind, types)) is not None:
                 raise SchemaError(
-                    f"run {manifest.run_id}: column {name!r} is {describe(kind)}, and {describe(other)} in the output. "
-                    "Spark cannot read files together in which it differs: cast it in transform, run the others again, "
-                    "or load into another output"
+                    f"run {manifest.run_id}: column {name!r} is {describe(kind)}, but {describe(other)} in the output. "
+                    "Spark cannot read files with different types together: cast the column in transform, rerun the "
+                    "loads that have it without it, or load into another output"
                 )
             types[kind] = types.get(kind, 0) + 1
         return {name: types for name, types in found.items() if types}
 
     def current_number(self, run_id: str) -> int:
-        """The number of the manifest that counts for a load.
+        """Return the number of a load's current manifest.
 
         Raises:
-            ManifestError: There is no such load.
+            ManifestError: No load has this ``run_id``.
         """
         first = run_id.partition("-")[0]
         if not first.isdecimal() or not 0 < int(first) <= self.number:
@@ -137,7 +144,7 @@ class History:
         return self.current.get(run_id, int(first))
 
     def as_json(self) -> dict[str, Any]:
-        """What JSON has of it."""
+        """Return the history as JSON values."""
         positions: dict[str, dict[str, list[Any]]] = {}
         for (topic, partition), position in self.positions.items():
             positions.setdefault(topic, {})[str(partition)] = [position.offset, position.epochs]
@@ -153,14 +160,14 @@ class History:
 
     @classmethod
     def of_json(cls, fields: Mapping[str, Any]) -> History:
-        """Take what JSON has.
+        """Create a history from JSON values.
 
         Raises:
-            ManifestError: It is something else.
+            ManifestError: They are not a history, or have another format.
         """
         try:
             if fields["format"] != FORMAT:
-                raise ManifestError(f"a history has format {fields['format']}, this version reads {FORMAT}")
+                raise ManifestError(f"a history has format {fields['format']}; this version reads {FORMAT}")
             positions = {
                 TopicPartition(topic, int(partition)): Position(int(offset), as_epochs(epochs))
                 for topic, partitions in fields["positions"].items()
@@ -178,8 +185,8 @@ class History:
             raise ManifestError(f"a history cannot be read: {error!r}") from error
 
 
-def _joined(one: LoadedPartition) -> Epochs:
-    """The leader epochs up to the end of a range: those before its start, and its own."""
+def _join_epochs(one: LoadedPartition) -> Epochs:
+    """Return the leader epochs up to the end of a range: those before its start, then its own."""
     before = () if one.after is None else one.after.cut(one.start).epochs
     new = [entry for entry in one.epochs if not before or entry[0] > before[-1][0]]
     return (*before, *new)[-EPOCHS:]

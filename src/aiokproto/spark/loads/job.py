@@ -1,4 +1,4 @@
-"""What Spark does for an attempt: it writes the rows, reads them back, and finds records that the topics lost."""
+"""The Spark jobs of an attempt: write the rows, read them back, and find records that the topics no longer have."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     Transform = Callable[[DataFrame], DataFrame]
 
 POSITION_COLUMNS = {"topic": "string", "partition": "int", "offset": "bigint"}
-"""The columns that say which record a row comes from, and their types. Every load has them."""
+"""The columns that identify the record of a row, with their types. Every output has them."""
 
 OBSERVATION_SECONDS = 30.0
-"""How long to wait for what Spark has observed in a job that is done."""
+"""Maximum wait for the observations of a job that is done."""
 
-# Version 2 moves the files of a task before the job is committed: a task that is retried may leave some of them twice.
+# Version 2 moves a task's files before the job is committed: a retried task may leave duplicates.
 _COMMITTER = {"mapreduce.fileoutputcommitter.algorithm.version": "1"}
 
-# Whatever the session's defaults: a file that is missing or damaged is an error.
+# A missing or damaged file is an error, whatever the session's defaults are.
 _STRICT = {"mergeSchema": "true", "ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 
 
@@ -64,29 +64,29 @@ class SparkJob:
 
         register(self._spark)
         count = functions.count(functions.lit(1)).alias("rows")
-        taken, written = Observation(), Observation()
-        frame = self._records().observe(taken, count)
+        source, written = Observation(), Observation()
+        frame = self._records().observe(source, count)
         if self._transform is not None:
             frame = self._transform(frame)
             if not isinstance(frame, DataFrame):
                 raise ConfigurationError(f"transform must return a DataFrame, got {type(frame).__name__}")
         _check_schema(frame)
         columns = columns_of(frame.schema.jsonValue())
-        # Before anything is written; the commit compares again with what others have committed meanwhile.
+        # Checked before anything is written. The commit checks again, because other loads may commit meanwhile.
         self._history.with_columns(replace(self._manifest, columns=columns))
         frame.observe(written, count).write.options(**_COMMITTER).parquet(self._uri(directory))
-        rows = _observed(written)
-        source_rows = _observed(taken)
+        rows = _observed_rows(written)
+        source_rows = _observed_rows(source)
         if source_rows is None:
             source_rows = self._records().count()
         return Written(source_rows, rows or 0, columns)
 
     def count(self, directory: str) -> Counted:
-        """Read the files back: their names, and what they hold of each partition."""
+        """Read the files back, and count their rows by partition."""
         from pyspark.sql import functions
 
         uri, offset = self._uri(directory), functions.col("offset")
-        # The names and the counts come from one listing: what is counted is what is committed.
+        # The names and the counts come from one listing, so exactly the counted files are committed.
         frame = read_parquet(self._spark, uri)
         files = tuple(unquote(file.rpartition("/")[2]) for file in frame.inputFiles())
         grouped = frame.groupBy("topic", "partition")
@@ -97,19 +97,19 @@ class SparkJob:
             count, first, last = found.pop((one.topic, one.partition), (0, None, None))
             if first is not None and not one.start <= first <= last < one.end:
                 raise ConfigurationError(
-                    f"transform must keep offset as it is: {one.topic_partition} has offsets {first} to {last} now, "
-                    f"and {one.start} to {one.end - 1} were read"
+                    f"transform must not change offset: {one.topic_partition} has offsets {first} to {last} now, "
+                    f"but {one.start} to {one.end - 1} were read"
                 )
             counted.append(replace(one, rows=count, first_offset=first, last_offset=last))
         if found:
             raise ConfigurationError(
-                f"transform must keep topic and partition as they are: there are rows of {sorted(found)[:3]}, "
+                f"transform must not change topic and partition: it returned rows of {sorted(found)[:3]}, "
                 "which were not read"
             )
         return Counted(files, tuple(counted))
 
     def missing_records(self, manifest: Manifest) -> int:
-        """How many of the records in the files of an earlier attempt the topics do not have any more."""
+        """Return how many records of an earlier attempt's files the topics no longer have."""
         if not manifest.files:
             return 0
         loaded = read_parquet(self._spark, *map(self._uri, manifest.paths)).select(*POSITION_COLUMNS).distinct()
@@ -125,7 +125,7 @@ class SparkJob:
 
 
 def pinned_options(options: Mapping[str, str], manifest: Manifest) -> dict[str, str]:
-    """The options that make a source read the ranges of a manifest, of the topics with these ids, and no others."""
+    """Return options that make the data source read exactly the ranges and the topic ids of a manifest."""
     assignment: dict[str, list[int]] = {}
     for one in manifest.partitions:
         assignment.setdefault(one.topic, []).append(one.partition)
@@ -140,34 +140,40 @@ def pinned_options(options: Mapping[str, str], manifest: Manifest) -> dict[str, 
 
 
 def read_parquet(spark: SparkSession, *paths: str) -> DataFrame:
-    """Files of loads, whose columns may differ."""
+    """Read files of several loads, whose columns may differ."""
     return spark.read.options(**_STRICT).parquet(*paths)
 
 
 def _check_schema(frame: DataFrame) -> None:
     types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
     if lacking := [name for name in POSITION_COLUMNS if name not in types]:
-        raise ConfigurationError(f"columns and transform must keep {', '.join(POSITION_COLUMNS)}; {lacking[0]} is gone")
+        raise ConfigurationError(
+            f"columns and transform must keep {', '.join(POSITION_COLUMNS)}; {lacking[0]} is missing"
+        )
     if changed := [name for name in POSITION_COLUMNS if types[name] != POSITION_COLUMNS[name]]:
-        raise ConfigurationError(f"transform must keep {changed[0]} as it is; it is {types[changed[0]]} now")
+        name = changed[0]
+        raise ConfigurationError(
+            f"transform must not change {name}: its type is {types[name]} now, expected {POSITION_COLUMNS[name]}"
+        )
 
 
-def _observed(observation: Observation) -> int | None:
-    """The rows that an observation counted; None where Spark does not say."""
+def _observed_rows(observation: Observation) -> int | None:
+    """Return the number of rows that an observation counted; None if Spark does not report it."""
     from py4j.protocol import Py4JJavaError
 
-    answer: futures.Future[int] = futures.Future()
+    rows: futures.Future[int] = futures.Future()
 
-    def ask() -> None:
+    def get_rows() -> None:
         try:
-            answer.set_result(int(observation.get["rows"]))
-        except Exception as error:  # noqa: BLE001 - raised where it is waited for
-            answer.set_exception(error)
+            rows.set_result(int(observation.get["rows"]))
+        except Exception as error:  # noqa: BLE001 - the waiting thread raises it
+            rows.set_exception(error)
 
-    # An optimizer that proves a query empty removes its observations: later releases fail then, and 4.0 never answers.
-    threading.Thread(target=ask, name="aiokproto-observation", daemon=True).start()
+    # The optimizer removes the observations of a query that it proves empty: then `get` blocks forever in Spark 4.0,
+    # and fails in later releases.
+    threading.Thread(target=get_rows, name="aiokproto-observation", daemon=True).start()
     try:
-        return answer.result(OBSERVATION_SECONDS)
+        return rows.result(OBSERVATION_SECONDS)
     except futures.TimeoutError:
         return None
     except Py4JJavaError as error:

@@ -1,4 +1,4 @@
-"""Loading with Spark: what is new in topics, appended to an output; a load run again; what an output holds."""
+"""Functions for loading with Spark: append new records to an output, rerun a load, list the loads, read the rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from aiokproto.errors import ConfigurationError
-from aiokproto.spark.loads.attempt import carry_out, new_directory
+from aiokproto.spark.loads.attempt import new_directory, run_attempt
 from aiokproto.spark.loads.commits import CommitLog
 from aiokproto.spark.loads.job import SparkJob, pinned_options, read_parquet
 from aiokproto.spark.loads.manifest import LoadedPartition, Manifest, ManifestError
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("aiokproto.spark")
 
-_START = "the manifests say where to start; starting= does for partitions that no load has read"
-_DECIDED = {
-    "kafka.bootstrap.servers": "bootstrap_servers= says where the cluster is",
-    **dict.fromkeys(("subscribe", "subscribepattern", "assign"), "topics= says what to load"),
+_START = "the manifests define where to start; use starting= for partitions that no load has read"
+_REPLACED = {
+    "kafka.bootstrap.servers": "use bootstrap_servers=",
+    **dict.fromkeys(("subscribe", "subscribepattern", "assign"), "use topics="),
     **dict.fromkeys(
         (
             "startingoffsets",
@@ -43,19 +43,19 @@ _DECIDED = {
         _START,
     ),
 }
-"""Options of the data source that an argument, or the manifests, decide about."""
+"""Options of the data source that an argument, or the manifests, replace."""
 
 OnTruncation = Literal["fail", "continue"]
 
 
 @dataclass(frozen=True)
 class LoadResult:
-    """What a load did.
+    """The result of a load.
 
     Attributes:
-        run_id: Its name, for :func:`rerun`; None when there was nothing new to read, and nothing was written.
+        run_id: The name of the load, for :func:`rerun`; None if there were no new records, and nothing was written.
         rows: Rows written.
-        partitions: What was read of each partition.
+        partitions: The ranges that were read, one per partition.
     """
 
     run_id: str | None
@@ -74,41 +74,41 @@ def load(
     options: Mapping[str, object] | None = None,
     transform: Transform | None = None,
 ) -> LoadResult:
-    """Append what is new in the topics, up to now, to an output.
+    """Append the new records of the topics, up to now, to an output.
 
-    Several loads may write to an output at a time. Of those that read the same partitions one is committed, and the
+    Several loads may write to an output at a time. Of loads that read the same partitions one is committed, and the
     others fail with :class:`ConflictError`.
 
     Args:
         spark: The session.
-        topics: The topics; loads into one output may differ in them.
-        out: A directory, as a path or URI. Read it with :func:`read`: it can hold files that do not count.
-        bootstrap_servers: Brokers to begin with, ``"host:port,host:port"`` or a list.
-        starting: Where to start with partitions that no load of this output has read: ``"earliest"``, or a fixed time
-            (aware datetime, or milliseconds since the epoch). A load that finds nothing remembers nothing: with a time
-            that moves, such as now, records between two loads would be passed over.
-        on_truncation: What to do about a log that no longer holds what was loaded from it: ``"fail"``, or
-            ``"continue"`` with what is there now, from the first offset that differs, and note it in the manifest.
-        options: Further options of the data source, but for those that say what to read and where to start.
-        transform: Makes the rows into what is to be written. It must keep the columns ``topic``, ``partition`` and
-            ``offset``, and must not run queries on the rows it is given.
+        topics: The topics; loads into one output may have different topics.
+        out: A directory, as a path or URI. Read it with :func:`read`: it can have files without a commit.
+        bootstrap_servers: Bootstrap servers, ``"host:port,host:port"`` or a list.
+        starting: Where to start in partitions that no load of this output has read: ``"earliest"``, or a fixed time
+            (aware datetime, or milliseconds since the epoch). A load without records stores nothing: with a moving
+            time, such as now, the records between two loads would be skipped.
+        on_truncation: What to do if the log no longer has records that were loaded: ``"fail"``, or ``"continue"`` with
+            the current records from the first offset that differs, and record the gap in the manifest.
+        options: Further options of the data source, except those that define what to read and where to start.
+        transform: Transforms the rows before they are written. It must keep the columns ``topic``, ``partition`` and
+            ``offset``, and must not run queries on the rows.
 
     Raises:
         TopicChangedError: A topic was deleted and created again since the last load, or this is another cluster.
-        TruncationError: Records that were loaded are not in the log any more.
-        DataLossError: Records that no load has read are gone.
-        ConflictError: Another load of the same partitions was committed meanwhile. Nothing was.
+        TruncationError: The log no longer has records that were loaded.
+        DataLossError: Records were deleted before a load has read them.
+        ConflictError: Another load of the same partitions was committed meanwhile, and this one was not.
         SchemaError: A column has another type than in earlier loads.
-        CommitUncertainError: The storage does not say whether the load was committed: see :func:`runs`.
+        CommitUncertainError: It is unknown whether the load was committed: see :func:`runs`.
         ManifestError: The manifests cannot be read.
-        ConfigurationError: An option or argument cannot be used.
-        KafkaError: The cluster cannot be asked for the offsets. What fails while reading and writing is Spark's error.
+        ConfigurationError: An option or argument is invalid.
+        KafkaError: The request of the offsets failed. A failure while tasks read or write is Spark's own error.
     """
     if on_truncation not in ("fail", "continue"):
-        raise ConfigurationError(f"on_truncation={on_truncation!r}: it is 'fail' or 'continue'")
+        raise ConfigurationError(f"on_truncation={on_truncation!r}: must be 'fail' or 'continue'")
     subscribed = topics if isinstance(topics, str) else ",".join(topics)
     if not subscribed:
-        raise ConfigurationError("topics: none is given")
+        raise ConfigurationError("topics is empty: name at least one topic")
     output = open_storage(out, spark)
     history = CommitLog(output).latest()
     given = _options(bootstrap_servers, options)
@@ -118,8 +118,8 @@ def load(
     plan = plan_load(parsed, history, allow_truncation=on_truncation == "continue")
     if history.cluster_id is not None and plan.cluster_id != history.cluster_id:
         raise TopicChangedError(
-            f"{output.uri} was loaded from cluster {history.cluster_id}, this is {plan.cluster_id}: "
-            "its offsets mean other records"
+            f"{output.uri} was loaded from cluster {history.cluster_id}, but bootstrap_servers is cluster "
+            f"{plan.cluster_id}: its offsets belong to other records"
         )
     if not any(one.end > one.start for one in plan.partitions):
         return LoadResult(None, 0, plan.partitions)
@@ -144,7 +144,7 @@ def load(
     def validate(_: Manifest) -> None:
         check_log(pinned, plan.partitions, history, plan.cluster_id)
 
-    return _result(carry_out(output, history, manifest, job.write, job.count, validate))
+    return _result(run_attempt(output, history, manifest, job.write, job.count, validate))
 
 
 def rerun(
@@ -157,23 +157,24 @@ def rerun(
     options: Mapping[str, object] | None = None,
     transform: Transform | None = None,
 ) -> LoadResult:
-    """Do a load again, with exactly the offsets it had, in place of what it wrote: as when ``transform`` had a mistake.
+    """Read the offsets of an earlier load again and replace its rows, for example after a mistake in ``transform``.
 
-    What was written before counts until this is committed; its files stay until :func:`vacuum` removes them.
+    The earlier rows stay current until this attempt is committed; their files stay until :func:`vacuum` removes them.
 
     Args:
         spark: The session.
         out: The output.
-        run_id: Which load, as in :attr:`LoadResult.run_id` and :func:`runs`.
+        run_id: The load, as in :attr:`LoadResult.run_id` and :func:`runs`.
         bootstrap_servers: As for :func:`load`.
-        allow_fewer_rows: Whether to commit though the topics have fewer records in these offsets than they had, as
-            after compaction or retention; rows that only the output has would be gone with that.
-        options: As for :func:`load`. Isolation level and headers are as they were.
-        transform: As for :func:`load`; not kept, so it has to be given again.
+        allow_fewer_rows: Whether to commit even if the topics have fewer records in these offsets than before, as after
+            compaction or retention. Rows that only the output has are lost then.
+        options: As for :func:`load`. Isolation level and headers are those of the earlier load.
+        transform: As for :func:`load`. It is not stored, so pass it again.
 
     Raises:
-        DataLossError: There are fewer records than there were. Records that go while tasks read are Spark's error.
-        ConflictError: Another attempt at the same load was committed meanwhile. Nothing was.
+        DataLossError: There are fewer records than before. For records that are deleted while tasks read, Spark raises
+            its own error.
+        ConflictError: Another attempt at the same load was committed meanwhile, and this one was not.
         TopicChangedError, TruncationError, SchemaError, CommitUncertainError, ManifestError, ConfigurationError,
             KafkaError: As for :func:`load`.
     """
@@ -189,7 +190,7 @@ def rerun(
     if allow_fewer_rows:
         given.setdefault("failondataloss", "false")
     pinned = parse_read_options(pinned_options(given, before))
-    # What is gone already is found here, and not by a task, whose error would be Spark's.
+    # Finds records that are deleted already: if a task found them, the error would be Spark's.
     plan_now(pinned)
     check_log(pinned, before.partitions, cluster_id=before.cluster_id)
     data, _ = new_directory(datetime.now(timezone.utc))
@@ -205,64 +206,64 @@ def rerun(
     job = SparkJob(spark, output, history, manifest, given, transform)
 
     def validate(counted: Manifest) -> None:
-        if not allow_fewer_rows and (gone := job.missing_records(before)):
+        if not allow_fewer_rows and (missing := job.missing_records(before)):
             raise DataLossError(
-                f"run {run_id} has rows of {gone} records that the topics do not have any more: compaction or "
-                "retention took them (allow_fewer_rows=True replaces the rows all the same)"
+                f"run {run_id} has rows of {missing} records that the topics no longer have: compaction or "
+                "retention deleted them (allow_fewer_rows=True replaces the rows anyway)"
             )
-        # What transform had left out may be gone, too. Spark says how many records were taken, but not exactly so
-        # where transform takes some of them only, or twice.
+        # Records that the earlier transform dropped may be missing, too. Spark's count of source rows is not exact if
+        # transform reads only some of the rows, or reads them twice.
         if counted.source_rows < before.source_rows and not allow_fewer_rows:
             raise DataLossError(
-                f"run {run_id} had {before.source_rows} records, and its offsets have {counted.source_rows} now: "
-                "compaction or retention took the others (allow_fewer_rows=True replaces the rows all the same)"
+                f"run {run_id} had {before.source_rows} records, but its offsets have {counted.source_rows} now: "
+                "compaction or retention deleted the others (allow_fewer_rows=True replaces the rows anyway)"
             )
         check_log(pinned, before.partitions, cluster_id=before.cluster_id)
 
-    return _result(carry_out(output, history, manifest, job.write, job.count, validate))
+    return _result(run_attempt(output, history, manifest, job.write, job.count, validate))
 
 
 def runs(out: str | Path, spark: SparkSession | None = None) -> list[Manifest]:
-    """The loads that were committed, in order, each with the attempt that counts. ``spark`` is needed on HDFS only.
+    """Return the current manifest of each committed load, in order. Only outputs on HDFS need ``spark``.
 
     Raises:
         ManifestError: A manifest cannot be read, or they contradict each other.
     """
-    return _current(open_storage(out, spark))
+    return _current_manifests(open_storage(out, spark))
 
 
-def _current(output: Storage) -> list[Manifest]:
+def _current_manifests(output: Storage) -> list[Manifest]:
     return list({manifest.run_id: manifest for manifest in CommitLog(output).manifests()}.values())
 
 
 def read(spark: SparkSession, out: str | Path) -> DataFrame:
-    """The rows of all loads that were committed. Where a later load added columns, earlier rows have null there.
+    """Return the rows of all committed loads. In columns that a later load added, earlier rows have null.
+
+    After a load with ``on_truncation="continue"`` the output has both the records that the log has lost and those that
+    replaced them, with the same offsets. ``runs(out)`` lists these ranges in ``diverged`` of a partition.
 
     Raises:
-        ManifestError: There is none yet; or they contradict each other, as when two hold the same offsets.
-
-    After a load with ``on_truncation="continue"`` the output has records that the log has lost beside those that took
-    their place: the same offsets twice. ``runs(out)`` has where, as ``diverged`` of a partition.
+        ManifestError: There is no manifest yet; or manifests contradict each other, as when two have the same offsets.
     """
     output = open_storage(out, spark)
-    paths = [f"{output.uri}/{path}" for manifest in _current(output) for path in manifest.paths]
+    paths = [f"{output.uri}/{path}" for manifest in _current_manifests(output) for path in manifest.paths]
     if not paths:
         raise ManifestError(f"nothing was loaded into {output.uri} yet")
     return read_parquet(spark, *paths)
 
 
 def _result(manifest: Manifest) -> LoadResult:
-    logger.info("run %s is committed as manifest %d: %d rows", manifest.run_id, manifest.number, manifest.rows)
+    logger.info("run %s was committed as manifest %d: %d rows", manifest.run_id, manifest.number, manifest.rows)
     return LoadResult(manifest.run_id, manifest.rows, manifest.partitions)
 
 
 def _options(bootstrap_servers: str | Sequence[str], options: Mapping[str, object] | None) -> dict[str, str]:
-    """The options of the data source, by names in lower case, as text: what Spark's own readers make of them."""
+    """Return the options of the data source, with lower-case names and as text, as Spark's own readers pass them."""
     servers = bootstrap_servers if isinstance(bootstrap_servers, str) else ",".join(bootstrap_servers)
     given = {"kafka.bootstrap.servers": servers}
     for name, value in (options or {}).items():
-        if reason := _DECIDED.get(name.lower()):
-            raise ConfigurationError(f"options: {name} cannot be set, {reason}")
+        if reason := _REPLACED.get(name.lower()):
+            raise ConfigurationError(f"options: {name} cannot be set: {reason}")
         given[name.lower()] = str(value).lower() if isinstance(value, bool) else str(value)
     return given
 
@@ -272,9 +273,9 @@ def _starting(starting: str | int | datetime, options: Mapping[str, str]) -> dic
         return {}
     if isinstance(starting, datetime):
         if starting.tzinfo is None:
-            raise ConfigurationError(f"starting={starting!r}: it takes a datetime with a time zone")
+            raise ConfigurationError(f"starting={starting!r}: the datetime must have a time zone")
         starting = int(starting.timestamp() * 1000)
     if isinstance(starting, bool) or not isinstance(starting, int):
-        raise ConfigurationError(f"starting={starting!r}: it takes 'earliest', a datetime or milliseconds")
-    # A partition without anything so new is no mistake here: the next load takes up what comes.
+        raise ConfigurationError(f"starting={starting!r}: must be 'earliest', a datetime or milliseconds (int)")
+    # A partition without a record at or after this time is not an error: a later load reads its records.
     return {"startingTimestamp": str(starting), "startingOffsetsByTimestampStrategy": "latest"}

@@ -14,15 +14,15 @@ from aiokproto.spark.loads.storage import LOCAL, PROBE, Folder, StorageError
 
 
 class LocalStorage:
-    """A directory. What was created is on the disk before :meth:`create` returns."""
+    """A local directory. A created file is on the disk before :meth:`create` returns."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
-        # Not a URL's path: Hadoop takes the text as it is, without undoing any escapes.
+        # Not decoded like the path of a URL: Hadoop does not decode escapes either.
         self._root = Path(uri.removeprefix(LOCAL))
 
     def check(self) -> None:
-        """See :meth:`Storage.check`. Some file systems have no links."""
+        """See :meth:`Storage.check`. Some file systems have no hard links."""
         try:
             self.create(PROBE, b"")
         except OSError as error:
@@ -36,9 +36,9 @@ class LocalStorage:
             return None
 
     def create(self, name: str, data: bytes) -> bool:
-        """See :meth:`Storage.create`. A link makes the name: it comes with the whole file, or not if there is one."""
+        """See :meth:`Storage.create`. A hard link creates the name: with the complete file, and only if it is free."""
         path = self._root / name
-        with self._written(path, data) as hidden:
+        with self._hidden_file(path, data) as hidden:
             try:
                 os.link(hidden, path)
             except FileExistsError:
@@ -49,12 +49,12 @@ class LocalStorage:
     def write(self, name: str, data: bytes) -> None:
         """See :meth:`Storage.write`."""
         path = self._root / name
-        with self._written(path, data) as hidden:
+        with self._hidden_file(path, data) as hidden:
             hidden.replace(path)
 
     @contextlib.contextmanager
-    def _written(self, path: Path, data: bytes) -> Iterator[Path]:
-        """The data in a file that nobody looks at, next to where it is to be; gone in the end."""
+    def _hidden_file(self, path: Path, data: bytes) -> Iterator[Path]:
+        """Write the data to a hidden file beside ``path``, which is removed at the end."""
         path.parent.mkdir(parents=True, exist_ok=True)
         hidden = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         try:
@@ -87,7 +87,7 @@ class LocalStorage:
 
 def _folder(path: Path) -> Folder:
     newest, size = 0.0, 0
-    # Itself, too: an empty one is as old as it is.
+    # The directory itself, too: an empty one has only its own modification time.
     for file in (path, *path.rglob("*")):
         with contextlib.suppress(FileNotFoundError):
             found = file.stat()
@@ -97,8 +97,8 @@ def _folder(path: Path) -> Folder:
 
 
 def _sync(path: Path) -> None:
-    """Have a file's content, or a directory's names, on the disk."""
-    # Elsewhere a directory cannot be opened.
+    """Force a file's content, or a directory's names, to the disk."""
+    # Windows cannot open directories.
     if os.name == "posix":
         descriptor = os.open(path, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""What a load writes down of itself: which offsets its files hold. Pure."""
+"""Manifests: the description of a committed load, with its files and their offsets. Pure."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from aiokproto.types import TopicPartition
 FORMAT = 3
 
 Epochs = tuple[tuple[int, int], ...]
-"""Leader epochs that have records, each with the first offset it has."""
+"""Leader epochs that have records, each with its first offset."""
 
 
 class ManifestError(KafkaError):
-    """A manifest cannot be read, or does not fit the ones before it."""
+    """A manifest cannot be read, or does not follow the earlier ones."""
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """Where a log no longer holds what was loaded from it, as after an unclean leader election.
+    """Offsets at which a log no longer has the records that were loaded, as after an unclean leader election.
 
     Attributes:
-        offset: The first offset that is not the record that was loaded.
-        end: The offset up to which had been loaded: what lies between is lost to Kafka, and only in the output.
-        epoch: The leader epoch in which ``end`` was the end of the log.
-        found_epoch: The epoch the log had at ``offset``; -1 if the leader could not tell.
+        offset: The first offset whose record is not the one that was loaded.
+        end: The end of the loaded records. Kafka lost those between ``offset`` and ``end``; only the output has them.
+        epoch: The leader epoch of the last loaded record.
+        found_epoch: The leader epoch that the log has at ``offset``; -1 if the leader did not report it.
     """
 
     offset: int
@@ -40,19 +40,18 @@ class Divergence:
 
 @dataclass(frozen=True)
 class Position:
-    """How far a partition was loaded.
+    """The end of the loaded records of a partition.
 
     Attributes:
-        offset: The offset after the last one.
-        epochs: The leader epochs of what was loaded, each with its first offset, in order: the last ones of them.
-            Empty if unknown.
+        offset: The offset after the last loaded one.
+        epochs: The last leader epochs of the loaded records, each with its first offset, in order. Empty if unknown.
     """
 
     offset: int
     epochs: Epochs = ()
 
     def cut(self, offset: int) -> Position:
-        """That of a log that ends here."""
+        """Return the position in a log that ends at ``offset``."""
         return Position(offset, tuple(entry for entry in self.epochs if entry[1] < offset))
 
     @property
@@ -63,21 +62,22 @@ class Position:
 
 @dataclass(frozen=True)
 class LoadedPartition:
-    """What a load holds of a partition.
+    """A partition's part of a load.
 
     Attributes:
         topic: The topic.
-        topic_id: Its id, in hex.
+        topic_id: The topic's id, in hex.
         partition: The partition.
-        start: The first offset to be read.
-        end: The offset after the last one to be read; the next load starts there.
-        leader_epoch: The leader epoch in which ``end`` was found; -1 if unknown.
-        epochs: The leader epochs in which the records between ``start`` and ``end`` were written.
+        start: The first offset to read.
+        end: The offset after the last one to read; the next load starts there.
+        leader_epoch: The leader epoch of ``end``; -1 if unknown.
+        epochs: The leader epochs of the records between ``start`` and ``end``.
         rows: Rows written.
-        first_offset: The first offset among them, None without rows.
-        last_offset: The last one.
-        after: The position that it was planned from; None if no load had read the partition. It fits no other.
-        diverged: Where ``start`` lies before the end of the load before, why.
+        first_offset: The smallest offset of the rows, None without rows.
+        last_offset: The largest offset of the rows, None without rows.
+        after: The position that the range was planned from; None if no load had read the partition. The load can be
+            committed only while the partition has this position.
+        diverged: The truncation, if ``start`` is before the end of the last load.
     """
 
     topic: str
@@ -104,20 +104,20 @@ class Manifest:
     """One committed attempt at a load.
 
     Attributes:
-        number: Its place in the sequence of commits, from 1.
+        number: The number of its commit, from 1.
         run_id: The load's name, the same for each attempt: the number of its first manifest, a dash, and a token.
-        attempt: 1, and one more each time that the load is run again.
-        replaces: The number of the attempt that this one replaces, None for the first.
+        attempt: The number of the attempt: 1, and one more for each rerun.
+        replaces: The number of the manifest that this one replaces, None for a first attempt.
         cluster_id: The cluster's id.
-        data: The directory of its files, relative to the output. No other attempt has it.
-        files: The names of its files in there. Others that are there do not count, and none is looked for by a list.
-        created: When it was committed, ISO 8601, UTC.
+        data: The directory of its files, relative to the output. No other attempt uses it.
+        files: The names of its files in ``data``. Other files there are ignored.
+        created: The time of the commit, ISO 8601, UTC.
         read_committed: Whether only committed records were read.
         include_headers: Whether there is a column with the headers.
         source_rows: Records read, before any transformation.
-        partitions: What was read.
+        partitions: The ranges that were read, with their counts.
         columns: The columns of its files.
-        replaced_columns: Those of the attempt that it replaces.
+        replaced_columns: The columns of the attempt that it replaces.
     """
 
     number: int
@@ -142,32 +142,32 @@ class Manifest:
 
     @property
     def paths(self) -> list[str]:
-        """Its files, relative to the output."""
+        """The paths of its files, relative to the output."""
         return [f"{self.data}/{name}" for name in self.files]
 
     def numbered(self, number: int) -> Manifest:
-        """The same at another place in the sequence, where a first attempt gives the load its name."""
+        """Return the manifest with another number. The number of a first attempt is part of the ``run_id``, too."""
         if self.replaces is not None:
             return replace(self, number=number)
         token = self.run_id.rpartition("-")[2]
         return replace(self, number=number, run_id=f"{number:06}-{token}")
 
     def as_json(self) -> dict[str, Any]:
-        """What JSON has of it."""
+        """Return the manifest as JSON values."""
         return {"format": FORMAT, **asdict(self)}
 
     @classmethod
     def of_json(cls, fields: dict[str, Any], name: str) -> Manifest:
-        """Take what JSON has.
+        """Create a manifest from JSON values.
 
         Raises:
-            ManifestError: It is something else, or of another format; ``name`` says which file it stands in.
+            ManifestError: They are not a manifest, or have another format; ``name`` is the file, for the message.
         """
         try:
             fields = dict(fields)
             found = fields.pop("format")
             if found != FORMAT:
-                raise ManifestError(f"manifest {name} has format {found}, this version reads {FORMAT}")
+                raise ManifestError(f"manifest {name} has format {found}; this version reads {FORMAT}")
             fields["files"] = tuple(fields["files"])
             fields["partitions"] = tuple(_partition(dict(one)) for one in fields["partitions"])
             return cls(**fields)
@@ -175,12 +175,12 @@ class Manifest:
             raise ManifestError(f"manifest {name} cannot be read: {error!r}") from error
 
     def to_text(self) -> bytes:
-        """Its file."""
+        """Return the content of its file."""
         return (json.dumps(self.as_json(), indent=1) + "\n").encode()
 
     @classmethod
     def from_text(cls, text: bytes, name: str) -> Manifest:
-        """Read its file.
+        """Parse the content of a manifest's file.
 
         Raises:
             ManifestError: See :meth:`of_json`.
@@ -200,5 +200,5 @@ def _partition(fields: dict[str, Any]) -> LoadedPartition:
 
 
 def as_epochs(found: Iterable[tuple[int, int]]) -> Epochs:
-    """What JSON has as lists."""
+    """Convert the lists of JSON to epochs."""
     return tuple((int(epoch), int(first)) for epoch, first in found)

@@ -1,4 +1,4 @@
-"""Which storage an output has."""
+"""The choice of an output's storage, by its path or URI."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from aiokproto.errors import ConfigurationError
 from aiokproto.spark.loads.storage import LOCAL, Storage
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-"""More than a letter: that would be a drive of Windows."""
+"""A scheme has more than one letter: one letter is a drive of Windows."""
 
 
 def open_storage(out: str | Path, spark: object | None = None) -> Storage:
-    """The storage of an output: a path (a local one, whatever Spark's default file system), or a URI.
+    """Return the storage of an output: a path (a local one, whatever Spark's default file system is), or a URI.
 
-    ``hdfs://`` and ``viewfs://`` go through the file system classes of ``spark``'s Hadoop, everything else through
-    fsspec.
+    ``hdfs://`` and ``viewfs://`` use the file system classes of ``spark``'s Hadoop, other schemes use fsspec.
 
     Raises:
-        ConfigurationError: It is no such path or URI, or one that Spark would take for another.
-        StorageError: There is nothing to reach it with.
+        ConfigurationError: It is not a path or URI, or Spark would resolve it differently.
+        StorageError: The package or the session for this scheme is missing.
     """
-    scheme, uri = _normal(out)
-    # Imported where they are used: each needs another library.
+    scheme, uri = _normalize(out)
+    # Imported on use: each needs another library.
     if scheme == "file":
         from aiokproto.spark.loads.local import LocalStorage
 
@@ -39,13 +38,13 @@ def open_storage(out: str | Path, spark: object | None = None) -> Storage:
     return RemoteStorage(uri)
 
 
-def _normal(out: str | Path) -> tuple[str, str]:
-    """The scheme, and the one URI that an output has: manifests and data must not go to two places."""
+def _normalize(out: str | Path) -> tuple[str, str]:
+    """Return the scheme and the normal form of a URI, so that manifests and data are in the same place."""
     if not isinstance(out, str | PurePath):
         raise ConfigurationError(f"out must be a path or a URI, got {type(out).__name__}")
     text = str(out)
     if not text or text.startswith("~"):
-        # An empty variable, or one that a shell has not expanded, would make a directory where nobody looks for it.
+        # An empty variable, or one that no shell has expanded, would create a directory in an unexpected place.
         raise ConfigurationError(f"out={text!r}: it must be a path or a URI, without ~")
     if found := re.search(r"[*?\[\]{}\\^]", text):
         raise ConfigurationError(f"out={text!r}: Spark reads {found[0]!r} as a pattern")
@@ -63,5 +62,5 @@ def _normal(out: str | Path) -> tuple[str, str]:
         return scheme, LOCAL + str(Path(f"/{path}").resolve())
     parts = path.rstrip("/").split("/")
     if "" in parts[:-1] or not {".", ".."}.isdisjoint(parts):
-        raise ConfigurationError(f"out={text!r}: not all file systems take '//', '.' and '..' in a path alike")
+        raise ConfigurationError(f"out={text!r}: remove '//', '.' and '..', which file systems resolve differently")
     return scheme, f"{scheme}://{authority}/{path}".rstrip("/")

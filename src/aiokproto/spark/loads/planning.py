@@ -1,4 +1,4 @@
-"""Planning a load: what is new since the last one, and whether the log still is the one that was loaded."""
+"""Planning of a load: the new records since the last one, and the check that the log was not truncated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig
 from aiokproto.spark.loads.history import History
 from aiokproto.spark.loads.manifest import LoadedPartition, Position
-from aiokproto.spark.loads.truncation import TruncationError, describe, diverged, written_in
+from aiokproto.spark.loads.truncation import TruncationError, describe, find_divergences, request_epochs
 from aiokproto.spark.options import ReadOptions
 from aiokproto.spark.planning import TopicChangedError, find_partitions, plan
 
@@ -26,11 +26,11 @@ NOTHING = History()
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """What to load.
+    """The offsets that a load covers.
 
     Attributes:
         cluster_id: The cluster's id; None with brokers before 0.10.1.
-        partitions: The ranges, nothing counted yet.
+        partitions: The ranges, without counts.
     """
 
     cluster_id: str | None
@@ -38,25 +38,25 @@ class LoadPlan:
 
 
 def plan_load(options: ReadOptions, history: History, *, allow_truncation: bool) -> LoadPlan:
-    """Plan what to load, for callers that are not asynchronous.
+    """Plan a load, for synchronous callers.
 
     Raises:
-        TruncationError: A log no longer holds what was loaded, and that is not allowed.
+        TruncationError: A log no longer has the loaded records, and ``allow_truncation`` is not set.
         KafkaError: See :func:`aiokproto.spark.planning.plan`.
     """
 
     async def planned(cluster: ClusterClient) -> LoadPlan:
         partitions = await find_partitions(cluster, options)
         positions = {one: history.positions[one] for one in partitions if one in history.positions}
-        found = await diverged(cluster, positions, options)
+        found = await find_divergences(cluster, positions, options)
         if found and not allow_truncation:
-            raise TruncationError(found, "on_truncation='continue' records this and loads what is there now")
+            raise TruncationError(found, "on_truncation='continue' records this and loads the current records")
         for partition, divergence in sorted(found.items()):
-            logger.warning("%s %s; loading what is there now", partition, describe(divergence))
+            logger.warning("%s %s; loading the current records", partition, describe(divergence))
         resume = {one: position.offset for one, position in positions.items()}
         resume |= {one: divergence.offset for one, divergence in found.items()}
-        made = await plan(cluster, options, resume)
-        epochs = await written_in(cluster, made.ranges, options)
+        read_plan = await plan(cluster, options, resume)
+        epochs = await request_epochs(cluster, read_plan.ranges, options)
         loaded = [
             LoadedPartition(
                 one.topic,
@@ -69,11 +69,11 @@ def plan_load(options: ReadOptions, history: History, *, allow_truncation: bool)
                 after=history.positions.get(one.topic_partition),
                 diverged=found.get(one.topic_partition),
             )
-            for one in made.ranges
+            for one in read_plan.ranges
         ]
-        return LoadPlan(made.cluster_id, tuple(loaded))
+        return LoadPlan(read_plan.cluster_id, tuple(loaded))
 
-    return _connected(options, planned)
+    return _run_with_client(options, planned)
 
 
 def check_log(
@@ -82,15 +82,15 @@ def check_log(
     history: History = NOTHING,
     cluster_id: str | None = None,
 ) -> None:
-    """See that the log is the one that was planned for, before and up to the ends of these ranges.
+    """Check that the log was not truncated since it was planned, up to the ends of these ranges.
 
-    A log that was truncated does not become again what it was. So this, asked after everything was read, says of all
-    that was asked and read before whether it was of one log.
+    A truncated log does not get its old records back. So one check after all tasks have read covers all earlier
+    requests and reads: they saw the same log.
 
     Raises:
         TopicChangedError: It is another topic, or another cluster.
-        TruncationError: The log no longer holds the records.
-        KafkaError: The cluster cannot be asked.
+        TruncationError: The log no longer has the records.
+        KafkaError: The requests to the cluster failed.
     """
     ends = {one.topic_partition: Position(one.end, one.epochs) for one in partitions}
     starts = {one: history.positions[one] for one in ends.keys() & history.positions.keys()}
@@ -101,16 +101,19 @@ def check_log(
     async def checked(cluster: ClusterClient) -> None:
         await find_partitions(cluster, options)
         if cluster_id is not None and cluster.snapshot.cluster_id != cluster_id:
-            raise TopicChangedError(f"this is cluster {cluster.snapshot.cluster_id}, not {cluster_id}")
+            raise TopicChangedError(
+                f"bootstrap_servers is cluster {cluster.snapshot.cluster_id}, expected {cluster_id}: "
+                "its offsets belong to other records"
+            )
         for positions in (starts, ends):
-            if found := await diverged(cluster, positions, options):
+            if found := await find_divergences(cluster, positions, options):
                 raise TruncationError(found)
 
-    _connected(options, checked)
+    _run_with_client(options, checked)
 
 
-def _connected(options: ReadOptions, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
-    """Run with a connection for it alone, in a thread for it alone: a notebook's has an event loop already."""
+def _run_with_client(options: ReadOptions, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
+    """Run ``work`` with a new client in a new thread: the thread of a notebook has a running event loop."""
 
     async def run() -> T:
         async with ClusterClient(ClusterConfig.parse(options.connection)) as cluster:

@@ -10,7 +10,7 @@ from typing import Any
 
 from aiokproto.spark.loads.storage import PROBE, Folder, StorageError
 
-# Hadoop's names for schemes that fsspec has under another one.
+# Hadoop's names of schemes → fsspec's names.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "wasb": "abfs", "wasbs": "abfs", "abfss": "abfs"}
 
 _OBJECT_STORES = {"s3", "gs", "gcs", "abfs", "az"}
@@ -19,13 +19,15 @@ _OBJECT_STORES = {"s3", "gs", "gcs", "abfs", "az"}
 class RemoteStorage:
     """A bucket, or a directory in one.
 
-    Files are created on the condition that they do not exist: ``If-None-Match`` on S3, a generation of 0 on Google's
-    store. Nothing is renamed: stores do that by copying and deleting, so that it can be done in part.
+    Files are created on the condition that they do not exist: ``If-None-Match`` on S3, a generation of 0 on Google
+    Cloud Storage. Nothing is renamed: stores rename by copying and deleting, which is not atomic.
     """
 
     def __init__(self, uri: str) -> None:
         if importlib.util.find_spec("fsspec") is None:
-            raise StorageError(f"{uri} is reached through fsspec, which is not installed")
+            raise StorageError(
+                f'{uri} needs fsspec, which is not installed: pip install "aiokproto[s3]", or gcs, or azure'
+            )
         from fsspec import get_filesystem_class
 
         self.uri = uri
@@ -34,21 +36,27 @@ class RemoteStorage:
         url = f"{scheme}://{rest}"
         try:
             kind: Any = get_filesystem_class(scheme)
-            # A URL may say more than the path, as which account of Azure a container belongs to. Listings are not
-            # cached: other processes write, too.
+            # A URL may have more than the path, such as the Azure account of a container. Listings are not cached,
+            # because other processes write, too.
             self._fs: Any = kind(**kind._get_kwargs_from_urls(url), use_listings_cache=False)
             self._root: str = kind._strip_protocol(url)
             self._in_bucket = scheme in _OBJECT_STORES
         except (ImportError, ValueError) as error:
-            raise StorageError(f"{uri} cannot be reached: {error}") from error
+            raise StorageError(f"{uri} cannot be opened: {error}") from error
         if not _creates(self._fs):
-            raise StorageError(f"{uri}: its package for fsspec looks whether a file exists, and then writes it")
+            raise StorageError(
+                f"{uri}: loads cannot be committed here: the fsspec package of this scheme does not create files "
+                "exclusively; it checks whether a file exists, and then writes it"
+            )
 
     def check(self) -> None:
-        """See :meth:`Storage.check`. Some stores take the condition, and do not look at it."""
-        # The first time there is no probe yet, hence twice.
+        """See :meth:`Storage.check`. Some stores accept the condition, and ignore it."""
+        # Twice, because the probe does not exist the first time.
         if self.create(PROBE, b"") and self.create(PROBE, b""):
-            raise StorageError(f"{self.uri}: this store creates a file that exists, in place of the one there was")
+            raise StorageError(
+                f"{self.uri}: loads cannot be committed here: the store overwrites an existing file that must be "
+                "created exclusively"
+            )
 
     def read(self, name: str) -> bytes | None:
         """See :meth:`Storage.read`."""
@@ -75,14 +83,13 @@ class RemoteStorage:
             self._fs.pipe_file(path, data, mode=mode)
         except FileNotFoundError:
             if self._in_bucket:
-                # There are no directories to be made, and making those of its path would make the bucket: its name
-                # may be misspelt.
-                raise StorageError(f"{self.uri}: there is no such bucket, or container") from None
+                # Object stores need no directories, and makedirs() would create the bucket of a misspelt name.
+                raise StorageError(f"{self.uri}: there is no such bucket or container") from None
             self._fs.makedirs(self._fs._parent(path), exist_ok=True)
             self._fs.pipe_file(path, data, mode=mode)
 
     def settle(self, names: Sequence[str]) -> None:
-        """See :meth:`Storage.settle`. A store has what it has acknowledged."""
+        """See :meth:`Storage.settle`. A store has stored a file when it acknowledges it."""
 
     def folders(self) -> Iterator[Folder]:
         """See :meth:`Storage.folders`."""
@@ -109,7 +116,7 @@ class RemoteStorage:
 
 
 def _creates(fs: Any) -> bool:
-    """Whether a file system has a way of its own to create a file; that of fsspec itself can be overtaken."""
+    """Whether a file system's package has its own ``pipe_file``; fsspec's checks first, so two calls can succeed."""
     from fsspec import AbstractFileSystem
 
     own = getattr(type(fs), "_pipe_file" if fs.async_impl else "pipe_file", None)
@@ -117,7 +124,7 @@ def _creates(fs: Any) -> bool:
 
 
 def _modified(file: dict[str, Any]) -> datetime | None:
-    """When a file was written, by whichever name its file system has for it."""
+    """Return the modification time of a file; its key differs between file systems."""
     for key in ("LastModified", "last_modified", "updated", "mtime", "created"):
         found = file.get(key)
         if isinstance(found, str):

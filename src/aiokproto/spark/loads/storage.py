@@ -1,4 +1,4 @@
-"""Where the manifests of an output are kept: what the commit protocol needs of a file system, and no more."""
+"""The storage of an output: the operations that the commit protocol needs of a file system."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Protocol
 from aiokproto.errors import KafkaError
 
 FOLDER = "_aiokproto"
-"""What is not data. Spark does not see names with an underscore in front."""
+"""The directory of manifests and checkpoints. Spark ignores names that begin with an underscore."""
 
 PROBE = f"{FOLDER}/probe"
-"""What :meth:`Storage.check` creates."""
+"""The file that :meth:`Storage.check` creates."""
 
 LOCAL = "file://"
 
 
 class StorageError(KafkaError):
-    """The file system cannot be used for loads, or failed. What it was asked for may have taken effect all the same."""
+    """The file system cannot be used for loads, or failed. A failed call may have taken effect."""
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A directory of data.
+    """A directory of data files.
 
     Attributes:
-        name: Relative to the output.
-        modified: When the newest of its files was written; None if it has none, or the file system does not say.
+        name: Its name, relative to the output.
+        modified: The modification time of its newest file; None if it has none, or the file system does not report it.
         size: Bytes in its files.
     """
 
@@ -40,42 +40,42 @@ class Folder:
 class Storage(Protocol):
     """The files of an output; names are relative to it, with slashes.
 
-    Any call may raise whatever its file system raises, before or after it took effect.
+    Any call may raise any error of its file system, before or after it took effect.
     """
 
     @property
     def uri(self) -> str:
-        """The output, for Spark."""
+        """The URI of the output, for Spark."""
         ...
 
     def check(self) -> None:
-        """See that :meth:`create` keeps its word here.
+        """Check that :meth:`create` is exclusive on this storage.
 
         Raises:
-            StorageError: It would not: nothing can be committed.
+            StorageError: It is not, so loads cannot be committed.
         """
         ...
 
     def read(self, name: str) -> bytes | None:
-        """A file's content; None if there is no such file. Sees what any call has written that came back before."""
+        """Return a file's content; None if it does not exist. Sees all writes that returned before the call."""
         ...
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write a file that does not exist; False if it does. Of several at a time one succeeds, with all its data."""
+        """Create a file, atomically; return False if it exists. Of several concurrent calls exactly one succeeds."""
         ...
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file, in place of the one there may be. Readers see the one or the other."""
+        """Write or replace a file, atomically: readers see the old content or the new."""
         ...
 
     def settle(self, names: Sequence[str]) -> None:
-        """Have files that others have written where a loss of power does not reach them."""
+        """Make files that Spark has written durable, so that they survive a loss of power."""
         ...
 
     def folders(self) -> Iterator[Folder]:
-        """The directories in the output, less those whose names begin with an underscore; some may be missing yet."""
+        """Yield the output's directories whose names do not begin with ``_`` or ``.``; new ones may be missing."""
         ...
 
     def remove(self, name: str) -> None:
-        """Remove a directory and all that is in it, if it is there."""
+        """Remove a directory with all its files, if it exists."""
         ...

@@ -1,9 +1,9 @@
-"""Whether a log still holds what was loaded from it.
+"""Detection of truncated logs: whether a log still has the records that were loaded.
 
-A leader that was elected though it was not in sync has a log that ends, or goes another way, before records that were
-acknowledged, and loaded, already. Offsets do not show it once the log has grown again. Leader epochs do (KIP-101,
-KIP-279, KIP-320): the leader is asked where the epoch of the last record has ended. An end before the loaded one means
-that what lies between is not in the log any more.
+After an unclean leader election the leader's log may end, or diverge, before records that were acknowledged and loaded.
+Once the log has grown again, offsets do not show this, but leader epochs do (KIP-101, KIP-279, KIP-320): an
+OffsetForLeaderEpoch request returns the end of the last record's epoch. If it is before the end of the loaded records,
+the log no longer has the records between.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aiokproto.codec.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from aiokproto.errors import KafkaError
-from aiokproto.spark.leaders import ask_leaders
+from aiokproto.spark.leaders import request_leaders
 from aiokproto.spark.loads.manifest import Divergence, Epochs, Position
 from aiokproto.spark.offsets import OffsetRange
 from aiokproto.spark.options import ReadOptions
@@ -30,10 +30,10 @@ UNKNOWN = -1
 
 
 class TruncationError(KafkaError):
-    """Records that were loaded are not in the log any more, and others may be in their place.
+    """The log no longer has records that were loaded; it may have others at their offsets.
 
     Attributes:
-        divergences: What was found of each partition.
+        divergences: The truncated offsets, by partition.
     """
 
     def __init__(self, divergences: Mapping[TopicPartition, Divergence], advice: str = "") -> None:
@@ -46,117 +46,120 @@ class TruncationError(KafkaError):
 
 
 def describe(divergence: Divergence) -> str:
-    """What was found of a partition, for messages."""
+    """Describe the divergence of a partition, for messages."""
     known = "" if divergence.found_epoch == UNKNOWN else f" of leader epoch {divergence.found_epoch}"
     return (
         f"was loaded up to offset {divergence.end} of leader epoch {divergence.epoch}, "
-        f"but is the same only up to offset {divergence.offset}{known}"
+        f"but matches the log only up to offset {divergence.offset}{known}"
     )
 
 
-async def diverged(
+async def find_divergences(
     cluster: ClusterClient, positions: Mapping[TopicPartition, Position], options: ReadOptions
 ) -> dict[TopicPartition, Divergence]:
-    """The partitions whose logs no longer hold what lies before these positions. Cancelling it has no effect.
+    """Return the partitions whose logs no longer have the records before these positions.
 
-    The leader is asked for the epoch of the last record. If it does not know that one it names an older one that it
-    knows, and if that is not one of ours, it is asked for the one before, as followers do (KIP-279).
+    The first request is for the epoch of the last loaded record. A leader that does not have this epoch responds with
+    an older one. If none of the loaded records has that one, the next request is for the loaded epoch before it, as
+    followers do (KIP-279).
 
-    Positions of unknown epochs are skipped: brokers before 2.1 do not report epochs.
+    Positions without epochs are skipped: brokers before 2.1 do not report epochs. Cancelling it has no effect on the
+    cluster.
 
     Raises:
         BrokerError, BrokerConnectionError, DeadlineError: The last failure, after ``fetchOffset.numRetries``.
     """
     found: dict[TopicPartition, Divergence] = {}
-    # Which one of its epochs a partition is asked for next.
-    asking = {one: len(position.epochs) - 1 for one, position in positions.items() if position.epochs}
-    while asking:
-        asked = {one: positions[one].epochs[index][0] for one, index in asking.items()}
-        further: dict[TopicPartition, int] = {}
-        for partition, answer in (await _epoch_ends(cluster, asked, options)).items():
-            position, index = positions[partition], asking[partition]
-            common = _common(position, index, answer)
+    # For each partition the index of the epoch to request next.
+    indexes = {one: len(position.epochs) - 1 for one, position in positions.items() if position.epochs}
+    while indexes:
+        requests = {one: positions[one].epochs[index][0] for one, index in indexes.items()}
+        older: dict[TopicPartition, int] = {}
+        for partition, response in (await _epoch_ends(cluster, requests, options)).items():
+            position = positions[partition]
+            common = _common(position, indexes[partition], response)
             if isinstance(common, Older):
-                further[partition] = common.number
+                older[partition] = common.epoch_index
             elif common is not None and common < position.offset:
-                found[partition] = Divergence(common, position.offset, position.epoch, answer.leader_epoch)
-        asking = further
+                found[partition] = Divergence(common, position.offset, position.epoch, response.leader_epoch)
+        indexes = older
     return found
 
 
 class Older(NamedTuple):
-    """Which of the epochs to ask for instead."""
+    """The index of the older epoch to request next."""
 
-    number: int
+    epoch_index: int
 
 
-def _common(position: Position, index: int, answer: EpochEndOffset) -> int | Older | None:
-    """The offset up to which the log is the one that was loaded, by an answer for one of its epochs.
+def _common(position: Position, index: int, response: EpochEndOffset) -> int | Older | None:
+    """Return the offset up to which the log has the loaded records, by the response for one of their epochs.
 
-    None: the leader has no epochs so new, which is how it answers while a log has none at all.
+    None: the leader's log has no such new epochs. A leader responds so while its log has no epochs at all.
     """
-    if answer.end_offset < 0:
+    if response.end_offset < 0:
         return None
     epochs = position.epochs
     ends = [*(first for _, first in epochs[1:]), position.offset]
-    if answer.leader_epoch in (epochs[index][0], UNKNOWN):
-        return min(answer.end_offset, ends[index])
-    older = [number for number in range(index) if epochs[number][0] <= answer.leader_epoch]
+    if response.leader_epoch in (epochs[index][0], UNKNOWN):
+        return min(response.end_offset, ends[index])
+    older = [number for number in range(index) if epochs[number][0] <= response.leader_epoch]
     if not older:
-        # Older than all that is known of what was loaded.
-        return min(answer.end_offset, epochs[0][1])
-    if epochs[older[-1]][0] == answer.leader_epoch:
-        return min(answer.end_offset, ends[older[-1]])
+        # Older than all epochs that are kept of the loaded records.
+        return min(response.end_offset, epochs[0][1])
+    if epochs[older[-1]][0] == response.leader_epoch:
+        return min(response.end_offset, ends[older[-1]])
     return Older(older[-1])
 
 
-async def written_in(
+async def request_epochs(
     cluster: ClusterClient, ranges: Collection[OffsetRange], options: ReadOptions
 ) -> dict[TopicPartition, Epochs]:
-    """The leader epochs in which the records of ranges were written, found from the newest one down.
+    """Return the leader epochs of the records in ranges, requested from the newest to the oldest.
 
     Raises:
         BrokerError, BrokerConnectionError, DeadlineError: The last failure, after ``fetchOffset.numRetries``.
     """
-    of = {one.topic_partition: one for one in ranges if one.size > 0 and one.leader_epoch >= 0}
-    epochs: dict[TopicPartition, list[tuple[int, int]]] = {one: [] for one in of}
-    current = {one: wanted.leader_epoch for one, wanted in of.items()}
+    by_partition = {one.topic_partition: one for one in ranges if one.size > 0 and one.leader_epoch >= 0}
+    epochs: dict[TopicPartition, list[tuple[int, int]]] = {one: [] for one in by_partition}
+    current = {partition: one.leader_epoch for partition, one in by_partition.items()}
     while current:
         older: dict[TopicPartition, int] = {}
-        # Where the epoch before has ended, this one begins.
-        asked = {one: epoch - 1 for one, epoch in current.items()}
-        answers = await _epoch_ends(cluster, {one: epoch for one, epoch in asked.items() if epoch >= 0}, options)
+        # An epoch begins where the one before it ends.
+        requests = {partition: epoch - 1 for partition, epoch in current.items() if epoch > 0}
+        responses = await _epoch_ends(cluster, requests, options)
         for partition, epoch in current.items():
-            wanted, answer = of[partition], answers.get(partition)
-            begins = wanted.start if answer is None else max(answer.end_offset, wanted.start)
-            if begins < wanted.end:
-                epochs[partition].insert(0, (epoch, begins))
-            if answer is not None and answer.end_offset > wanted.start and 0 <= answer.leader_epoch < epoch:
-                older[partition] = answer.leader_epoch
+            offsets, response = by_partition[partition], responses.get(partition)
+            start = offsets.start if response is None else max(response.end_offset, offsets.start)
+            if start < offsets.end:
+                epochs[partition].insert(0, (epoch, start))
+            if response is not None and response.end_offset > offsets.start and 0 <= response.leader_epoch < epoch:
+                older[partition] = response.leader_epoch
         current = older
-    return {one: tuple(found) for one, found in epochs.items()}
+    return {partition: tuple(found) for partition, found in epochs.items()}
 
 
 async def _epoch_ends(
     cluster: ClusterClient, epochs: Mapping[TopicPartition, int], options: ReadOptions
 ) -> dict[TopicPartition, EpochEndOffset]:
-    async def ask(leader: int, partitions: list[TopicPartition]) -> list[tuple[TopicPartition, EpochEndOffset]]:
+    async def send(leader: int, partitions: list[TopicPartition]) -> list[tuple[TopicPartition, EpochEndOffset]]:
         response = await cluster.request(_request(cluster, {one: epochs[one] for one in partitions}), node=leader)
         return [
-            (TopicPartition(topic.topic, answer.partition), answer)
+            (TopicPartition(topic.topic, partition.partition), partition)
             for topic in response.topics
-            for answer in topic.partitions
+            for partition in topic.partitions
         ]
 
-    return await ask_leaders(cluster, "OffsetForLeaderEpoch", epochs, ask, options)
+    return await request_leaders(cluster, "OffsetForLeaderEpoch", epochs, send, options)
 
 
 def _request(cluster: ClusterClient, epochs: Mapping[TopicPartition, int]) -> OffsetForLeaderEpochRequest:
     topics: dict[str, list[OffsetForLeaderPartition]] = {}
     for (topic, partition), epoch in epochs.items():
         current = cluster.snapshot.leader_epoch(topic, partition)
-        asked = OffsetForLeaderPartition(partition=partition, current_leader_epoch=current, leader_epoch=epoch)
-        topics.setdefault(topic, []).append(asked)
+        topics.setdefault(topic, []).append(
+            OffsetForLeaderPartition(partition=partition, current_leader_epoch=current, leader_epoch=epoch)
+        )
     return OffsetForLeaderEpochRequest(
         replica_id=CONSUMER,
         topics=[OffsetForLeaderTopic(topic=name, partitions=partitions) for name, partitions in topics.items()],

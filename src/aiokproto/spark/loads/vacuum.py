@@ -1,4 +1,4 @@
-"""Removing what no load needs any more."""
+"""Removal of directories that are not part of the output."""
 
 from __future__ import annotations
 
@@ -25,37 +25,37 @@ OLD = timedelta(days=7)
 def vacuum(
     out: str | Path, *, older_than: timedelta = OLD, dry_run: bool = False, spark: SparkSession | None = None
 ) -> list[Folder]:
-    """Remove directories of attempts that do not count: those that failed, were killed, or were replaced since.
+    """Remove the directories of attempts that failed, were killed, or were replaced.
 
-    A load that is still at work, or whose commit is uncertain, has such a directory, too: hence ``older_than``, which
-    must be longer than any load takes. Queries that still read replaced files fail.
+    A load that is still running, or whose commit is uncertain, has such a directory, too. So ``older_than`` must be
+    longer than any load. Queries that still read replaced files fail.
 
     Args:
         out: The output.
-        older_than: The least time since a directory was written to. Longer than any load takes.
-        dry_run: Whether to say only what would be removed.
-        spark: The session, needed on HDFS only.
+        older_than: The minimum time since the last write to a directory.
+        dry_run: Only return the directories that would be removed.
+        spark: The session, which only outputs on HDFS need.
 
     Returns:
         The directories, with their sizes.
 
     Raises:
-        ConfigurationError: ``older_than`` is negative.
-        ManifestError: The manifests cannot be read, or there is none; nothing is removed then.
+        ConfigurationError: ``older_than`` is negative, or not a timedelta.
+        ManifestError: The manifests cannot be read, or there are none; nothing is removed then.
     """
     if not isinstance(older_than, timedelta):
-        raise ConfigurationError(f"older_than={older_than!r}: it is a timedelta, such as timedelta(days=7)")
+        raise ConfigurationError(f"older_than={older_than!r}: must be a timedelta, such as timedelta(days=7)")
     if older_than < timedelta(0):
-        raise ConfigurationError(f"older_than={older_than}: it cannot be negative")
+        raise ConfigurationError(f"older_than={older_than}: must not be negative")
     output = open_storage(out, spark)
     limit = datetime.now(timezone.utc) - older_than
-    # Before the commits: what is committed in between was not here yet, or is seen to count.
+    # Listed before the commits are read: a directory in the list that is committed meanwhile is seen as committed.
     folders = [folder for folder in output.folders() if DIRECTORY.fullmatch(folder.name)]
     commits = CommitLog(output)
     manifests = list(commits.manifests())
     last = commits.latest().number
     if not manifests or len(manifests) != last:
-        # Not an output of loads, or one whose manifests are not all visible.
+        # Not an output of loads, or the storage does not show all of its manifests.
         found = f"has {len(manifests)} manifests up to number {last}" if last else "has no manifest: nothing was loaded"
         raise ManifestError(f"{output.uri} {found}")
     needed = set({manifest.run_id: manifest.data for manifest in manifests}.values())
