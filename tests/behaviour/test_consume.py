@@ -170,6 +170,22 @@ async def test_seek_and_position(cluster: BehaviourCluster, topic: str) -> None:
         assert places(await take(consumer, 1)) == [(0, 40)]
 
 
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_seek_right_after_the_assignment_wins_over_the_first_lookup(
+    cluster: BehaviourCluster, topic: str, turns: int
+) -> None:
+    """However far the lookup of the start position is when the seek is called."""
+    await cluster.create_topic(topic, partitions=1)
+    await fill(cluster, topic, 3)
+    for seek in (Consumer.seek_to_beginning, lambda one: one.seek_to_time(EPOCH), lambda one: one.seek((topic, 0), 0)):
+        async with reader(cluster, reset="latest") as consumer:
+            consumer.assign((topic, 0))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            seek(consumer)
+            assert places(await take(consumer, 1)) == [(0, 0)]
+
+
 async def test_paused_partitions_return_no_records_and_keep_their_position(
     cluster: BehaviourCluster, topic: str
 ) -> None:

@@ -121,10 +121,11 @@ class PositionResolver:
                     attempts.remove(task)
                     task.result()
                 due, retry_at = self._due()
-                for source, cursors in due.items():
-                    for begin in range(0, len(cursors), MOST_AT_ONCE):
+                for source, lookups in due.items():
+                    for begin in range(0, len(lookups), MOST_AT_ONCE):
+                        # Fixed here and not when the task first runs: a seek in between would be overwritten.
                         task = asyncio.create_task(
-                            self._attempt(source, cursors[begin : begin + MOST_AT_ONCE]), name="aiokproto-lookup"
+                            self._attempt(source, dict(lookups[begin : begin + MOST_AT_ONCE])), name="aiokproto-lookup"
                         )
                         task.add_done_callback(lambda _: self._wake.set())
                         attempts.add(task)
@@ -134,11 +135,11 @@ class PositionResolver:
                 task.cancel()
             await asyncio.gather(*attempts, return_exceptions=True)
 
-    def _due(self) -> tuple[dict[int | None, list[Cursor]], float | None]:
+    def _due(self) -> tuple[dict[int | None, list[tuple[Cursor, StartLookup]]], float | None]:
         """Return the lookups that are due, by broker, and the loop time of the next retry."""
         snapshot = self._cluster.snapshot
         now = asyncio.get_running_loop().time()
-        due: dict[int | None, list[Cursor]] = {}
+        due: dict[int | None, list[tuple[Cursor, StartLookup]]] = {}
         retry_at: float | None = None
         for cursor in self._unresolved:
             lookup = cursor.lookup
@@ -149,15 +150,14 @@ class PositionResolver:
                 retry_at = lookup.retry_at if retry_at is None else min(retry_at, lookup.retry_at)
                 continue
             source = _GROUP if lookup.start == COMMITTED else snapshot.leader(*cursor.partition)
-            due.setdefault(source, []).append(cursor)
+            due.setdefault(source, []).append((cursor, lookup))
             lookup.under_way = True
             lookup.requested_at = now
             lookup.generation = snapshot.generation
         return due, retry_at
 
-    async def _attempt(self, source: int | None, cursors: list[Cursor]) -> None:
+    async def _attempt(self, source: int | None, lookups: Mapping[Cursor, StartLookup]) -> None:
         """Make one attempt for these partitions."""
-        lookups = {cursor: cursor.lookup for cursor in cursors}
         again = await (self._from_group if source == _GROUP else self._from_log)(lookups)
         now = asyncio.get_running_loop().time()
         for lookup in lookups.values():
@@ -228,7 +228,8 @@ class PositionResolver:
             elif (start := RESETS[self._reset]) is not None:
                 cursor.lookup.start = start
             else:
-                self._apply_policy(cursor, "the group has committed no offset")
+                no_offset = "the group has committed no offset" if self._group is not None else "no offset is given"
+                self._apply_policy(cursor, no_offset)
         return again
 
     def _group_failed(self, lookups: Mapping[Cursor, StartLookup], error: KafkaError) -> bool:
