@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Literal
 
 import pytest
@@ -372,7 +373,30 @@ async def test_a_closed_consumer_refuses_calls(cluster: BehaviourCluster, topic:
         await waiting
     with pytest.raises(ClientClosedError, match="closed"):
         await anext(consumer)
+    calls: tuple[Callable[[], None], ...] = (
+        lambda: consumer.seek((topic, 0), 0),
+        consumer.seek_to_beginning,
+        consumer.pause,
+        consumer.resume,
+        lambda: consumer.subscribe(topic),
+        lambda: consumer.assign((topic, 0)),
+    )
+    for call in calls:
+        with pytest.raises(ClientClosedError, match="closed"):
+            call()
     await consumer.close()
+
+
+async def test_a_record_can_be_requested_from_another_thread(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic)
+    await fill(cluster, topic, 1)
+    async with reader(cluster, topic) as consumer:
+        loop = asyncio.get_running_loop()
+
+        def work() -> Record:
+            return asyncio.run_coroutine_threadsafe(anext(consumer), loop).result(PATIENCE)
+
+        assert (await asyncio.to_thread(work)).offset == 0
 
 
 async def test_calls_raise_after_an_internal_task_was_cancelled(cluster: BehaviourCluster, topic: str) -> None:

@@ -116,5 +116,5 @@ def test_checks_shared_by_producer_and_consumer() -> None:
     assert config.boolean("x", False) is False
     assert config.positive("x", 1) == 1
     for check, value in ((config.boolean, "false"), (config.positive, 0), (config.integer, 1.5)):
-        with pytest.raises(ConfigurationError, match=r"x=.*: it takes"):
+        with pytest.raises(ConfigurationError, match=r"x=.*: expected"):
             check("x", value)

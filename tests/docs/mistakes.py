@@ -411,6 +411,14 @@ PRODUCING = [
         "list(headers.items())",
     ),
     made(
+        "no headers as None",
+        lambda p: p.send("flights", b"", headers=None),
+        InvalidRecordError,
+        "headers",
+        "got NoneType",
+        "leave it out",
+    ),
+    made(
         "a header of text",
         lambda p: p.send("flights", b"", headers=[("source", "tower")]),
         InvalidRecordError,

@@ -36,7 +36,8 @@ def test_items_are_in_the_order_of_the_parts() -> None:
             BatchSlice(written(context, 0, 3, 10), 1, 2, 5),
             RejectedRecords(full, 2),
             BatchSlice(written(context, 1, 1, 0), 0, 1, 5),
-        ]
+        ],
+        context,
     )
     expected = [where(0, 11), where(0, 12), full, full, where(1, 0)]
     assert list(outcomes) == expected
@@ -53,7 +54,7 @@ def test_items_are_in_the_order_of_the_parts() -> None:
 
 
 def test_without_records_there_are_no_outcomes() -> None:
-    outcomes = Outcomes([])
+    outcomes = Outcomes([], DeliveryContext())
     assert (len(outcomes), list(outcomes), outcomes.errors) == (0, [], {})
 
 
@@ -64,7 +65,7 @@ def test_each_row_has_the_partition_and_offset_it_was_stored_at() -> None:
         failed(context, KafkaError("why"), {1: special}),
         full,
     ]
-    outcomes = Outcomes([ScatteredRecords(batches, [1, 0, 2, 0], [1, 1, -1, 0], [5, 6, 7, 8])])
+    outcomes = Outcomes([ScatteredRecords(batches, [1, 0, 2, 0], [1, 1, -1, 0], [5, 6, 7, 8])], context)
     assert list(outcomes) == [special, where(0, 11, 6), full, where(0, 10, 8)]
     assert outcomes.errors == {0: special, 2: full}
 
@@ -72,9 +73,29 @@ def test_each_row_has_the_partition_and_offset_it_was_stored_at() -> None:
 @pytest.mark.parametrize("look", [True, False])
 def test_unobserved_errors_are_counted(look: bool) -> None:
     context = DeliveryContext()
-    outcomes = Outcomes([BatchSlice(failed(context, KafkaError("why")), 0, 3, 5)])
+    outcomes = Outcomes([BatchSlice(failed(context, KafkaError("why")), 0, 3, 5)], context)
     if look:
         assert len(outcomes.errors) == 3
     del outcomes
     gc.collect()
     assert context.unobserved_failures == (0 if look else 3)
+
+
+@pytest.mark.parametrize("check", [None, "errors", "first", "all"])
+def test_rejected_records_that_are_never_checked_are_logged(
+    check: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    context, text, full = DeliveryContext(), KafkaError("not bytes"), KafkaError("full")
+    rows = ScatteredRecords([written(context, 0, 2, 10), full], [1, 0, 1, 0], [0, 0, 0, 1], [5, 6, 7, 8])
+    outcomes = Outcomes([RejectedRecords(text, 2), rows], context)
+    if check == "errors":
+        assert len(outcomes.errors) == 4
+    elif check == "first":
+        assert outcomes[0] is text
+    elif check == "all":
+        assert len(list(outcomes)) == 6
+    del outcomes
+    gc.collect()
+    assert context.unobserved_failures == (0 if check else 4)
+    logged = "4 records were not buffered, and the outcomes of send_many() were never checked; the first error: not bytes"
+    assert [record.getMessage() for record in caplog.records] == ([] if check else [logged])

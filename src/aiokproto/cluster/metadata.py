@@ -203,9 +203,10 @@ class MetadataUpdater:
                     await self._wake.wait()
             except asyncio.TimeoutError:
                 pass
-        # Refreshes that follow each other closely get further and further apart, until there is a quiet time.
+        # Refreshes that follow each other closely get further and further apart, until there is a quiet time, or a call
+        # for another topic: it must not wait longer because the topic of an earlier call did not exist.
         quiet = _now() - self._refreshed_at > 2 * self._config.retry_backoff_max
-        self._streak = 1 if quiet else self._streak + (not self._urgent())
+        self._streak = 1 if quiet or self._urgent() else self._streak + 1
 
     def _next_time(self) -> float:
         if self._urgent():

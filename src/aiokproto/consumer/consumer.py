@@ -192,8 +192,15 @@ class Consumer(AsyncContext):
             GroupError, FencedError: The group rejects this member.
             ClientClosedError: The consumer is closed, or one of its tasks failed, which is then the cause.
         """
+        if asyncio._get_running_loop() is None:
+            # In another thread, for run_coroutine_threadsafe(): the coroutine runs, and checks, in a loop.
+            return self._next_record()
         self._engine.cluster.check_loop()
         return self._records.__anext__()
+
+    async def _next_record(self) -> Record:
+        self._engine.cluster.check_loop()
+        return await self._records.__anext__()
 
     async def poll(self, timeout_ms: float = 500, max_records: int = 500) -> list[Record]:
         """Return up to ``max_records`` records as soon as there is one, or none after ``timeout_ms``.
@@ -254,8 +261,9 @@ class Consumer(AsyncContext):
         Raises:
             ConfigurationError: Neither or both are given, or partitions are assigned by :meth:`assign`.
         """
+        self._engine.check_not_closed()
         if self._engine.subscription.partitions is not None:
-            raise ConfigurationError("partitions are assigned: unsubscribe() first")
+            raise ConfigurationError("partitions are assigned: await unsubscribe() first")
         names = to_topics(topics, "subscribe")
         if bool(names) == (pattern is not None):
             raise ConfigurationError(
@@ -278,8 +286,9 @@ class Consumer(AsyncContext):
         Raises:
             ConfigurationError: Topics are subscribed, or the group is not left yet since they were.
         """
+        self._engine.check_not_closed()
         if self._engine.subscription.by_topic:
-            raise ConfigurationError("topics are subscribed: unsubscribe() first")
+            raise ConfigurationError("topics are subscribed: await unsubscribe() first")
         if self._engine.member is not None and not self._engine.member.outside:
             raise ConfigurationError("the group is not left yet: await unsubscribe() first")
         chosen = frozenset(to_partition(partition) for partition in partitions)
@@ -324,7 +333,7 @@ class Consumer(AsyncContext):
         Raises:
             ConfigurationError: The partition is not assigned, or the offset is out of range.
         """
-        self._engine.cluster.check_loop()
+        self._engine.check_not_closed()
         self._assignment.seek(to_partition(partition), to_position(offset).offset)
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
@@ -492,7 +501,7 @@ class Consumer(AsyncContext):
         return [TopicPartition(topic, number) for number in range(len(info.partitions))]
 
     def _chosen(self, partitions: Iterable[tuple[str, int]]) -> list[TopicPartition]:
-        self._engine.cluster.check_loop()
+        self._engine.check_not_closed()
         return [to_partition(partition) for partition in partitions] or list(self._assignment.cursors)
 
     def _assigned(self, partitions: Iterable[tuple[str, int]]) -> list[TopicPartition]:

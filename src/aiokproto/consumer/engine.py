@@ -146,6 +146,12 @@ class Engine:
         if not self._running:
             raise ClientClosedError(str(self._closed))
 
+    def check_not_closed(self) -> None:
+        """Raise if the consumer is closed, or in another event loop. Before the start it can be used."""
+        self.cluster.check_loop()
+        if self._closing and not self._running:
+            raise ClientClosedError(str(self._closed))
+
     def check(self) -> None:
         """As :meth:`check_running`, before records are requested; also raises what background tasks have to report."""
         self.check_running()

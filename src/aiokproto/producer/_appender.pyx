@@ -88,7 +88,7 @@ cdef class RecordAppender:
             value = as_bytes("value", value)
         if type(key) is not bytes and key is not None:
             key = as_bytes("key", key)
-        if headers:
+        if headers or headers is None:
             headers = check_headers(headers)
         when = self.wall() if timestamp is None else check_timestamp(timestamp)
         if topic is self.topic and topic is not None:

@@ -102,7 +102,7 @@ class RecordAppender:
             value = as_bytes("value", value)
         if key.__class__ is not bytes and key is not None:
             key = as_bytes("key", key)
-        if headers:
+        if headers or headers is None:
             headers = check_headers(headers)
         if timestamp is None:
             timestamp = self._now_ms()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,8 +11,10 @@ from typing import Protocol, SupportsIndex, overload
 
 from aiokproto.errors import KafkaError
 from aiokproto.producer.delivery import BatchSlice
-from aiokproto.producer.outcome import Outcome
+from aiokproto.producer.outcome import DeliveryContext, Outcome
 from aiokproto.types import RecordMetadata
+
+log = logging.getLogger("aiokproto.producer")
 
 
 class IntArray(Protocol):
@@ -62,6 +65,13 @@ class ScatteredRecords:
     def __len__(self) -> int:
         return len(self._which)
 
+    def rejections(self) -> list[KafkaError]:
+        """Return the error of each record that was not buffered."""
+        if not any(isinstance(one, KafkaError) for one in self.where):
+            return []
+        found = (self.where[operator.index(self._which[place])] for place in range(len(self)))
+        return [one for one in found if isinstance(one, KafkaError)]
+
     def __getitem__(self, place: int) -> RecordMetadata | KafkaError:
         found = self.where[operator.index(self._which[place])]
         if isinstance(found, KafkaError):
@@ -83,15 +93,18 @@ def outcomes_of(part: Part) -> Iterable[Outcome]:
 class Outcomes(Sequence["RecordMetadata | KafkaError"]):
     """The results of many records in order: each one's metadata, or why it was not written.
 
-    A sequence whose items are created on access. To check that all were written, use :attr:`errors`.
+    A sequence whose items are created on access. To check that all were written, use :attr:`errors`. If it has errors
+    and is dropped unchecked, they are logged.
     """
 
-    __slots__ = ("_ends", "_parts")
+    __slots__ = ("_context", "_ends", "_observed", "_parts")
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[Part], context: DeliveryContext) -> None:
         """``parts`` are in order; their outcomes must be known."""
         self._parts = parts
         self._ends = list(accumulate(map(len, parts)))
+        self._context = context
+        self._observed = False
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -107,16 +120,19 @@ class Outcomes(Sequence["RecordMetadata | KafkaError"]):
             place += len(self)
         if not 0 <= place < len(self):
             raise IndexError(f"there are {len(self)} outcomes")
+        self._observed = True
         part = bisect_right(self._ends, place)
         return self._parts[part][place - (self._ends[part - 1] if part else 0)]
 
     def __iter__(self) -> Iterator[RecordMetadata | KafkaError]:
+        self._observed = True
         for part in self._parts:
             yield from part.results() if isinstance(part, BatchSlice) else (part[place] for place in range(len(part)))
 
     @property
     def errors(self) -> dict[int, KafkaError]:
         """The errors of records that were not written, by their index; empty if all were."""
+        self._observed = True
         found: dict[int, KafkaError] = {}
         for part, end in zip(self._parts, self._ends, strict=True):
             start = end - len(part)
@@ -127,6 +143,26 @@ class Outcomes(Sequence["RecordMetadata | KafkaError"]):
 
     def __repr__(self) -> str:
         return f"<Outcomes of {len(self)} records, {len(self.errors)} of them not written>"
+
+    # Records that were buffered are reported by their batch's outcome; these never had one.
+    def __del__(self) -> None:
+        if getattr(self, "_observed", True):
+            return
+        rejected = [error for part in self._parts for error in _rejections(part)]
+        if rejected:
+            self._context.unobserved_failures += len(rejected)
+            log.error(
+                "%d records were not buffered, and the outcomes of send_many() were never checked; the first error: %s",
+                len(rejected),
+                rejected[0],
+            )
+
+
+def _rejections(part: Part) -> list[KafkaError]:
+    """Return the error of each record that was not buffered."""
+    if isinstance(part, RejectedRecords):
+        return [part.error] * part.count
+    return part.rejections() if isinstance(part, ScatteredRecords) else []
 
 
 def _all_written(part: Part) -> bool:

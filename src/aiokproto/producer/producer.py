@@ -387,8 +387,9 @@ class Producer(AsyncContext, RecordAppender):
             partition: The partition of records without one of their own; None lets the partitioner choose.
 
         Returns:
-            The metadata or the error of each record, in order. After an error that affects all records (unknown topic,
-            no free memory within ``max_block_ms``, producer closed) the remaining ones get the same error.
+            The metadata or the error of each record, in order; errors that are never checked are logged. After an
+            error that affects all records (unknown topic, no free memory within ``max_block_ms``, producer closed) the
+            remaining ones get the same error.
 
         Raises:
             InvalidRecordError: ``records`` is not an iterable of records; or a table lacks a column, has one of a wrong
@@ -404,7 +405,7 @@ class Producer(AsyncContext, RecordAppender):
         for part in parts:
             for outcome in outcomes_of(part):
                 await wait_done(outcome)
-        return Outcomes(parts)
+        return Outcomes(parts, self._accumulator.delivery_context)
 
     async def send_batch(
         self, topic: str, batch: SupportsRecordBatches | RecordBatch | Bytes, *, partition: int

@@ -81,7 +81,8 @@ def check_headers(headers: Sequence[Header]) -> Sequence[Header]:
         InvalidRecordError: They are not a list or tuple of (str, bytes or None) tuples.
     """
     if not isinstance(headers, list | tuple):
-        remedy = "; pass list(headers.items())" if isinstance(headers, dict) else ""
+        remedies = {dict: "; pass list(headers.items())", type(None): "; leave it out for none"}
+        remedy = remedies.get(type(headers), "")
         raise InvalidRecordError(
             f"headers must be a list or tuple of (str, bytes) pairs, got {type(headers).__name__}{remedy}"
         )

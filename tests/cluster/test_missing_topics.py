@@ -1,0 +1,33 @@
+"""How long a call looks for a topic that does not exist."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokproto import Broker
+from aiokproto.client import Client
+from aiokproto.errors import UnknownTopicError
+from aiokproto.simulation import Simulation
+
+
+def test_a_call_does_not_pay_for_earlier_calls_with_missing_topics() -> None:
+    """Refreshes that follow each other are spaced further and further; the first for another call begins anew."""
+
+    async def look_for(count: int) -> list[float]:
+        async with (
+            Broker(auto_create_topics=False) as broker,
+            Client(bootstrap_servers=broker.bootstrap_servers) as client,
+        ):
+            times = []
+            for _ in range(count):
+                began = asyncio.get_running_loop().time()
+                with pytest.raises(UnknownTopicError):
+                    await client.metadata(["missing"])
+                times.append(asyncio.get_running_loop().time() - began)
+            return times
+
+    times = Simulation(seed=1).run(look_for(6))
+    # The pauses have a jitter of a fifth in each direction.
+    assert max(times) <= 1.5 * min(times)
