@@ -44,8 +44,8 @@ class ConnectionOptions(TypedDict, total=False):
     """Longest time for a call that may need several requests and retries. Default 60,000."""
     bootstrap_resolve_timeout_ms: float
     """How long ``start()`` retries the bootstrap addresses while none can be resolved or reached. Each attempt may take
-    ``socket_connection_setup_timeout_ms``, also beyond this time. A peer that is not Kafka, or that rejects the client's
-    certificate, is an error at once. 0: try each address once. Default 10,000."""
+    ``socket_connection_setup_timeout_ms``, also beyond this time. A peer that is not Kafka, or that rejects the
+    client's certificate, is an error at once. 0: try each address once. Default 10,000."""
     socket_connection_setup_timeout_ms: float
     """Longest time to set up a connection, including the TLS handshake and ApiVersions. Default 10,000."""
     metadata_max_age_ms: float

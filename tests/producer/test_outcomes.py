@@ -97,5 +97,6 @@ def test_rejected_records_that_are_never_checked_are_logged(
     del outcomes
     gc.collect()
     assert context.unobserved_failures == (0 if check else 4)
-    logged = "4 records were not buffered, and the outcomes of send_many() were never checked; the first error: not bytes"
-    assert [record.getMessage() for record in caplog.records] == ([] if check else [logged])
+    logged = [] if check else ["4 records were not buffered"]
+    assert [record.getMessage().partition(",")[0] for record in caplog.records] == logged
+    assert all(record.getMessage().endswith("the first error: not bytes") for record in caplog.records)
