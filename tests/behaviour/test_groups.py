@@ -117,6 +117,48 @@ async def test_a_record_whose_loop_body_raises_is_read_again(cluster: BehaviourC
         assert await take(consumer, 1) == [(0, 12)]
 
 
+@pytest.mark.parametrize(("blocks_at", "committed"), [(7, 7), (None, 20)])
+async def test_a_cancelled_loop_commits_the_records_whose_body_has_ended(
+    cluster: BehaviourCluster, topic: str, blocks_at: int | None, committed: int
+) -> None:
+    """All of them, if the cancellation interrupts the wait for the next record."""
+    await cluster.create_topic(topic)
+    await fill(cluster, topic, 20)
+    reached = asyncio.Event()
+
+    async def read() -> None:
+        async with member(cluster, topic) as consumer:
+            async for record in consumer:
+                if record.offset == blocks_at:
+                    reached.set()
+                    await asyncio.Event().wait()
+                if record.offset == 19:
+                    # The task does not stop before it waits for the record after this one.
+                    reached.set()
+
+    reading = asyncio.create_task(read())
+    await asyncio.wait_for(reached.wait(), PATIENCE)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    async with member(cluster, topic) as consumer:
+        (known,) = (await consumer.committed((topic, 0))).values()
+        assert known is not None and known.offset == committed
+
+
+async def test_a_partition_without_processed_records_is_committed_at_its_start(
+    cluster: BehaviourCluster, topic: str
+) -> None:
+    await cluster.create_topic(topic, partitions=2)
+    await fill(cluster, topic, 5)
+    async with member(cluster, topic) as consumer:
+        await take(consumer, 5)
+        await consumer.position((topic, 1))
+    async with member(cluster, topic) as consumer:
+        at = await consumer.committed((topic, 0), (topic, 1))
+    assert [known and known.offset for known in at.values()] == [5, 0]
+
+
 async def test_closing_in_finally_commits_only_after_success(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     await fill(cluster, topic, 20)

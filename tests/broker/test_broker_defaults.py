@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from aiokproto import Client, Consumer, Producer
 from aiokproto.broker import Broker
 from aiokproto.broker.config.options import BROKER, as_text
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
+from aiokproto.errors import UnknownTopicError
 from tests.broker.wire import connect
 
 BROKER_PAGE = Path(__file__).parents[2] / "docs" / "broker.md"
@@ -160,6 +162,23 @@ async def test_a_broker_creates_a_topic_when_its_metadata_is_requested() -> None
         request = MetadataRequest(topics=[MetadataRequestTopic(name="new")])
         (created,) = (await wire.ask(request)).topics
         assert (created.error_code, len(created.partitions)) == (0, 1)
+        assert await broker.topics() == ["new"]
+
+
+async def test_only_producers_create_topics() -> None:
+    """Consumers and `Client.metadata` name a topic that does not exist, on this broker too."""
+    async with Broker() as broker:
+        servers = broker.bootstrap_servers
+        async with Consumer(bootstrap_servers=servers) as consumer, Client(bootstrap_servers=servers) as client:
+            with pytest.raises(UnknownTopicError, match="new"):
+                await consumer.partitions_for_topic("new")
+            with pytest.raises(UnknownTopicError, match="new"):
+                await client.metadata(["new"])
+        with pytest.raises(UnknownTopicError, match="new"):
+            await Consumer("new", bootstrap_servers=servers).start()
+        assert await broker.topics() == []
+        async with Producer(bootstrap_servers=servers) as producer:
+            await producer.send("new", b"")
         assert await broker.topics() == ["new"]
 
 

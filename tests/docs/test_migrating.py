@@ -13,7 +13,12 @@ from aiokproto.config import ConnectionOptions
 from aiokproto.foreign_options import HINTS
 from tests.docs.snippets import ROOT
 
-OWN = {*ConnectionOptions.__annotations__}.union(*(inspect.signature(each).parameters for each in (Producer, Consumer)))
+OWN = {*ConnectionOptions.__annotations__} | {
+    parameter.name
+    for client in (Producer, Consumer)
+    for parameter in inspect.signature(client).parameters.values()
+    if parameter.kind is parameter.KEYWORD_ONLY
+}
 _NAMES = re.compile(r"`([a-z][\w.]+)`")
 
 

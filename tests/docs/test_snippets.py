@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import inspect
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from aiokproto.broker import Broker
+from aiokproto.broker import Broker, Cluster, ThreadedCluster
 from aiokproto.producer import Producer
 from tests.docs.snippets import PAGES, Snippet, snippets
 from tests.patience import PATIENCE
@@ -37,6 +38,17 @@ async def bootstrap() -> AsyncIterator[str]:
         yield broker.bootstrap_servers
 
 
+async def run_with_its_fixture(test: Any) -> None:
+    (fixture,) = inspect.signature(test).parameters
+    if fixture == "kafka_cluster":
+        with ThreadedCluster(Cluster(brokers=3)) as cluster:
+            await test(cluster)
+    else:
+        assert fixture == "broker"
+        async with Broker() as broker:
+            await test(broker)
+
+
 @pytest.mark.parametrize("snippet", ALL, ids=where)
 def test_snippets_are_python(snippet: Snippet) -> None:
     snippet.compiled()
@@ -60,8 +72,7 @@ async def test_a_pages_snippets_run_in_their_order(page: Path, bootstrap: str) -
     # What pytest would find on the page is a test, and not run by being defined.
     for name, test in namespace.items():
         if name.startswith("test_"):
-            async with Broker() as broker:
-                await test(broker)
+            await run_with_its_fixture(test)
 
 
 def test_pages_with_runnable_snippets_are_run() -> None:
