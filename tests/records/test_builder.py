@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokproto.errors import InvalidRecordError, UnsupportedCompressionError
-from aiokproto.records import BatchBuilder, BatchRecord, Compression, decode, encode, estimate_size
+from aiokproto.records import BatchBuilder, BatchRecord, Compression, LegacyBuilder, decode, encode, estimate_size
 from aiokproto.types import Header
 from tests.records.strategies import BASE_TIMESTAMP, headers, payloads, record_lists, simple_records, timestamps
 
@@ -156,13 +158,47 @@ def test_an_empty_batch_is_refused() -> None:
 
 
 def test_bad_arguments_are_refused() -> None:
-    with pytest.raises(ValueError, match="magic"):
+    with pytest.raises(ValueError, match=r"magic=3: a BatchBuilder writes magic 2, a LegacyBuilder 0 and 1"):
         BatchBuilder(magic=3)
+    with pytest.raises(ValueError, match=r"magic=3: encode\(\) writes 0, 1 and 2"):
+        encode(simple_records(1), magic=3)
+    with pytest.raises(UnsupportedCompressionError, match=r"unknown compression 3; valid are none, gzip"):
+        BatchBuilder(compression=3)  # type: ignore[arg-type]
     for horizon in (-1, 2**63):
         with pytest.raises(ValueError, match=f"delete horizon {horizon}"):
             BatchBuilder(delete_horizon=horizon)
     with pytest.raises(UnsupportedCompressionError, match="none, gzip"):
         encode(simple_records(1), compression="rar")
+
+
+@pytest.mark.parametrize("limit", [-1, "100"])
+def test_a_limit_is_a_number_of_bytes(limit: Any) -> None:
+    for builder in (partial(BatchBuilder), partial(LegacyBuilder, 1)):
+        with pytest.raises(ValueError, match=f"max_bytes={limit!r}: expected a number of bytes, or None"):
+            builder(max_bytes=limit)
+
+
+@pytest.mark.parametrize("builder", [BatchBuilder(compression="gzip"), LegacyBuilder(1, compression="gzip")])
+def test_builders_take_the_name_of_a_codec(builder: BatchBuilder | LegacyBuilder) -> None:
+    builder.append(1, None, b"v" * 100)
+    (batch,) = decode(builder.close())
+    assert batch.compression is Compression.GZIP
+
+
+@pytest.mark.parametrize("wrong", [(0, 1, None, b"value"), b"value", None])
+def test_encode_says_what_a_record_lacks(wrong: Any) -> None:
+    lacks = f"record 1 is of type {type(wrong).__name__}, without the attribute 'timestamp'; pass .*BatchRecord"
+    with pytest.raises(InvalidRecordError, match=lacks):
+        encode([*simple_records(1), wrong])
+
+
+def test_encode_keeps_the_error_of_a_generator() -> None:
+    def failing() -> Iterator[BatchRecord]:
+        yield from simple_records(1)
+        object().nothing  # type: ignore[attr-defined]  # noqa: B018
+
+    with pytest.raises(AttributeError, match="nothing"):
+        encode(failing())
 
 
 @given(record_lists(max_size=10), st.sampled_from([Compression.NONE, Compression.GZIP, Compression.LZ4]))

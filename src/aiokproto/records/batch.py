@@ -123,7 +123,7 @@ class RecordBatch:
         if self.magic != 2:
             raise self._corrupt(f"magic is {self.magic}, not 2")
         if self.length + LOG_OVERHEAD != len(self.raw):
-            raise self._corrupt(f"its length field stands for {self.length + LOG_OVERHEAD} bytes, not {len(self.raw)}")
+            raise self._corrupt(f"by its length field it has {self.length + LOG_OVERHEAD} bytes, not {len(self.raw)}")
         if self.count < 0 or self.last_offset_delta < 0:
             raise self._corrupt(f"{self.count} records, last offset delta {self.last_offset_delta}")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from aiokproto.errors import InvalidRecordError
 from aiokproto.records.batch import CONTROL, DELETE_HORIZON, HEADER, LOG_OVERHEAD, TRANSACTIONAL
 from aiokproto.records.compression import Compression, compress
-from aiokproto.records.legacy_builder import LegacyBuilder
+from aiokproto.records.legacy_builder import LegacyBuilder, check_limit
 from aiokproto.records.patch import update_crc
 from aiokproto.records.varint import INT64_MAX
 from aiokproto.records.writer import RecordWriter
@@ -38,7 +39,7 @@ class BatchBuilder(RecordWriter):
     def __init__(
         self,
         *,
-        compression: Compression = Compression.NONE,
+        compression: str | Compression = Compression.NONE,
         level: int | None = None,
         max_bytes: int | None = None,
         magic: int = 2,
@@ -52,7 +53,7 @@ class BatchBuilder(RecordWriter):
         """Begin a batch.
 
         Args:
-            compression: The codec, applied when the batch is closed.
+            compression: The codec or its name (see :func:`encode`), applied when the batch is closed.
             level: The codec's level; None for its default.
             max_bytes: Largest size before compression, which only the first record may exceed; None for no limit.
             magic: The format; only 2 is supported.
@@ -65,20 +66,23 @@ class BatchBuilder(RecordWriter):
                 none. It is stored as the base timestamp, in place of the first record's timestamp.
 
         Raises:
-            ValueError: The magic is not 2, or the delete horizon is negative or exceeds 63 bits.
+            UnsupportedCompressionError: The codec is unknown.
+            ValueError: The magic is not 2, ``max_bytes`` is not a size, or the delete horizon is negative or exceeds 63
+                bits.
         """
         if magic != 2:
-            raise ValueError(f"batches are written with magic 2, not {magic}")
+            raise ValueError(f"magic={magic!r}: a BatchBuilder writes magic 2, a LegacyBuilder 0 and 1")
+        check_limit(max_bytes)
         if delete_horizon is not None and not 0 <= delete_horizon <= INT64_MAX:
             raise ValueError(f"delete horizon {delete_horizon} is not milliseconds since the epoch in 63 bits")
         super().__init__(max_bytes, delete_horizon)
-        self._compression = compression
+        self._compression = codec = Compression.parse(compression)
         self._level = level
         self._producer_id = producer_id
         self._producer_epoch = producer_epoch
         self._base_sequence = base_sequence
         self._flags = (
-            compression
+            codec
             | (TRANSACTIONAL if is_transactional else 0)
             | (CONTROL if is_control else 0)
             | (DELETE_HORIZON if delete_horizon is not None else 0)
@@ -168,19 +172,21 @@ def encode(
         is_transactional: Whether the records belong to a transaction.
 
     Raises:
-        InvalidRecordError: There are no records; a timestamp is invalid; or a record has headers in magic 0 or 1.
+        InvalidRecordError: There are no records; one is not a record, or has an invalid timestamp; or it has headers in
+            magic 0 or 1.
         UnsupportedCompressionError: The codec is unknown, not available in this magic, or its library is missing.
         ValueError: The magic is not 0, 1 or 2, or has no producer ids and transactions.
     """
-    codec = compression if isinstance(compression, Compression) else Compression.parse(compression)
+    if magic not in (0, 1, 2):
+        raise ValueError(f"magic={magic!r}: encode() writes 0, 1 and 2")
     builder: BatchBuilder | LegacyBuilder
     if magic in (0, 1):
         if (producer_id, producer_epoch, base_sequence, is_transactional) != (-1, -1, -1, False):
             raise ValueError(f"magic {magic} has neither producer ids nor transactions")
-        builder = LegacyBuilder(magic, compression=codec, level=level)
+        builder = LegacyBuilder(magic, compression=compression, level=level)
     else:
         builder = BatchBuilder(
-            compression=codec,
+            compression=compression,
             level=level,
             magic=magic,
             producer_id=producer_id,
@@ -188,6 +194,16 @@ def encode(
             base_sequence=base_sequence,
             is_transactional=is_transactional,
         )
-    for record in records:
-        builder.append(record.timestamp, record.key, record.value, record.headers)
+    record: RecordLike | None = None
+    try:
+        for record in records:
+            builder.append(record.timestamp, record.key, record.value, record.headers)
+    except AttributeError as error:
+        # The records may come from a generator, whose own errors are the caller's.
+        if getattr(error, "obj", None) is not record:
+            raise
+        raise InvalidRecordError(
+            f"record {builder.count} is of type {type(record).__name__}, without the attribute {error.name!r}; "
+            f"pass records as records.BatchRecord(offset, timestamp, key, value)"
+        ) from None
     return bytes(builder.close(base_offset=base_offset))

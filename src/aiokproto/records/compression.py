@@ -41,15 +41,17 @@ class Compression(IntEnum):
     ZSTD = 4
 
     @classmethod
-    def parse(cls, name: str) -> Compression:
-        """Return the codec with this ``compression_type``: none, gzip, snappy, lz4 or zstd.
+    def parse(cls, name: str | Compression) -> Compression:
+        """Return the codec with this ``compression_type``: none, gzip, snappy, lz4 or zstd; a codec is returned as is.
 
         Raises:
             UnsupportedCompressionError: There is no such codec.
         """
+        if isinstance(name, cls):
+            return name
         try:
             return cls[name.upper()]
-        except KeyError:
+        except (AttributeError, KeyError):
             valid = ", ".join(codec.name.lower() for codec in cls)
             raise UnsupportedCompressionError(f"unknown compression {name!r}; valid are {valid}") from None
 

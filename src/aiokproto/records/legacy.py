@@ -89,7 +89,7 @@ class LegacyBatch(RecordBatch):
         if magic > 1:
             raise self._corrupt(f"magic is {magic}, neither 0 nor 1")
         if length + LOG_OVERHEAD != size:
-            raise self._corrupt(f"its length field stands for {length + LOG_OVERHEAD} bytes, not {size}")
+            raise self._corrupt(f"by its length field it has {length + LOG_OVERHEAD} bytes, not {size}")
         if length < SMALLEST[magic]:
             raise self._corrupt(f"length {length} is too small for magic {magic}")
         self.base_timestamp = self.max_timestamp = timestamp if magic else -1

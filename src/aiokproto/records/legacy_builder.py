@@ -44,7 +44,7 @@ class LegacyBuilder:
         self,
         magic: int,
         *,
-        compression: Compression = Compression.NONE,
+        compression: str | Compression = Compression.NONE,
         level: int | None = None,
         max_bytes: int | None = None,
         log_append_time: int | None = None,
@@ -53,30 +53,32 @@ class LegacyBuilder:
 
         Args:
             magic: The format: 0 or 1. Magic 0 has no timestamps.
-            compression: The codec, applied when the set is closed.
+            compression: The codec or its name, applied when the set is closed.
             level: The codec's level; None for its default.
             max_bytes: Largest size before compression, which only the first record may exceed; None for no limit.
             log_append_time: In magic 1, the timestamp (ms) for every record, as a broker with LogAppendTime sets it;
                 None keeps the records' own.
 
         Raises:
-            UnsupportedCompressionError: The codec is zstd, which requires magic 2 (KIP-110).
-            ValueError: The magic is neither 0 nor 1.
+            UnsupportedCompressionError: The codec is unknown, or zstd, which requires magic 2 (KIP-110).
+            ValueError: The magic is neither 0 nor 1, or ``max_bytes`` is not a size.
         """
         if magic not in (0, 1):
             raise ValueError(f"message sets have magic 0 or 1, not {magic}")
-        if compression is Compression.ZSTD:
+        check_limit(max_bytes)
+        codec = Compression.parse(compression)
+        if codec is Compression.ZSTD:
             raise UnsupportedCompressionError(f"magic {magic} has no zstd compression")
         self.count = 0
         self._magic = magic
-        self._compression = compression
+        self._compression = codec
         self._level = level
         self._max_bytes = max_bytes
         self._max_timestamp = -1
         self._log_append_time = log_append_time
         self._attributes = TIMESTAMP_TYPE if magic and log_append_time is not None else 0
         # Space for the wrapper message, which close() writes.
-        self._buffer = bytearray(_WRAPPER[magic] if compression else 0)
+        self._buffer = bytearray(_WRAPPER[magic] if codec else 0)
 
     @property
     def size(self) -> int:
@@ -163,6 +165,12 @@ class LegacyBuilder:
         # Joined before anything is written, so that a wrong type raises without side effects.
         message = b"".join((head, key_size, key or b"", value_size, value or b""))
         return _ENTRY.pack(offset, len(message) + 4, zlib.crc32(message)) + message
+
+
+def check_limit(max_bytes: int | None) -> None:
+    """Raise ValueError unless a builder can have this limit."""
+    if max_bytes is not None and (not isinstance(max_bytes, int) or max_bytes < 0):
+        raise ValueError(f"max_bytes={max_bytes!r}: expected a number of bytes, or None for no limit")
 
 
 def _renumber(data: bytearray, pos: int, offset: int) -> None:
