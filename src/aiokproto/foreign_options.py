@@ -10,7 +10,9 @@ _TLS = 'use security_protocol="SSL" and ssl_context=ssl.create_default_context(c
 _VERSIONS = "leave it out: versions are negotiated with each broker"
 _CALLBACK = "await the Delivery of post(), or add_done_callback() to asyncio.ensure_future(delivery)"
 _GROUP_PROTOCOL = "groups use the classic protocol; the consumer protocol (KIP-848) is not supported yet"
-_AUTO_CREATE = "leave it out: for a producer the broker's auto.create.topics.enable decides; consumers never create topics"
+_AUTO_CREATE = (
+    "leave it out: for a producer the broker's auto.create.topics.enable decides; consumers never create topics"
+)
 _SOCKETS = "leave it out: the operating system chooses the sizes of socket buffers"
 _METRICS = "there are no metrics yet"
 _PROXY = "proxies are not supported yet; address_map rewrites addresses, for port forwards and tunnels"

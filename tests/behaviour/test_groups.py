@@ -143,7 +143,8 @@ async def test_a_cancelled_loop_commits_the_records_whose_body_has_ended(
         await reading
     async with member(cluster, topic) as consumer:
         (known,) = (await consumer.committed((topic, 0))).values()
-        assert known is not None and known.offset == committed
+        assert known is not None
+        assert known.offset == committed
 
 
 async def test_a_partition_without_processed_records_is_committed_at_its_start(

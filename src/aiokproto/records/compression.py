@@ -47,7 +47,7 @@ class Compression(IntEnum):
         Raises:
             UnsupportedCompressionError: There is no such codec.
         """
-        if isinstance(name, cls):
+        if isinstance(name, Compression):
             return name
         try:
             return cls[name.upper()]
