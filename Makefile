@@ -29,7 +29,7 @@ SPLIT := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 THOROUGH :=
 SELECTED := $(if $(THOROUGH),,-m "not thorough")
 
-# Set-up first: what the machine lacks is told before any work. Tests last: their summary closes the run.
+# Set-up first: what the machine lacks is reported before any work. Tests last: their summary closes the run.
 test: setup-test style types  ## style, types, and all tests (those that need Java or real Kafka are skipped where these are missing)
 	@$(BIN)/python -m pytest -q -rfE $(SPLIT) --pure $(HERE) $(PURE)
 	@$(BIN)/python -m pytest -q -rfE $(SPLIT) --loop uvloop $(HERE) $(UVLOOP)

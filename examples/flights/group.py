@@ -46,7 +46,7 @@ class Tally:
 
     def keeps_the_rest(self, record: Record) -> bool:
         """Whether what follows this record in its partition is kept for now."""
-        # With less to read there may be nothing for the newcomer: it would be waited for in vain.
+        # With less to read there may be nothing for the newcomer: its first record would never come.
         enough = min(self.sizes.values()) > 1
         return enough and not self.joined.is_set() and (record.offset + 1) * 2 >= self.sizes[record.partition]
 

@@ -141,5 +141,5 @@ def _await(what: str, done: Callable[[], bool]) -> None:
     deadline = time.monotonic() + WAIT_SECONDS
     while not done():
         if time.monotonic() > deadline:
-            raise KafkaError(f"waited {WAIT_SECONDS:g} s in vain for {what}")
+            raise KafkaError(f"{what} did not happen within {WAIT_SECONDS:g} s")
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""A consumer that waits in vain says why, and one that only has nothing to read says nothing."""
+"""A consumer that is kept from reading logs the reason; one at the end of the log does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Warnings of a consumer that waits in vain: why no record arrives."""
+"""Warnings of a consumer without records: why none arrives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAMED = 3
 
 
 class SilenceWatch:
-    """Logs why a consumer waits in vain.
+    """Logs why a consumer gets no records.
 
     Topics without new records are no cause: only partitions that cannot be read, and a group that cannot be joined.
     """
