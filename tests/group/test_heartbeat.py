@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from aiokproto.cluster import CoordinatorKind
+from aiokproto.cluster.coordinator_requests import CoordinatorRequests
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.codec.messages.join_group import JoinGroupResponse
 from aiokproto.error_codes import ErrorCode
@@ -16,7 +18,6 @@ from aiokproto.errors import AuthenticationError, BrokerConnectionError, KafkaEr
 from aiokproto.failures import Action
 from aiokproto.group.heartbeat import Heartbeat
 from aiokproto.group.membership import Membership, Phase
-from aiokproto.group.requests import GroupRequests
 from tests.group.fake import CONFIG, FakeCluster, FakeOwner, run
 
 
@@ -32,7 +33,12 @@ class Harness:
         self.member.synced(0)
         cluster.group.member, cluster.group.generation = "member-1", 1
         self.heartbeat = Heartbeat(
-            cluster, CONFIG, self.member, GroupRequests(cluster, "g"), self._take, self.owner.session
+            cluster,
+            CONFIG,
+            self.member,
+            CoordinatorRequests(cluster, CoordinatorKind.GROUP, "g"),
+            self._take,
+            self.owner.session,
         )
         self.heartbeat.confirm(asyncio.get_running_loop().time())
         self.task = asyncio.create_task(self.heartbeat.run())

@@ -282,8 +282,8 @@ MUTANTS = (
     ),
     Mutant(
         "a coordinator that does not answer is looked up again",
-        "group/requests.py",
-        "self._cluster.forget_coordinator(CoordinatorKind.GROUP, self.group_id)",
+        "cluster/coordinator_requests.py",
+        "self._cluster.forget_coordinator(self._kind, self.key)",
         "pass",
     ),
     Mutant(

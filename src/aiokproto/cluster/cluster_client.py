@@ -314,6 +314,14 @@ class ClusterClient:
         self.check()
         return (await self._driver.versions(node, channel)).ranges
 
+    async def feature(self, name: str, node: int) -> int:
+        """Return the level of a finalized feature (KIP-584), 0 if a broker has not reported it.
+
+        As of the ApiVersions exchange of the broker's connection. Connects if necessary. Raises as :meth:`send`.
+        """
+        self.check()
+        return (await self._driver.versions(node, MAIN)).features.get(name, 0)
+
     async def coordinator(self, kind: CoordinatorKind, key: str, timeout: float | None = None) -> int:
         """Return the node id of the coordinator of a group, transactional id or share partition; cached.
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 
 from aiokproto.cluster import ClusterClient
+from aiokproto.cluster.coordinator_requests import AGAIN, HELD_BACK, CoordinatorRequests
 from aiokproto.cluster.pool import MAIN
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.error_codes import ErrorCode
@@ -14,7 +15,6 @@ from aiokproto.errors import KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.config import GroupConfig
 from aiokproto.group.membership import LOST, Membership, Phase
-from aiokproto.group.requests import AGAIN, HELD_BACK, GroupRequests
 
 log = logging.getLogger("aiokproto.group")
 
@@ -39,7 +39,7 @@ class Heartbeat:
         cluster: ClusterClient,
         config: GroupConfig,
         membership: Membership,
-        requests: GroupRequests,
+        requests: CoordinatorRequests,
         on_response: Callable[[Action, KafkaError], None],
         on_session: Callable[[bool], None],
     ) -> None:

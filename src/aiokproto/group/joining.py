@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from aiokproto.cluster import ClusterClient
+from aiokproto.cluster.coordinator_requests import CoordinatorRequests
 from aiokproto.codec.messages.join_group import JoinGroupRequest
 from aiokproto.codec.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from aiokproto.codec.messages.sync_group import SyncGroupRequest
@@ -20,7 +21,6 @@ from aiokproto.group.heartbeat import Heartbeat
 from aiokproto.group.leader import Leader
 from aiokproto.group.membership import Membership, Phase
 from aiokproto.group.protocol import decode_assignment, encode_subscription
-from aiokproto.group.requests import GroupRequests
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.group")
@@ -53,7 +53,7 @@ class Joining:
         config: GroupConfig,
         assignors: Sequence[Assignor],
         membership: Membership,
-        requests: GroupRequests,
+        requests: CoordinatorRequests,
         heartbeat: Heartbeat,
     ) -> None:
         self._cluster = cluster
@@ -154,7 +154,7 @@ class _Leave:
     """LeaveGroup."""
 
     request_type = LeaveGroupRequest
-    member = True
+    situation = _LEAVE_GROUP
 
     def __init__(self, request: LeaveGroupRequest) -> None:
         self._request = request

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 
-from aiokproto.cluster import ClusterClient
+from aiokproto.cluster import ClusterClient, CoordinatorKind
+from aiokproto.cluster.coordinator_requests import CoordinatorRequests
 from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.failures import Action
 from aiokproto.group.assignors import Assignor
@@ -18,7 +19,6 @@ from aiokproto.group.heartbeat import Heartbeat
 from aiokproto.group.joining import Joining
 from aiokproto.group.membership import Membership
 from aiokproto.group.rebalance import RebalanceLoop
-from aiokproto.group.requests import GroupRequests
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 _LEAVE_TIMEOUT = 3.0
@@ -40,7 +40,7 @@ class GroupMember:
         self._membership = Membership(
             config.group_id, config.group_instance_id, config.session_timeout, config.max_poll_interval
         )
-        requests = GroupRequests(cluster, config.group_id)
+        requests = CoordinatorRequests(cluster, CoordinatorKind.GROUP, config.group_id)
         self._heartbeat = Heartbeat(cluster, config, self._membership, requests, self._take, owner.session)
         self._joining = Joining(cluster, config, assignors, self._membership, requests, self._heartbeat)
         self._rebalance = RebalanceLoop(cluster, config, self._membership, self._joining, owner)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from aiokproto.cluster import ClusterClient, ClusterSnapshot
+from aiokproto.cluster.coordinator_requests import AGAIN
 from aiokproto.codec.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -23,7 +24,6 @@ from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.membership import LOST, Membership
-from aiokproto.group.requests import AGAIN
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 _BY_NAME = 9
@@ -43,7 +43,7 @@ class CommitExchange:
     """An OffsetCommit, as a member or from outside of the group.
 
     Attributes:
-        member: Whether it is sent as a member.
+        situation: Whether it is sent as a member.
         request: The request, which every version can carry.
     """
 
@@ -56,7 +56,7 @@ class CommitExchange:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         member: Membership | None,
     ) -> None:
-        self.member = member is not None
+        self.situation = Situation(OffsetCommitRequest.api_key, member=member is not None)
         self._cluster = cluster
         self._partitions = list(offsets)
         # Fixed for all attempts: ids looked up again after a refusal could be those of topics created again.
@@ -89,9 +89,8 @@ class CommitExchange:
         return self.request
 
     def failure(self, response: OffsetCommitResponse) -> ErrorCode:
-        situation = Situation(OffsetCommitRequest.api_key, member=self.member)
         codes = self.codes(response)
-        return _worst([code for partition, code in codes.items() if not self._is_gone(partition, code)], situation)
+        return _worst([code for partition, code in codes.items() if not self._is_gone(partition, code)], self.situation)
 
     def codes(self, response: OffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
         """Return the error code of each partition."""
@@ -120,7 +119,7 @@ class FetchExchange:
     """
 
     request_type = OffsetFetchRequest
-    member = False
+    situation = Situation(OffsetFetchRequest.api_key)
 
     def __init__(self, cluster: ClusterClient, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         self.partitions = list(partitions)
@@ -153,7 +152,7 @@ class FetchExchange:
         top, entries = self.entries(response)
         code = _worst(
             [ErrorCode(top), *(ErrorCode(entry.error_code) for entry in entries.values())],
-            Situation(OffsetFetchRequest.api_key),
+            self.situation,
         )
         # Retry by name: a deleted topic then has no committed offset, and the others need no fresh metadata.
         self._by_id = self._by_id and code is not ErrorCode.UNKNOWN_TOPIC_ID

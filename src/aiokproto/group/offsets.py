@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from aiokproto.cluster import ClusterClient
+from aiokproto.cluster import ClusterClient, CoordinatorKind
+from aiokproto.cluster.coordinator_requests import CoordinatorRequests
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, error_for
 from aiokproto.group.membership import Membership
 from aiokproto.group.offset_requests import NOT_ANSWERED, CommitExchange, FetchExchange
-from aiokproto.group.requests import GroupRequests
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 
@@ -40,7 +40,7 @@ class GroupOffsets:
     def __init__(self, cluster: ClusterClient, group_id: str) -> None:
         self.group_id = group_id
         self._cluster = cluster
-        self._requests = GroupRequests(cluster, group_id)
+        self._requests = CoordinatorRequests(cluster, CoordinatorKind.GROUP, group_id)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: Membership | None, at: float

@@ -36,16 +36,25 @@ BEFORE_0_10 = {
 
 
 class BrokerVersions:
-    """The version ranges of a broker's APIs.
+    """The version ranges of a broker's APIs, and the cluster's finalized features (KIP-584).
 
     Args:
         ranges: Version range by ApiKey.
         peer: Names the broker in errors.
+        features: Level of each finalized feature, such as ``transaction.version``, as of the ApiVersions exchange.
         assumed: Whether these are :data:`BEFORE_0_10` rather than the broker's own response.
     """
 
-    def __init__(self, ranges: Mapping[int, Versions], peer: str, *, assumed: bool = False) -> None:
+    def __init__(
+        self,
+        ranges: Mapping[int, Versions],
+        peer: str,
+        *,
+        features: Mapping[str, int] | None = None,
+        assumed: bool = False,
+    ) -> None:
         self.ranges = dict(ranges)
+        self.features = dict(features or {})
         self.assumed = assumed
         self._peer = peer
         self._picked: dict[int, int] = {}
@@ -121,7 +130,8 @@ class Negotiation:
             raise error_for(response.error_code, f"ApiVersions v{self.version} to {self.peer}")
         ranges = ranges_of(response.api_keys)
         if not unsupported:
-            return BrokerVersions(ranges, self.peer)
+            features = {feature.name: feature.max_version_level for feature in response.finalized_features}
+            return BrokerVersions(ranges, self.peer, features=features)
         if self.version == 0:
             raise NotKafkaError(f"{self.peer} rejects ApiVersions v0, which every broker since 0.10 has")
         theirs = ranges.get(API_VERSIONS, Versions(0, 0))

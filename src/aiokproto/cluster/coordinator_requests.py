@@ -1,19 +1,17 @@
-"""Requests to a group's coordinator: the only place that retries them."""
+"""Requests to the coordinator of a group or transactional id: the only place that retries them."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Generic, Protocol, TypeVar
 
-from aiokproto.cluster import ClusterClient, CoordinatorKind
+from aiokproto.cluster.cluster_client import ClusterClient
+from aiokproto.cluster.coordinators import CoordinatorKind
 from aiokproto.codec.schema import Request, Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import KafkaError
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.timeouts import deadline as until
-
-log = logging.getLogger("aiokproto.group")
 
 R = TypeVar("R", bound=Response)
 
@@ -22,6 +20,10 @@ AGAIN = frozenset({Action.BACKOFF, Action.FIND_COORDINATOR, Action.REFRESH_METAD
 
 HELD_BACK = "group"
 """The channel for requests that a coordinator holds back."""
+
+CONCURRENT_PAUSE = 0.02
+"""Seconds before a retry after CONCURRENT_TRANSACTIONS: the markers of the transaction before are being written, which
+takes a few milliseconds. The usual backoff would be the longest part of a short transaction (Java pauses as long)."""
 
 
 class Exchange(Protocol, Generic[R]):
@@ -33,8 +35,8 @@ class Exchange(Protocol, Generic[R]):
         ...
 
     @property
-    def member(self) -> bool:
-        """Whether it is sent as a member of the group."""
+    def situation(self) -> Situation:
+        """The situation in which failures are classified."""
         ...
 
     def highest(self) -> int | None:
@@ -50,18 +52,19 @@ class Exchange(Protocol, Generic[R]):
         ...
 
 
-class GroupRequests:
-    """Sends requests to a group's coordinator.
+class CoordinatorRequests:
+    """Sends requests to one coordinator.
 
     Invariant: :func:`~aiokproto.failures.classify` alone decides what a failure means, and a coordinator that failed is
     looked up again before the next request.
 
     Attributes:
-        group_id: The group.
+        key: The group or transactional id.
     """
 
-    def __init__(self, cluster: ClusterClient, group_id: str) -> None:
-        self.group_id = group_id
+    def __init__(self, cluster: ClusterClient, kind: CoordinatorKind, key: str) -> None:
+        self.key = key
+        self._kind = kind
         self._cluster = cluster
 
     async def once(self, request: Request[R], *, timeout: float, channel: str = HELD_BACK) -> R:
@@ -74,7 +77,7 @@ class GroupRequests:
         Raises:
             KafkaError: As :meth:`~aiokproto.cluster.ClusterClient.send` and ``coordinator``.
         """
-        node = await self._cluster.coordinator(CoordinatorKind.GROUP, self.group_id)
+        node = await self._cluster.coordinator(self._kind, self.key)
         try:
             return await self._cluster.send(request, node, timeout=timeout, channel=channel)
         except asyncio.CancelledError:
@@ -94,12 +97,13 @@ class GroupRequests:
             KafkaError: The request failed, and a retry would not help.
         """
         loop = asyncio.get_running_loop()
-        situation = Situation(exchange.request_type.api_key, member=exchange.member)
+        situation = exchange.situation
         attempt, failure, began = 0, "no response", loop.time()
+        code = ErrorCode.NONE
 
         def describe() -> str:
             return (
-                f"{self._name(exchange)} of group {self.group_id!r}: not done in {at - began:.3g} s, "
+                f"{self._name(exchange)} of {self._owner}: not done in {at - began:.3g} s, "
                 f"{attempt} failed attempts: {failure}"
             )
 
@@ -108,6 +112,7 @@ class GroupRequests:
                 try:
                     response = await self._attempt(exchange, at - loop.time())
                 except KafkaError as error:
+                    code = ErrorCode.NONE
                     action, failure = classify(error, situation), str(error)
                     if action not in AGAIN:
                         raise
@@ -118,19 +123,24 @@ class GroupRequests:
                         return response
                 attempt += 1
                 self.prepare_retry(action, f"{self._name(exchange)}: {failure}")
-                await asyncio.sleep(self._cluster.backoff(attempt))
+                concurrent = code is ErrorCode.CONCURRENT_TRANSACTIONS
+                await asyncio.sleep(CONCURRENT_PAUSE if concurrent else self._cluster.backoff(attempt))
 
     async def _attempt(self, exchange: Exchange[R], left: float) -> R:
-        node = await self._cluster.coordinator(CoordinatorKind.GROUP, self.group_id, timeout=max(left, 0.001))
+        node = await self._cluster.coordinator(self._kind, self.key, timeout=max(left, 0.001))
         version = await self._cluster.version(exchange.request_type, node, max_version=exchange.highest())
         return await self._cluster.send(exchange.build(version), node, max_version=version)
 
     def prepare_retry(self, action: Action, reason: str) -> None:
         """Prepare the next attempt: forget the coordinator, or refresh the metadata."""
         if action is Action.FIND_COORDINATOR:
-            self._cluster.forget_coordinator(CoordinatorKind.GROUP, self.group_id)
+            self._cluster.forget_coordinator(self._kind, self.key)
         elif action is Action.REFRESH_METADATA:
             self._cluster.invalidate(reason)
+
+    @property
+    def _owner(self) -> str:
+        return f"{'group' if self._kind is CoordinatorKind.GROUP else 'transactional id'} {self.key!r}"
 
     @staticmethod
     def _name(exchange: Exchange[R]) -> str:

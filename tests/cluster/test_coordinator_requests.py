@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from aiokproto.cluster import CoordinatorKind
+from aiokproto.cluster.coordinator_requests import CoordinatorRequests
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, DeadlineError, UnsupportedVersionError
-from aiokproto.group.requests import GroupRequests
+from aiokproto.failures import Situation
 from tests.group.fake import FakeCluster, run
 
 
@@ -18,7 +20,7 @@ class Beat:
     """Any request to a coordinator."""
 
     request_type = HeartbeatRequest
-    member = True
+    situation = Situation(HeartbeatRequest.api_key, member=True)
 
     def highest(self) -> int | None:
         return 3
@@ -32,7 +34,9 @@ class Beat:
 
 
 def send(cluster: Any, timeout: float = 10.0) -> Any:
-    return GroupRequests(cluster, "g").send(Beat(), asyncio.get_running_loop().time() + timeout)
+    return CoordinatorRequests(cluster, CoordinatorKind.GROUP, "g").send(
+        Beat(), asyncio.get_running_loop().time() + timeout
+    )
 
 
 @pytest.mark.parametrize(
