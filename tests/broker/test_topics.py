@@ -22,6 +22,7 @@ from aiokproto.codec.messages.incremental_alter_configs import (
 )
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import TopicExistsError
 from tests.broker.wire import Wire, batch, connect, produce
 
 
@@ -174,3 +175,10 @@ async def test_describe_cluster(wire: Wire) -> None:
     for version in range(3):
         response = await wire.ask(DescribeClusterRequest(include_cluster_authorized_operations=False), version)
         assert ([broker.broker_id for broker in response.brokers], response.controller_id) == ([0], 0)
+
+
+async def test_creating_an_existing_topic_in_a_test_raises_the_error_that_clients_catch() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("t")
+        with pytest.raises(TopicExistsError, match="'t' already exists"):
+            await broker.create_topic("t")

@@ -24,7 +24,7 @@ from aiokproto.broker.server.dispatch import Dispatcher
 from aiokproto.broker.server.listener import Listener
 from aiokproto.broker.server.reserved_port import ReservedPort
 from aiokproto.broker.server.socket_server import SocketServer
-from aiokproto.errors import BrokerError, ConfigurationError
+from aiokproto.errors import BrokerError, ConfigurationError, error_for
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -201,10 +201,14 @@ class Cluster(AsyncContext):
             config: Topic options by Kafka's names.
 
         Raises:
-            BrokerError: The topic cannot be created, with the code that CreateTopics would return.
+            TopicExistsError: The topic exists.
+            BrokerError: It cannot be created for another reason, with the code that CreateTopics would return.
         """
         configs: dict[str, str | None] = {key: str(value) for key, value in (config or {}).items()}
-        self._running.state.create_topic(name, partitions, replication, configs)
+        try:
+            self._running.state.create_topic(name, partitions, replication, configs)
+        except BrokerError as error:
+            raise error_for(error.code, "create_topic", error.detail) from None
 
     async def compact(self, topic: str) -> None:
         """Compact a topic up to its current end, now.
