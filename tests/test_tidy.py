@@ -28,6 +28,7 @@ PURE = (
     "config",
     "foreign_options",
     "async_context",
+    "plurals",
     "failures",
     "codec",
     "records",

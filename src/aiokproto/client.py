@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokproto.async_context import AsyncContext
 from aiokproto.cluster import BrokerNode, ClusterClient, ClusterSnapshot, TopicInfo
+from aiokproto.codec.explain import check_structs
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request, Response, Versions
 from aiokproto.config import ClusterConfig, ConnectionOptions, seconds
@@ -126,6 +127,8 @@ class Client(AsyncContext):
         """
         if not isinstance(request, Request):
             raise ConfigurationError(f"request={request!r}: must be a request, as in MetadataRequest(topics=None)")
+        # Division among brokers walks the request before an encoder has seen it.
+        check_structs(request)
         return await self._cluster.request(
             request, node=node, key=key, timeout=_seconds(timeout_ms), max_version=max_version
         )

@@ -176,6 +176,8 @@ def _parse_address(name: str, text: str) -> Address:
         # Errors are logged, and the part before the host may hold a password.
         shown = re.sub(r"//[^/]*@", "//…@", text)
         raise ConfigurationError(f"{name}: {shown!r} is a URL: expected 'host:port' (TLS is security_protocol='SSL')")
+    if ";" in text:
+        raise ConfigurationError(f"{name}: {text!r} has a semicolon: separate addresses by commas")
     host, colon, port = text, "", ""
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")

@@ -17,7 +17,8 @@ _SOCKETS = "leave it out: the operating system chooses the sizes of socket buffe
 _METRICS = "there are no metrics yet"
 _PROXY = "proxies are not supported yet; address_map rewrites addresses, for port forwards and tunnels"
 _LOGGED = "errors that end a client are raised from its calls; others are logged by the logger `aiokproto`"
-_TOPICS = 'topics are no option: Consumer("a", "b", ...), producer.send("a", value)'
+_TOPICS = 'topics are arguments of calls: Consumer("a", "b", ...), producer.send("a", value)'
+_AUTO_COMMITS = "leave it out: failed automatic commits are logged; the next call raises a fatal one"
 _LIBRDKAFKA_QUEUE = "use buffer_memory (producer) or fetch_buffer_bytes (consumer), in bytes"
 
 HINTS = {
@@ -93,7 +94,7 @@ HINTS = {
     "proxy_url": _PROXY,
     "socks5_proxy": _PROXY,
     "enable_incremental_fetch_sessions": "leave it out: fetch sessions are always used (KIP-227)",
-    "default_offset_commit_callback": "leave it out: refused automatic commits are logged, or raised if hopeless",
+    "default_offset_commit_callback": _AUTO_COMMITS,
     "sasl_oauthbearer_config": _SASL,
     "queued_min_messages": _LIBRDKAFKA_QUEUE,
     "message_max_bytes": "use max_request_size",

@@ -180,7 +180,7 @@ async def test_a_delivery_is_awaited_by_many_and_again(form: Any) -> None:
     assert [await delivery, await delivery.outcome(), delivery.result()] == [where] * 3
     assert isinstance(await delivery, RecordMetadata)
     assert delivery.exception() is None
-    assert repr(delivery) == "<Delivery done: record 0 of 1 records for flights-0>"
+    assert repr(delivery) == "<Delivery done: record 0 of 1 record for flights-0>"
 
 
 @pytest.mark.parametrize("form", each_form("aiokproto.producer.delivery", "Delivery"))

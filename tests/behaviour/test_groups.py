@@ -493,7 +493,7 @@ async def test_each_rebalance_logs_one_line(caplog: pytest.LogCaptureFixture) ->
                 await until(lambda: len(consumer.assignment()) == 1, consumer)
         [line] = [record.getMessage() for record in caplog.records if record.name == "aiokproto.group"]
         assert line.startswith("group t-group: generation 1 as ")
-        assert "1 partitions, 1 added, 0 revoked" in line
+        assert "1 partition, 1 added, 0 revoked" in line
 
 
 async def test_a_group_survives_its_coordinator(cluster3: BehaviourCluster, topic: str) -> None:

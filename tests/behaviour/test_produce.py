@@ -326,7 +326,7 @@ async def test_closing_without_a_live_broker_reports_lost_records(cluster: Behav
     await cluster.stop_broker(node)
     try:
         lost = await writer.post(topic, b"1")
-        with pytest.raises(DeadlineError, match=rf"closed with 1 records \({topic}-0: 1.* not delivered"):
+        with pytest.raises(DeadlineError, match=rf"closed with 1 record \({topic}-0: 1.* not delivered"):
             await writer.close(timeout_ms=300)
         assert lost.exception() is not None
     finally:

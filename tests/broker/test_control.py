@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from aiokproto.codec.refusal import refuse
 from aiokproto.codec.registry import api_keys, api_name, request
 from aiokproto.codec.schema import FieldSpec, Request, Response, Struct
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerError
+from aiokproto.errors import BrokerError, ConfigurationError
 from tests.broker.wire import Wire, batch, connect, fetch_request, produce, produce_request, records_of
 from tests.patience import PATIENCE
 
@@ -81,10 +82,45 @@ async def test_the_nth_request_fails(broker: Broker, wire: Wire) -> None:
     assert found == [0, 0, NOT_LEADER, 0]
 
 
-@pytest.mark.parametrize("wrong", [{"nth": 0}, {"times": 0}])
-async def test_counts_start_at_one(broker: Broker, wrong: Any) -> None:
-    with pytest.raises(ValueError, match="start at 1"):
-        broker.faults.drop(ProduceRequest, **wrong)
+@pytest.mark.parametrize(
+    ("where", "error"),
+    [
+        ({"nth": 0}, "nth=0: expected a number of at least 1"),
+        ({"times": 0}, "times=0: expected a number of at least 1"),
+        ({"times": "2"}, "times='2': expected a whole number"),
+        ({"partition": "0"}, "partition='0': expected a whole number"),
+        ({"node": "0"}, "node='0': expected a whole number"),
+        ({"topic": b"t"}, "topic=b't': expected text"),
+        ({"group": 3}, "group=3: expected text"),
+        ({"client_id": ""}, "client_id='': expected text"),
+        ({"when": "always"}, "when='always': expected a function"),
+    ],
+)
+async def test_a_condition_that_no_request_could_meet_is_refused(broker: Broker, where: Any, error: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(error)):
+        broker.faults.watch(ProduceRequest, **where)
+    assert broker.faults.idle
+
+
+async def test_faults_that_make_no_sense_are_refused(broker: Broker) -> None:
+    wrong: Any = "reply"
+    with pytest.raises(ConfigurationError, match="what='reply': expected 'request' or 'response'"):
+        broker.faults.drop(ProduceRequest, what=wrong)
+    with pytest.raises(ConfigurationError, match="seconds=-5: expected a number of at least 0"):
+        broker.faults.delay(ProduceRequest, -5)
+    with pytest.raises(ConfigurationError, match="after=-1: expected a number of at least 0"):
+        broker.faults.cut(ProduceRequest, after=-1)
+    unknown: Any
+    for unknown in (12345, 0, True, "NOT_COORDINATOR", None):
+        with pytest.raises(ConfigurationError, match=f"error={unknown!r}: must be an ErrorCode"):
+            broker.faults.fail(ProduceRequest, unknown)
+
+
+async def test_a_rule_shows_its_state(broker: Broker, wire: Wire) -> None:
+    with broker.faults.watch(MetadataRequest) as rule:
+        assert repr(rule) == "<FaultRule watch, active, applied 0 times>"
+        await wire.ask(MetadataRequest(topics=[]))
+    assert repr(rule) == "<FaultRule watch, removed, applied 1 time>"
 
 
 async def test_a_fetch_fails_with_and_without_a_session(broker: Broker, wire: Wire) -> None:

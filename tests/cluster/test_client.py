@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,7 @@ from aiokproto.errors import (
     BrokerConnectionError,
     ClientClosedError,
     ConfigurationError,
+    EncodeError,
     InvalidTopicError,
     UnknownTopicError,
 )
@@ -184,3 +186,10 @@ async def test_a_closed_client_refuses_requests(cluster: BehaviourCluster) -> No
 def test_a_wrong_option_is_refused_when_the_client_is_created() -> None:
     with pytest.raises(ConfigurationError, match="did you mean 'request_timeout_ms'"):
         Client(bootstrap_servers="a:1", request_timeout=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+async def test_a_malformed_request_is_refused_before_it_is_divided(cluster: BehaviourCluster) -> None:
+    wrong: Any = ["t"]
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        with pytest.raises(EncodeError, match=r"topics\[0\]: expected CreatableTopic, got str 't'"):
+            await client.request(CreateTopicsRequest(topics=wrong))

@@ -306,7 +306,7 @@ async def test_a_request_ends_before_a_pause_beyond_its_deadline_and_names_the_l
             with pytest.raises(DeadlineError) as caught:
                 await cluster.request(BEAT, timeout=120)
             assert str(caught.value) == (
-                "Heartbeat: timed out after 120 s (1 attempts); last: "
+                "Heartbeat: timed out after 120 s (1 attempt); last: "
                 "Heartbeat to broker 1: COORDINATOR_LOAD_IN_PROGRESS (14)"
             )
 

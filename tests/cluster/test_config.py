@@ -35,6 +35,7 @@ def test_addresses(given: object, read: tuple[tuple[str, int], ...]) -> None:
         ("a:", "has the port ''"),
         ("a:²", "has the port '²'"),
         (":9092", "has no usable host"),
+        ("a;b:9092", "'a;b:9092' has a semicolon: separate addresses by commas"),
         ("a b:1", "has no usable host"),
         ("::1", r"several colons: .*IPv6 is written '\[::1\]:9092'"),
         ("[::1", "IPv6 is written"),

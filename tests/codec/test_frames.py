@@ -40,7 +40,7 @@ def test_response_there_and_back(version: int) -> None:
     frame = encode_response(made, version, 2**31 - 1)
     assert response_correlation_id(memoryview(frame)[4:]) == 2**31 - 1
     assert decode_response(memoryview(frame)[4:], MetadataResponse, version) == made
-    with pytest.raises(DecodeError, match="1 bytes left over"):
+    with pytest.raises(DecodeError, match="1 byte left over"):
         decode_response(bytes(frame[4:]) + b"x", MetadataResponse, version)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from aiokproto.codec.explain import check_structs
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokproto.codec.messages.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse
 from aiokproto.codec.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -160,3 +163,29 @@ def test_the_generated_source_is_available() -> None:
     text = MetadataRequest.source(9)
     assert "def encode(m, out):" in text
     assert "def decode(data, pos):" in text
+
+
+NOT_CONFIGS: Any = ["x"]
+
+
+@pytest.mark.parametrize(
+    ("topics", "error"),
+    [
+        ("a", "topics: expected a list, got str 'a'"),
+        (5, "topics: expected a list, got int 5"),
+        (["a"], r"topics\[0\]: expected CreatableTopic, got str 'a'"),
+        ([CreatableTopic(name="a"), 1.5], r"topics\[1\]: expected CreatableTopic, got float 1.5"),
+        ([CreatableTopic(configs=NOT_CONFIGS)], r"topics\[0\]\.configs\[0\]: expected .*, got str 'x'"),
+    ],
+)
+def test_a_value_in_place_of_a_struct(topics: Any, error: str) -> None:
+    wrong = CreateTopicsRequest(topics=topics)
+    with pytest.raises(EncodeError, match=f"^CreateTopicsRequest: {error}"):
+        check_structs(wrong)
+    with pytest.raises(EncodeError, match=f"^CreateTopicsRequest v5: {error}"):
+        wrong.encode(5)
+
+
+def test_every_message_passes_the_check_of_its_structs() -> None:
+    for message in all_messages():
+        check_structs(message())

@@ -21,6 +21,7 @@ from aiokproto.errors import ConfigurationError
         ({"session_timeout_ms": -1}, "session_timeout_ms"),
         ({"group_id": ""}, "group_id"),
         ({"group_id": "g", "max_poll_interval_ms": 0}, "max_poll_interval_ms"),
+        ({"max_poll_interval_ms": -1}, "max_poll_interval_ms"),
         ({"group_instance_id": "i"}, "group_id"),
         ({"partition_assignment_strategy": "fair"}, "partition_assignment_strategy"),
         ({"fetch_min_bytes": -1}, "fetch_min_bytes"),

@@ -384,7 +384,7 @@ CALLS = [
         "'auto.create.topic.enable'",
         "did you mean 'auto.create.topics.enable'?",
     ),
-    made("a cluster of none", lambda: Cluster(brokers=0), ConfigurationError, "brokers", "at least one"),
+    made("a cluster of none", lambda: Cluster(brokers=0), ConfigurationError, "brokers", "at least 1"),
 ]
 
 PRODUCING = [

@@ -288,7 +288,7 @@ def test_delivery_timeout_names_partition_attempts_and_last_error() -> None:
     outcome = batch.outcome.record_result(0, 1000)
     assert isinstance(outcome, DeadlineError)
     assert str(outcome).startswith(
-        "1 records for flights-0 not acknowledged within delivery_timeout_ms=30000; 2 attempts"
+        "1 record for flights-0 not acknowledged within delivery_timeout_ms=30000; 2 attempts"
     )
     assert "NOT_LEADER_OR_FOLLOWER" in str(outcome)
     assert outcome.__cause__ is ERROR

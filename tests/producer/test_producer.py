@@ -81,6 +81,7 @@ async def settle() -> None:
         ({"buffer_memory": 0}, "buffer_memory=0"),
         ({"compression_type": "lzma"}, "compression_type='lzma'"),
         ({"compression_type": "gzip", "compression_level": 17}, "compression_level=17: gzip has no such level"),
+        ({"compression_level": 3}, "compression_level=3: there is no compression; set compression_type"),
         ({"partitioner": "random"}, "partitioner='random'"),
         ({"partitioner": lambda key: 0}, r"cannot be called with \(topic, key, value"),
         ({"close_timeout_ms": -1}, "close_timeout_ms=-1"),
@@ -421,7 +422,7 @@ async def test_flush_keeps_its_deadline(make: Make) -> None:
     gate = Gate(fake)
     async with make(fake) as producer:
         delivery = await producer.post("flights", b"v")
-        with pytest.raises(DeadlineError, match=r"flush: 1 records \(flights-0: 1\) without outcome after 10 ms"):
+        with pytest.raises(DeadlineError, match=r"flush: 1 record \(flights-0: 1\) without outcome after 10 ms"):
             await producer.flush(timeout_ms=10)
         gate.opened.set()
         assert (await delivery).offset == 0, "a flush that timed out loses no record"
@@ -498,11 +499,11 @@ async def test_an_error_inside_the_with_block_is_not_hidden_by_lost_records(
             if error is not None:
                 raise error
 
-    with pytest.raises(DeadlineError, match=r"closed with 1 records \(flights-0: 1 .*\) not delivered"):
+    with pytest.raises(DeadlineError, match=r"closed with 1 record \(flights-0: 1 .*\) not delivered"):
         await block(None)
     with pytest.raises(ZeroDivisionError):
         await block(ZeroDivisionError())
-    assert "closed with 1 records" in caplog.text
+    assert "closed with 1 record" in caplog.text
 
 
 async def test_a_start_that_fails_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:

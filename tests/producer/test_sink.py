@@ -135,7 +135,7 @@ async def test_a_batch_expires_while_it_is_compressed_and_is_not_sent(make: Make
         big = await producer.post("flights", BIG)
         await until(gate.reached.is_set)
         grow_old(producer)
-        with pytest.raises(DeadlineError, match=r"1 attempts, last: it is being compressed"):
+        with pytest.raises(DeadlineError, match=r"1 attempt, last: it is being compressed"):
             await big
         gate.open.set()
         assert (await producer.send("flights", b"next")).offset == 1

@@ -97,7 +97,7 @@ def test_leaving_the_block_takes_as_long_as_the_option_says(timeout_ms: float | 
             link.silence()
         await producer.post("t", b"lost")
         began = simulation.time()
-        with pytest.raises(DeadlineError, match="1 records"):
+        with pytest.raises(DeadlineError, match="1 record"):
             await producer.close()
         # Without the option, as long as records may take; then the connections may flush what they have.
         assert least <= simulation.time() - began < least + (SLACK if timeout_ms else 6)
@@ -113,7 +113,7 @@ def test_close_says_once_what_it_waits_for(caplog: pytest.LogCaptureFixture) -> 
         with caplog.at_level(logging.WARNING, "aiokproto.producer"), pytest.raises(DeadlineError):
             await producer.close(10_000)
         said = [record.message for record in caplog.records if "closing" in record.message]
-        assert said == ["closing the producer waits for 1 records (t-0: 1)"]
+        assert said == ["closing the producer waits for 1 record (t-0: 1)"]
 
     run(program)
 
@@ -348,5 +348,5 @@ def test_an_unclosed_producer_is_a_resource_warning() -> None:
             await producer.post("t", b"unsent")
 
     simulation.run(main())
-    with pytest.warns(ResourceWarning, match="unclosed Producer, 1 records unsent"):
+    with pytest.warns(ResourceWarning, match="unclosed Producer, 1 record unsent"):
         gc.collect()

@@ -40,7 +40,7 @@ def test_close_names_only_the_records_that_failed() -> None:
             producer = Producer(bootstrap_servers=cluster.bootstrap_servers)
             await producer.start()
             deliveries = await post_nine_and_one_too_large(producer)
-            with pytest.raises(KafkaError, match=r"closed with 1 records \(t-0: 1 "):
+            with pytest.raises(KafkaError, match=r"closed with 1 record \(t-0: 1 "):
                 await producer.close()
             assert sum(delivery.exception() is not None for delivery in deliveries) == 1
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from aiokproto.runtime import current
 
@@ -24,6 +24,7 @@ class Timer(Protocol):
         ...
 
 
+@runtime_checkable
 class Clock(Protocol):
     """A broker's clock. Callbacks run in the event loop that scheduled them."""
 

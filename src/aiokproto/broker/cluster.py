@@ -24,7 +24,9 @@ from aiokproto.broker.server.dispatch import Dispatcher
 from aiokproto.broker.server.listener import Listener
 from aiokproto.broker.server.reserved_port import ReservedPort
 from aiokproto.broker.server.socket_server import SocketServer
+from aiokproto.config import integer, positive
 from aiokproto.errors import BrokerError, ConfigurationError, error_for
+from aiokproto.plurals import counted
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -86,10 +88,14 @@ class Cluster(AsyncContext):
         Raises:
             ConfigurationError: An option is unknown or its value is invalid.
         """
-        if brokers < 1:
-            raise ConfigurationError(f"brokers: {brokers}, expected at least one")
-        if not 0 <= port <= 65536 - brokers:
-            raise ConfigurationError(f"port: {port} leaves no room for {brokers} brokers below 65536")
+        positive("brokers", brokers)
+        integer("port", port)
+        if port > 65536 - brokers:
+            raise ConfigurationError(f"port={port} leaves no room for {counted(brokers, 'broker')} below 65536")
+        if clock is not None and not isinstance(clock, Clock):
+            raise ConfigurationError(f"clock={clock!r}: expected a VirtualClock, or None for the system's")
+        if security is not None and not isinstance(security, Security):
+            raise ConfigurationError(f"security={security!r}: expected a Security, or None for PLAINTEXT")
         options: dict[str, Value] = {
             "auto.create.topics.enable": auto_create_topics,
             "num.partitions": default_partitions,

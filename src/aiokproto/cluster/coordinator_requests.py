@@ -12,6 +12,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import KafkaError
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.timeouts import deadline as until
+from aiokproto.plurals import counted
 
 R = TypeVar("R", bound=Response)
 
@@ -104,7 +105,7 @@ class CoordinatorRequests:
         def describe() -> str:
             return (
                 f"{self._name(exchange)} of {self._owner}: not done in {at - began:.3g} s, "
-                f"{attempt} failed attempts: {failure}"
+                f"{counted(attempt, 'failed attempt')}: {failure}"
             )
 
         async with until(at, describe):

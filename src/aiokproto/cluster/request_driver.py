@@ -59,6 +59,7 @@ from aiokproto.failures import Action, Situation, classify, find_row
 from aiokproto.net.connection import Connection
 from aiokproto.net.in_flight import INFINITY
 from aiokproto.net.versions import BrokerVersions
+from aiokproto.plurals import counted
 
 _FINDING = Situation(FindCoordinatorRequest.api_key)
 _RETRIED = {Action.BACKOFF, Action.REFRESH_METADATA, Action.FIND_COORDINATOR}
@@ -341,7 +342,7 @@ class RequestDriver:
                 last = last if late else str(error)
                 if _now() + pause >= until:
                     failures = f"{error}; before: {last}" if late and last else str(error)
-                    text = f"{what}: timed out after {timeout:.3g} s ({attempts} attempts); last: {failures}"
+                    text = f"{what}: timed out after {timeout:.3g} s ({counted(attempts, 'attempt')}); last: {failures}"
                     raise DeadlineError(text) from error
                 logger.debug("%s: attempt %d failed, %s: %s", what, attempts, row.why, error)
                 if row.action is Action.REFRESH_METADATA:

@@ -177,6 +177,43 @@ def explain_encode(message: Message, version: int, cause: Exception) -> EncodeEr
     return EncodeError(f"{title}: cannot be encoded: {cause!r}")
 
 
+def check_structs(message: Message) -> None:
+    """Check that nested structs are where a message has structs, so that code can walk the message by its fields.
+
+    Raises:
+        EncodeError: They are not; names the message and the field path, as encoding it would.
+    """
+    try:
+        _check_nested(message, "")
+    except _Mismatch as found:
+        raise EncodeError(f"{type(message).__name__}: {found.path.lstrip('.')}: {found.why}") from None
+
+
+def _check_nested(value: Struct, path: str) -> None:
+    for spec in type(value).fields():
+        item = getattr(value, spec.name)
+        if item is None or not (spec.array or spec.struct):
+            continue
+        where = f"{path}.{spec.name}"
+        if spec.array:
+            _check_list(item, where)
+        for index, each in enumerate(item if spec.array else (item,)):
+            place = f"{where}[{index}]" if spec.array else where
+            if spec.struct is not None:
+                _check_type(each, spec.struct, place)
+                _check_nested(each, place)
+
+
+def _check_list(value: Any, path: str) -> None:
+    if isinstance(value, (str, bytes, bytearray, memoryview)) or not hasattr(value, "__len__"):
+        raise _Mismatch(path, f"expected a list, got {_brief(value)}")
+
+
+def _check_type(value: Any, struct: type[Struct], path: str) -> None:
+    if not isinstance(value, struct):
+        raise _Mismatch(path, f"expected {struct.__name__}, got {_brief(value)}")
+
+
 def _check_struct(value: Struct, version: int, flexible: bool, path: str) -> None:
     known: set[int | None] = set()
     for spec in type(value).fields():
@@ -204,13 +241,11 @@ def _check_field(spec: FieldSpec, value: Any, version: int, flexible: bool, path
         if version not in spec.nullable and spec.kind != "recordset":
             raise _Mismatch(path, "None, but the field is not nullable in this version")
     elif spec.array:
-        if isinstance(value, (str, bytes, bytearray, memoryview)) or not hasattr(value, "__len__"):
-            raise _Mismatch(path, f"expected a list, got {_brief(value)}")
+        _check_list(value, path)
         for index, item in enumerate(value):
             _check_field(spec.item, item, version, flexible, f"{path}[{index}]")
     elif spec.struct is not None:
-        if not isinstance(value, spec.struct):
-            raise _Mismatch(path, f"expected {spec.struct.__name__}, got {_brief(value)}")
+        _check_type(value, spec.struct, path)
         _check_struct(value, version, flexible, path)
     else:
         _check_basic(spec.kind, value, path)

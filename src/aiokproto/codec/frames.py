@@ -15,6 +15,7 @@ from aiokproto.codec.schema import Buffer, Request, Response
 from aiokproto.codec.wire import DEFAULT_LIMITS, Limits
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DecodeError
+from aiokproto.plurals import counted
 
 R = TypeVar("R", bound=Response)
 
@@ -72,7 +73,7 @@ def decode_request_header(frame: Buffer) -> RequestFrame:
         DecodeError: The frame is too short, its ApiKey is unknown, or it still begins with its length.
     """
     if len(frame) < _KEY_VERSION_ID.size:
-        raise DecodeError(f"a request frame of {len(frame)} bytes is too short for its header")
+        raise DecodeError(f"a request frame of {counted(len(frame), 'byte')} is too short for its header")
     api_key, version, _ = _KEY_VERSION_ID.unpack_from(frame)
     if api_key << 16 | version & 0xFFFF == len(frame) - _LENGTH.size and not _may_be_header(api_key, version):
         raise DecodeError(f"the request frame still begins with its length, {len(frame) - _LENGTH.size}")
@@ -127,7 +128,7 @@ def decode_api_versions(frame: Buffer, version: int) -> ApiVersionsResponse:
 def response_correlation_id(frame: Buffer) -> int:
     """Return the correlation id of a response frame without its length."""
     if len(frame) < 4:
-        raise DecodeError(f"a response frame of {len(frame)} bytes is too short for its correlation id")
+        raise DecodeError(f"a response frame of {counted(len(frame), 'byte')} is too short for its correlation id")
     (correlation_id,) = _LENGTH.unpack_from(frame)
     return int(correlation_id)
 

@@ -31,6 +31,7 @@ from types import GenericAlias
 
 from aiokproto.codec.wire import DEFAULT_LIMITS, FORMATS, Limits
 from aiokproto.errors import DecodeError, EncodeError
+from aiokproto.plurals import counted
 
 # Type checkers recognize the name alone. Importing typing would take longer than this whole module.
 TYPE_CHECKING = False
@@ -459,7 +460,7 @@ class Message(Struct):
             data = bytes(data)
         message, end = cls.decode_from(data, 0, version, limits=limits)
         if end != len(data):
-            raise DecodeError(f"{cls.__name__} v{version}: {len(data) - end} bytes left over after {end}")
+            raise DecodeError(f"{cls.__name__} v{version}: {counted(len(data) - end, 'byte')} left over after {end}")
         return message
 
     @classmethod

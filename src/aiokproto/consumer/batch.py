@@ -8,6 +8,7 @@ from typing import Any
 
 from aiokproto.consumer.chunk import read_batch
 from aiokproto.records import RecordBatch
+from aiokproto.records.arrow_extra import require_arrow
 from aiokproto.types import Record, TopicPartition
 
 
@@ -60,11 +61,12 @@ class FetchedBatch:
 
         Raises:
             CorruptRecordError, UnsupportedCompressionError: As for iteration.
-            ImportError: pyarrow or numpy is missing.
+            ImportError: pyarrow or numpy is not installed.
             ValueError: A column name is unknown.
         """
         from aiokproto.records.columns import to_columns
 
+        require_arrow()
         found = to_columns(self.record_batches).between(self.base_offset, self.next_offset)
         return found.to_arrow(self.topic, self.partition, headers=headers, columns=columns)
 

@@ -51,9 +51,9 @@ class ConsumerConfig:
             raise ConfigurationError(f"client_rack={rack!r}: must be a str")
         strategy = options["partition_assignment_strategy"]
         isolation = one_of("isolation_level", options["isolation_level"], ("read_uncommitted", "read_committed"))
+        poll = duration("max_poll_interval_ms", options["max_poll_interval_ms"])
         group = None
         if group_id is not None:
-            poll = duration("max_poll_interval_ms", options["max_poll_interval_ms"])
             group = GroupConfig(group_id, instance, session, heartbeat, poll, rack or None)
         elif instance is not None:
             raise ConfigurationError("group_instance_id requires group_id")

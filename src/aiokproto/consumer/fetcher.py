@@ -23,6 +23,7 @@ from aiokproto.consumer.fetch_request import FetchConfig
 from aiokproto.consumer.fetch_response import FetchResponseHandler
 from aiokproto.consumer.time_slice import TimeSlice
 from aiokproto.error_codes import ErrorCode
+from aiokproto.plurals import counted
 
 _LEADERLESS_PAUSE = 0.5
 _LONGEST_LEADERLESS_PAUSE = 10.0
@@ -261,7 +262,7 @@ class Fetcher:
             (cursor.held, PartitionStatus.REVOKING, cursor.held),
             (cursor.paused, PartitionStatus.PAUSED, ""),
             (cursor.unresolved, PartitionStatus.RESOLVING, cursor.lookup.failure),
-            (cursor.buffer, PartitionStatus.BUFFERED, f"{cursor.buffer.size} bytes"),
+            (cursor.buffer, PartitionStatus.BUFFERED, counted(cursor.buffer.size, "byte")),
             (fetch.retry_at > now, PartitionStatus.BACKING_OFF, fetch.failure),
             (place is None, PartitionStatus.NO_LEADER, fetch.failure),
             (place is not None and place.retry_at > now, PartitionStatus.BACKING_OFF, place.failure if place else ""),

@@ -16,6 +16,7 @@ from aiokproto.codec.messages.list_offsets import (
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
+from aiokproto.plurals import counted
 from aiokproto.types import TopicPartition
 
 _LIST_OFFSETS = Situation(ListOffsetsRequest.api_key)
@@ -78,7 +79,8 @@ class OffsetLookup:
             count = len(topics[partition.topic].partitions)
             if partition.partition >= count:
                 what = f"ListOffsets of {partition}"
-                raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what, f"the topic has {count} partitions")
+                has = f"the topic has {counted(count, 'partition')}"
+                raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what, has)
 
     async def once(
         self, wanted: Mapping[TopicPartition, int], timeout: float

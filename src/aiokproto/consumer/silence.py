@@ -11,6 +11,7 @@ from aiokproto.consumer.fetcher import Fetcher
 from aiokproto.consumer.reader import Reader
 from aiokproto.consumer.time_slice import TimeSlice
 from aiokproto.group.member import GroupMember
+from aiokproto.plurals import counted
 
 log = logging.getLogger("aiokproto.consumer")
 
@@ -65,7 +66,7 @@ class SilenceWatch:
                 found[trouble] += 1
             await time_slice.pause()
         size = len(self._assignment.cursors)
-        causes = [f"{count} of {size} partitions: {cause}" for cause, count in found.most_common(_NAMED)]
+        causes = [f"{count} of {counted(size, 'partition')}: {cause}" for cause, count in found.most_common(_NAMED)]
         if len(found) > _NAMED:
             causes.append(f"and {len(found) - _NAMED} other causes")
         return "; ".join(causes)

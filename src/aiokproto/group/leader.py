@@ -10,6 +10,7 @@ from aiokproto.cluster import ClusterClient, ClusterSnapshot
 from aiokproto.errors import BrokerError, DeadlineError, DecodeError
 from aiokproto.group.assignors import Assignor, Subscription
 from aiokproto.group.protocol import decode_subscription, encode_assignment
+from aiokproto.plurals import counted
 
 log = logging.getLogger("aiokproto.group")
 
@@ -54,7 +55,7 @@ class Leader:
         for topic, size in self._sizes.items():
             info = snapshot.topics.get(topic)
             if info is not None and len(info.partitions) != size:
-                return f"topic {topic!r} has {len(info.partitions)} partitions, not {size}"
+                return f"topic {topic!r} has {counted(len(info.partitions), 'partition')}, not {size}"
         return ""
 
     def _decode(self, member_id: str, instance_id: str | None, encoded: bytes) -> Subscription:

@@ -12,6 +12,7 @@ from aiokproto.group.changes import Change, ChangeKind, PartitionOwner
 from aiokproto.group.config import GroupConfig
 from aiokproto.group.joining import JoinFailure, Joining
 from aiokproto.group.membership import LOST, Membership
+from aiokproto.plurals import counted
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.group")
@@ -239,13 +240,13 @@ class RebalanceLoop:
         self.generations += 1
         member = self._membership
         log.info(
-            "group %s: generation %d as %s%s with %s: %d partitions, %d added, %d revoked (%s)",
+            "group %s: generation %d as %s%s with %s: %s, %d added, %d revoked (%s)",
             self._config.group_id,
             member.generation,
             member.member_id,
             " (leader)" if member.leads else "",
             member.protocol,
-            len(self.owned),
+            counted(len(self.owned), "partition"),
             added,
             revoked,
             self._rejoin_reason,

@@ -20,6 +20,7 @@ from typing import NamedTuple, NoReturn
 
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, MessageTooLargeError, error_for
+from aiokproto.plurals import counted
 from aiokproto.producer.batch import EncodedBatch, ProducerBatch
 from aiokproto.producer.outcome import DeliveryContext
 from aiokproto.producer.partitioner import sticky_choice
@@ -522,7 +523,7 @@ class Accumulator:
             reason = "it is being compressed" if batch.data is None else "the broker has not responded"
         error = DeadlineError(
             f"{batch} not acknowledged within delivery_timeout_ms={round(self._limits.delivery_timeout * 1000)}; "
-            f"{batch.attempts} attempts" + (f", last: {reason}" if reason else "")
+            f"{counted(batch.attempts, 'attempt')}" + (f", last: {reason}" if reason else "")
         )
         error.__cause__ = batch.last_error
         return error

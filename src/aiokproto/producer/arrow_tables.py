@@ -12,6 +12,7 @@ from aiokproto.producer.outcomes import Part, RejectedRecords, ScatteredRecords
 from aiokproto.producer.partitioner import check_partition, key_hashes
 from aiokproto.producer.queue import TopicQueues
 from aiokproto.producer.record import PendingRecord
+from aiokproto.records.arrow_extra import require_arrow
 
 if TYPE_CHECKING:
     from aiokproto.records.rows import Int64s, Rows
@@ -40,7 +41,9 @@ class TableAppender:
 
         Raises:
             InvalidRecordError: The table lacks a column, or a column has the wrong type. Nothing was appended.
+            ImportError: pyarrow or numpy is not installed.
         """
+        require_arrow()
         import pyarrow as pa
 
         from aiokproto.records.rows import from_arrow

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from aiokproto.errors import InvalidRecordError, KafkaError
+from aiokproto.plurals import counted
 from aiokproto.producer.outcome import DeliveryContext, Outcome
 from aiokproto.records import BatchBuilder, BatchRecord, Compression, RecordBatch
 from aiokproto.records.patch import clear_producer, set_producer
@@ -67,7 +68,7 @@ class ProducerBatch(BatchBuilder):
         self.sequence = -1
 
     def __str__(self) -> str:
-        return f"{self.count} records for {self.where}"
+        return f"{counted(self.count, 'record')} for {self.where}"
 
     def grow(self, max_bytes: int) -> None:
         """Accept records up to ``max_bytes``."""

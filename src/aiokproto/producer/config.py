@@ -143,6 +143,8 @@ def _idempotence(wanted: bool | None, acks: int, in_flight: int) -> bool:
 def _compression(name: str, level: int | None) -> tuple[Compression, int | None]:
     codec = Compression.parse(one_of("compression_type", name, [codec.name.lower() for codec in Compression]))
     if level is not None:
+        if codec is Compression.NONE:
+            raise ConfigurationError(f"compression_level={level!r}: there is no compression; set compression_type")
         integer("compression_level", level, LOWEST_LEVEL)
     # Tried here, so that a missing library or an invalid level is an error before any record is accepted.
     try:

@@ -8,6 +8,7 @@ from typing import Any, final
 
 from aiokproto.accelerator import twin
 from aiokproto.errors import KafkaError
+from aiokproto.plurals import counted
 from aiokproto.producer.outcome import Outcome
 from aiokproto.producer.waiting import wait_done
 from aiokproto.types import RecordMetadata
@@ -130,7 +131,8 @@ class BatchDelivery:
         return [one for one in found if isinstance(one, RecordMetadata)]
 
     def __repr__(self) -> str:
-        return f"<BatchDelivery {'done' if self.done() else 'pending'}: {len(self._batches)} batches>"
+        state = "done" if self.done() else "pending"
+        return f"<BatchDelivery {state}: {counted(len(self._batches), 'batch', 'batches')}>"
 
 
 @twin

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from aiokproto.accelerator import twin
 from aiokproto.errors import KafkaError
+from aiokproto.plurals import counted
 from aiokproto.types import RecordMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.producer")
@@ -79,7 +80,7 @@ class Outcome(ProduceResult):
         self._parent: Outcome | None = None
 
     def __str__(self) -> str:
-        what = f"{self.count} records" if self.done else "a batch"
+        what = counted(self.count, "record") if self.done else "a batch"
         return f"{what} for {TopicPartition(self.topic, self.partition)}"
 
     def complete(self, count: int, base_offset: int, append_time: int) -> None:

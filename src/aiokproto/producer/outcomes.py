@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import Protocol, SupportsIndex, overload
 
 from aiokproto.errors import KafkaError
+from aiokproto.plurals import counted
 from aiokproto.producer.delivery import BatchSlice
 from aiokproto.producer.outcome import DeliveryContext, Outcome
 from aiokproto.types import RecordMetadata
@@ -142,7 +143,7 @@ class Outcomes(Sequence["RecordMetadata | KafkaError"]):
         return found
 
     def __repr__(self) -> str:
-        return f"<Outcomes of {len(self)} records, {len(self.errors)} of them not written>"
+        return f"<Outcomes of {counted(len(self), 'record')}, {len(self.errors)} of them not written>"
 
     # Records that were buffered are reported by their batch's outcome; these never had one.
     def __del__(self) -> None:

@@ -14,6 +14,7 @@ from aiokproto.async_context import AsyncContext
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig, ConnectionOptions, seconds
 from aiokproto.errors import ClientClosedError, DeadlineError, KafkaError
+from aiokproto.plurals import counted
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.appender import RecordAppender
 from aiokproto.producer.arrow_tables import SupportsArrow, TableAppender, is_table
@@ -297,7 +298,8 @@ class Producer(AsyncContext, RecordAppender):
         # getattr: __init__ may have raised because of an invalid option.
         if getattr(self, "_sender", None) is not None and not self._closing:
             unsent = self._unsent + sum(batch.count for batch in self._accumulator.incomplete)
-            warnings.warn(f"unclosed Producer, {unsent} records unsent", ResourceWarning, source=self, stacklevel=1)
+            what = f"unclosed Producer, {counted(unsent, 'record')} unsent"
+            warnings.warn(what, ResourceWarning, source=self, stacklevel=1)
 
     # -- records
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from aiokproto.errors import ClientClosedError, DeadlineError, KafkaError
+from aiokproto.plurals import counted
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.types import TopicPartition
 
@@ -14,7 +15,7 @@ def undelivered(batch: ProducerBatch) -> KafkaError:
     """Return the error of a batch that was not delivered before the producer was closed."""
     reason = f", last: {batch.last_error}" if batch.last_error else ""
     error = ClientClosedError(
-        f"{batch} not delivered before the producer was closed; {batch.attempts} attempts{reason}"
+        f"{batch} not delivered before the producer was closed; {counted(batch.attempts, 'attempt')}{reason}"
     )
     error.__cause__ = batch.last_error
     return error
@@ -39,7 +40,7 @@ def summary(batches: Iterable[ProducerBatch]) -> str:
         counts[batch.where] += batch.outcome.failed if batch.done else batch.count
         why = batch.last_error or batch.outcome.error
         if why is not None:
-            reasons[batch.where] = f" ({batch.attempts} attempts, last: {why})"
+            reasons[batch.where] = f" ({counted(batch.attempts, 'attempt')}, last: {why})"
     shown = [f"{where}: {count}{reasons.get(where, '')}" for where, count in counts.most_common(10)]
-    more = f" and {len(counts) - 10} more partitions" if len(counts) > 10 else ""
-    return f"{sum(counts.values())} records ({'; '.join(shown)}{more})"
+    more = f" and {counted(len(counts) - 10, 'more partition')}" if len(counts) > 10 else ""
+    return f"{counted(sum(counts.values()), 'record')} ({'; '.join(shown)}{more})"

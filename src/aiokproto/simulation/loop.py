@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Gene
 from contextvars import Context
 from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from aiokproto.simulation.network import Network
 from aiokproto.simulation.tasks import SimulatedFuture, SimulatedTask
@@ -35,7 +35,8 @@ TURN_SECONDS = 10e-6
 
 
 class DeadlockError(RuntimeError):
-    """All tasks wait, and no timer is set: nothing can ever happen again."""
+    """All tasks wait, and no timer is set: nothing can ever happen again. The text lists the tasks and where each
+    waits."""
 
 
 class SimulationLoop(asyncio.AbstractEventLoop):
@@ -235,6 +236,12 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         self._generators.pop(id(generator), None)
         if not self._closed:
             self.create_task(generator.aclose())
+
+    def add_signal_handler(self, sig: int, callback: object, *args: object) -> NoReturn:
+        raise NotImplementedError("a simulation has no signals: call the handler at a time of the program's choice")
+
+    def remove_signal_handler(self, sig: int) -> NoReturn:
+        raise NotImplementedError("a simulation has no signals")
 
     async def shutdown_asyncgens(self) -> None:
         generators, self._generators = list(self._generators.values()), {}

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import TypeVar
 
+from aiokproto.errors import ConfigurationError
 from aiokproto.runtime import AddressInfo, Runtime
 from aiokproto.simulation.loop import TURN_SECONDS, SimulationLoop
 from aiokproto.simulation.network import Network
@@ -49,7 +50,7 @@ class Simulation:
         simulation.run(main(simulation))
 
     Attributes:
-        seed: What all chance comes from.
+        seed: A whole number, from which every random decision follows: latency, order, faults, and what clients draw.
         random: For the program's own decisions.
         network: Where servers listen; its links can fail.
         threads: What ``run_in_executor`` and ``asyncio.to_thread`` run in.
@@ -58,6 +59,14 @@ class Simulation:
     """
 
     def __init__(self, seed: int = 0) -> None:
+        """Create the loop; nothing runs before :meth:`run`.
+
+        Raises:
+            ConfigurationError: ``seed`` is not a whole number.
+        """
+        # A seed of another type would be another stream: "7" from a command line is not 7.
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise ConfigurationError(f"seed={seed!r}: expected a whole number")
         self.seed = seed
         # Streams of their own: one draw more in the network must not change what the program decides.
         self.random = Random(f"{seed}/program")
@@ -73,8 +82,25 @@ class Simulation:
         return self.loop.time()
 
     def run(self, program: Awaitable[T]) -> T:
-        """Run a coroutine to its end, cancel the tasks it leaves behind, and close the loop. Call it once."""
+        """Run a coroutine to its end, cancel the tasks it leaves behind, and close the loop. Call it once.
+
+        Returns:
+            What the coroutine returned.
+
+        Raises:
+            DeadlockError: All tasks wait for one another.
+            RuntimeError: The simulation has run before, or an event loop is running in this thread.
+        """
         loop = self.loop
+        problem = ""
+        if loop.is_closed():
+            problem = f"the simulation has run already: create another Simulation(seed={self.seed})"
+        elif asyncio._get_running_loop() is not None:
+            problem = "an event loop is running: run() has its own, call it outside of coroutines"
+        if problem:
+            if asyncio.iscoroutine(program):
+                program.close()
+            raise RuntimeError(problem)
         try:
             return loop.run_until_complete(program)
         finally:

@@ -122,7 +122,7 @@ UNREADABLE: list[tuple[str, bytes, str]] = [
     ("metadata", one_record(None, b"\x81\x00\x14\x00\x00"), "its encoding is not canonical"),
     ("consumer-offsets", one_record(b"\0", b""), "a coordinator's record has its type in the key, which is b'\\x00'"),
     ("consumer-offsets", one_record(b"\0\x63", b""), "record type 99 is unknown"),
-    ("transaction-state", one_record(b"\0\0\0\x01t", b"\0"), "TransactionLogValue: 1 bytes are too few"),
+    ("transaction-state", one_record(b"\0\0\0\x01t", b"\0"), "TransactionLogValue: 1 byte, too few"),
     ("plain", control_batch(9, b"\0\0"), "control record type UNKNOWN"),
     ("plain", control_batch(1, b"\0"), "a control record of type COMMIT has no version in its value"),
 ]

@@ -217,7 +217,7 @@ def test_a_control_record_is_shown_with_its_type(run: Run) -> None:
 
 
 WRONG: list[tuple[list[str], str]] = [
-    (["00"], "error: a request frame of 1 bytes"),
+    (["00"], "error: a request frame of 1 byte "),
     (["not base64!"], "error: the input is neither hex nor base64\n"),
     ([""], "error: the input is empty\n"),
     (["--from", "hex", "abc"], "error: the input is no hex\n"),
@@ -233,8 +233,8 @@ WRONG: list[tuple[list[str], str]] = [
     (["0000000b0003006300000000ffff00"], "error: MetadataRequest has versions 0-13, not 99\n"),
     (["--response", "--as", "7=Metadata:8", ANSWER.hex()], "error: MetadataResponse v8: "),
     (["--response", "--requests", METADATA[:-1].hex(), "00"], "error: request frame 1 at byte 4: its length is 38"),
-    (["--response", "--requests", "00000001ff", "00"], "error: request frame 1 at byte 4: a request frame of 1 bytes"),
-    (["--as", "OffsetCommitKey", "00"], "error: OffsetCommitKey: 1 bytes are too few for the two-byte prefix\n"),
+    (["--response", "--requests", "00000001ff", "00"], "error: request frame 1 at byte 4: a request frame of 1 byte "),
+    (["--as", "OffsetCommitKey", "00"], "error: OffsetCommitKey: 1 byte, too few for the two-byte prefix\n"),
     (["--as", "TopicRecord", "010300"], "error: record type 3, but TopicRecord has 2\n"),
     (["--as", "OffsetCommitValue", "0009"], "error: OffsetCommitValue has versions 0-4, not 9\n"),
 ]

@@ -234,7 +234,7 @@ def test_a_reference_knows_every_field_of_every_message(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["show", "Metdata"], "error: no API or message is called 'Metdata'; did you mean Metadata or "),
+        (["show", "Metdata"], "error: no API or message is called 'Metdata'; did you mean Metadata?"),
         (["show", "9999"], "error: no API or message is called '9999'; `list` shows all\n"),
         (["show", "Metadata", "14"], "error: MetadataRequest has versions 0-13, not 14\n"),
         (["show", "Metadata", "new"], "error: 'new' is not a version\n"),

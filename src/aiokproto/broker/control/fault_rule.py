@@ -14,6 +14,7 @@ from aiokproto.codec.entities import ANY_ENTITY, Entity, split
 from aiokproto.codec.registry_table import APIS
 from aiokproto.codec.schema import Request
 from aiokproto.errors import ConfigurationError
+from aiokproto.plurals import counted
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -141,6 +142,10 @@ class FaultRule:
         for waiter in waiting:
             # remove() can be called in any thread.
             waiter.get_loop().call_soon_threadsafe(_release, waiter)
+
+    def __repr__(self) -> str:
+        state = "removed" if self._removed else "active"
+        return f"<FaultRule {self.kind}, {state}, applied {counted(self.count, 'time')}>"
 
     def __enter__(self) -> Self:
         return self

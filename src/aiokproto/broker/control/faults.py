@@ -16,6 +16,7 @@ from aiokproto.broker.control.request_info import Intercept, RequestInfo, Serve,
 from aiokproto.broker.request_context import CloseConnection
 from aiokproto.codec.entities import ANY_ENTITY, Entity
 from aiokproto.codec.schema import Request, Response
+from aiokproto.config import function, integer, number, positive, text
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import ConfigurationError
 
@@ -104,13 +105,14 @@ class Faults:
             error: The error code.
             **where: See :class:`RequestFilter`.
         """
-        if not isinstance(error, int):
+        if isinstance(error, bool) or error not in _FAILURES:
             raise ConfigurationError(f"error={error!r}: must be an ErrorCode, as in ErrorCode.NOT_COORDINATOR")
         entity = _entity(where)
         return self._add("fail", api, partial(fail_request, error, entity), where)
 
     def delay(self, api: Apis, seconds: float, **where: Unpack[RequestFilter]) -> FaultRule:
         """Delay requests, on the cluster's clock. Later requests of the same connection wait too."""
+        number("seconds", seconds)
 
         async def act(info: RequestInfo, serve: Serve) -> Response | None:
             await sleep(self._clock, seconds)
@@ -122,6 +124,8 @@ class Faults:
         self, api: Apis, what: Literal["request", "response"] = "request", **where: Unpack[RequestFilter]
     ) -> FaultRule:
         """Drop requests before they are served, or the responses of served ones. The connection stays open."""
+        if what not in ("request", "response"):
+            raise ConfigurationError(f"what={what!r}: expected 'request' or 'response'")
 
         async def act(info: RequestInfo, serve: Serve) -> Response | None:
             if what == "response":
@@ -139,6 +143,9 @@ class Faults:
                 closes the connection before the request is served.
             **where: See :class:`RequestFilter`.
         """
+
+        if after is not None:
+            integer("after", after)
 
         async def act(info: RequestInfo, serve: Serve) -> Response | None:
             if after is None:
@@ -269,10 +276,11 @@ class Faults:
         if unknown:
             names = ", ".join(RequestFilter.__annotations__)
             raise ConfigurationError(f"{kind}() has no condition {min(unknown)!r}; its conditions: {names}")
+        for name, condition in where.items():
+            if condition is not None:
+                _CONDITIONS[name](name, condition)
         nth = where.get("nth", 1)
         times = where.get("times", 1 if "nth" in where else None)
-        if nth < 1 or (times is not None and times < 1):
-            raise ValueError(f"nth and times start at 1, got nth={nth}, times={times}")
         place = RequestMatcher(keys(api), where.get("node"), where.get("client_id"), _entity(where), where.get("when"))
         rule = FaultRule(kind, place, act, nth, times, self._forget)
         self._rules = (*self._rules, rule)
@@ -290,6 +298,21 @@ class Faults:
     def _record(self, rule: FaultRule, kind: str, info: RequestInfo) -> None:
         rule.record()
         self.log.append(Fault(kind, info.api, info.version, info.node_id, info.client_id))
+
+
+_FAILURES = frozenset(ErrorCode) - {ErrorCode.NONE}
+
+_CONDITIONS: dict[str, Callable[[str, Any], Any]] = {
+    "times": positive,
+    "nth": positive,
+    "node": integer,
+    "client_id": text,
+    "topic": text,
+    "partition": integer,
+    "group": text,
+    "when": function,
+}
+"""The check of each condition of a :class:`RequestFilter`: one of the wrong type would match no request."""
 
 
 def _entity(where: RequestFilter) -> Entity:

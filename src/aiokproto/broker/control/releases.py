@@ -72,11 +72,11 @@ def versions_of_release(release: str, served: Mapping[int, Versions]) -> dict[in
     Raises:
         ConfigurationError: The release is unknown.
     """
-    number = release.split(".")
+    number = release.split(".") if isinstance(release, str) else []
     name = ".".join(number[: 3 if number[:2] in (["0", "8"], ["0", "10"]) else 2])
     if name not in _CHANGES:
         raise ConfigurationError(
-            f"as_version: {release!r} is no release of Kafka; expected one of {', '.join(RELEASES)}"
+            f"as_version={release!r} is no release of Kafka; expected one of {', '.join(RELEASES)}"
         )
     theirs: dict[int, Versions] = {}
     for each, changes in _CHANGES.items():

@@ -34,6 +34,7 @@ from aiokproto.broker.groups.reconciliation import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+from aiokproto.plurals import counted
 
 M = TypeVar("M", bound=ReconciledMember[Any])
 P = TypeVar("P", bound=Hashable)
@@ -213,9 +214,8 @@ class EpochGroup(ABC, Generic[M, P]):
     def check_not_full(self, member_id: str) -> None:
         """Raise :class:`BrokerError` GROUP_MAX_SIZE_REACHED if this is a new member and the group is full."""
         if member_id not in self.members and len(self.members) >= self.max_size:
-            raise BrokerError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED, detail=f"the group has {len(self.members)} members, its maximum"
-            )
+            full = f"the group has {counted(len(self.members), 'member')}, its maximum"
+            raise BrokerError(ErrorCode.GROUP_MAX_SIZE_REACHED, detail=full)
 
     # ---- joining and reconciliation
 

@@ -18,6 +18,7 @@ from aiokproto.broker.metadata.topics import Topic
 from aiokproto.broker.share.coordinator import ShareCoordinator
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+from aiokproto.plurals import counted
 
 StartOffsets = Mapping[int, int]
 """Start offset by partition index; -1: ``share.auto.offset.reset`` decides."""
@@ -164,7 +165,8 @@ class ShareGroupCoordinator(GroupStore):
 
     def _check_empty(self, group: ShareGroup) -> None:
         if group.members:
-            raise BrokerError(ErrorCode.NON_EMPTY_GROUP, detail=f"the group has {len(group.members)} members")
+            has = f"the group has {counted(len(group.members), 'member')}"
+            raise BrokerError(ErrorCode.NON_EMPTY_GROUP, detail=has)
 
     def _check_start(self, topic: str, index: int, start: int) -> ErrorCode:
         if self._state.find_partition(topic, index) is None:

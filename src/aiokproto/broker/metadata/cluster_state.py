@@ -24,6 +24,7 @@ from aiokproto.broker.metadata.topics import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+from aiokproto.plurals import counted
 from aiokproto.runtime import current
 
 MAX_PARTITIONS = 10_000
@@ -264,7 +265,8 @@ class ClusterState:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail=f"topic {name!r} does not exist")
         have = len(topic.partitions)
         if count <= have or count - have > MAX_PARTITIONS:
-            raise BrokerError(ErrorCode.INVALID_PARTITIONS, detail=f"{name!r} has {have} partitions, {count} requested")
+            has = f"{name!r} has {counted(have, 'partition')}, {count} requested"
+            raise BrokerError(ErrorCode.INVALID_PARTITIONS, detail=has)
         if assignments is not None and len(assignments) != count - have:
             raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail="expected one assignment per new partition")
         for nodes in assignments or ():

@@ -18,6 +18,7 @@ from aiokproto.codec.json import RecordsReader, from_json, to_json
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Buffer, Message, Request, Response
 from aiokproto.errors import DecodeError
+from aiokproto.plurals import counted
 from aiokproto.records.varint import encode_unsigned, read_unsigned
 
 KINDS = ("request", "response", "payload")
@@ -134,7 +135,7 @@ def _front(message: type[Message], data: Buffer) -> tuple[dict[str, int], int, i
             raise DecodeError(f"record type {frame.type}, but {name} has {_TYPES[name]}")
         return {"frameVersion": _FRAME_VERSION}, frame.version, frame.start
     if len(data) < _INT16.size:
-        raise DecodeError(f"{name}: {len(data)} bytes are too few for the two-byte prefix")
+        raise DecodeError(f"{name}: {counted(len(data), 'byte')}, too few for the two-byte prefix")
     (number,) = _INT16.unpack_from(data)
     if has_own_version(message):
         return {}, number, 0

@@ -60,7 +60,7 @@ def find(text: str) -> Target:
         message = lookup(name)
         return Target(name, getattr(message, "api_key", None), (message,))
     known = {name: api_name(key) for name, key in apis.items()} | names
-    near = [known[name] for name in get_close_matches(text.lower(), known, n=3)]
+    near = [known[name] for name in get_close_matches(text.lower(), known, n=3, cutoff=0.7)]
     hint = f"; did you mean {' or '.join(near)}?" if near else "; `list` shows all"
     raise UsageError(f"no API or message is called {text!r}{hint}")
 

@@ -28,6 +28,7 @@ from aiokproto.broker.groups.share.member import ShareHeartbeat, ShareMember
 from aiokproto.broker.groups.share.state_metadata import StatePartitionMetadata
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+from aiokproto.plurals import counted
 
 
 class ShareGroup:
@@ -156,9 +157,8 @@ class ShareGroup:
     def _get_or_add_member(self, heartbeat: ShareHeartbeat) -> ShareMember:
         known = self.members.get(heartbeat.member_id)
         if known is None and len(self.members) >= self.settings.max_size:
-            raise BrokerError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED, detail=f"the group has {len(self.members)} members, its maximum"
-            )
+            full = f"the group has {counted(len(self.members), 'member')}, its maximum"
+            raise BrokerError(ErrorCode.GROUP_MAX_SIZE_REACHED, detail=full)
         if heartbeat.epoch != JOIN_GROUP_MEMBER_EPOCH:
             member = self._find(heartbeat.member_id)
             # The response with the new epoch may have been lost. Unlike in consumer groups, what the member owns does

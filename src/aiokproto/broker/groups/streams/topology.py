@@ -22,6 +22,7 @@ from aiokproto.broker.groups.streams.member import Topology
 from aiokproto.codec.payloads.streams_groups import CopartitionGroup, Subtopology, TopicInfo
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+from aiokproto.plurals import counted
 
 
 class StatusCode(IntEnum):
@@ -218,6 +219,6 @@ def _missing_topics(topology: Topology, sizes: Mapping[str, int], existing: Mapp
         elif existing[info.name] != size:
             raise _TopicConfigurationError(
                 StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
-                f"topic {info.name} has {existing[info.name]} partitions, and needs {size}",
+                f"topic {info.name} has {counted(existing[info.name], 'partition')}, and needs {size}",
             )
     return missing
