@@ -44,6 +44,7 @@ PURE = (
     "group.assignors",
     "group.changes",
     "group.config",
+    "group.arguments",
     "group.membership",
     "group.protocol",
     "producer.partitioner",

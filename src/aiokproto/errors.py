@@ -166,6 +166,21 @@ class ClientClosedError(KafkaError):
     """
 
 
+class TransactionAbortedError(KafkaError):
+    """A transaction was aborted, or can only be aborted: ``__cause__`` has the reason. The producer can go on.
+
+    Nothing of the transaction is visible to ``read_committed`` consumers. Repeat its work in a new transaction; if the
+    records came from a consumer, from its committed offsets.
+    """
+
+
+class TransactionOutcomeUnknownError(KafkaError):
+    """The coordinator did not confirm a commit in time, so the transaction may be committed or not.
+
+    Call ``commit()`` again: it asks for the same commit, which takes effect once. A new transaction does so first.
+    """
+
+
 class CommitError(KafkaError):
     """Offsets were not committed: the group has assigned the partitions to another member, or removed this one.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 _SASL = "SASL is not supported yet: connect to a PLAINTEXT or SSL listener"
-_TRANSACTIONS = "transactions are not supported yet; idempotence is on by default"
 _SERIALIZE = "keys and values are bytes: serialize them before the call, e.g. json.dumps(value).encode()"
 _DESERIALIZE = "keys and values are bytes: deserialize record.key and record.value, e.g. json.loads(record.value)"
 _TLS = 'use security_protocol="SSL" and ssl_context=ssl.create_default_context(cafile=...)'
@@ -32,8 +31,6 @@ HINTS = {
     "sasl_kerberos_service_name": _SASL,
     "sasl_kerberos_domain_name": _SASL,
     "sasl_oauth_token_provider": _SASL,
-    "transactional_id": _TRANSACTIONS,
-    "transaction_timeout_ms": _TRANSACTIONS,
     "key_serializer": _SERIALIZE,
     "value_serializer": _SERIALIZE,
     "key_deserializer": _DESERIALIZE,

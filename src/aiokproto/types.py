@@ -95,6 +95,25 @@ class OffsetAndMetadata(NamedTuple):
     leader_epoch: int = -1
 
 
+class GroupMetadata(NamedTuple):
+    """A consumer's identity in its group, with which a transaction commits offsets (KIP-447).
+
+    The coordinator refuses the offsets of a member that the group has continued without. Only with a group id, it
+    checks nothing: two consumers of the same partitions could both commit.
+
+    Attributes:
+        group_id: The group.
+        generation: The generation of a classic group, or the member's epoch (KIP-848); -1: not checked.
+        member_id: The member's id; empty: not checked.
+        instance_id: The ``group_instance_id`` of a static member.
+    """
+
+    group_id: str
+    generation: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
+
+
 class OffsetAndTimestamp(NamedTuple):
     """The offset and timestamp (ms since the epoch) of the first record at or after a given time."""
 

@@ -23,17 +23,15 @@ from aiokproto.consumer.subscription import (
     Listener,
     SubscriptionState,
     check_listener,
-    to_offsets,
-    to_partition,
     to_pattern,
-    to_position,
     to_timestamp,
     to_topics,
 )
 from aiokproto.errors import ConfigurationError
+from aiokproto.group.arguments import to_offsets, to_partition, to_position
 from aiokproto.group.assignors import Assignor
 from aiokproto.net.timeouts import deadline as until
-from aiokproto.types import OffsetAndMetadata, OffsetAndTimestamp, Record, TopicPartition
+from aiokproto.types import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, Record, TopicPartition
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -386,6 +384,23 @@ class Consumer(AsyncContext):
                 self._engine.resolver.request(cursor)
                 await self._engine.moved()
         return known
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the position of each assigned partition that has one: after the last record delivered. No I/O.
+
+        It is what :meth:`commit` commits, and what a transaction commits as the consumer's progress.
+        """
+        return self._assignment.committable(processed=False)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return this consumer's current identity in its group, for the offsets of a transaction (KIP-447). No I/O.
+
+        Raises:
+            ConfigurationError: There is no group.
+        """
+        self._group()
+        assert self._engine.member is not None
+        return self._engine.member.metadata
 
     def lag(self, partition: tuple[str, int]) -> int | None:
         """Return how many offsets the position is behind the end of the log as of the last fetch; None if unknown."""

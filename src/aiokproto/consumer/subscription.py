@@ -9,7 +9,8 @@ from inspect import signature
 from typing import Any
 
 from aiokproto.errors import ConfigurationError
-from aiokproto.types import OffsetAndMetadata, TopicPartition
+from aiokproto.group.arguments import to_int64
+from aiokproto.types import TopicPartition
 
 Listener = Callable[[list[TopicPartition]], Awaitable[None] | None]
 """A function or coroutine function of partitions."""
@@ -19,9 +20,6 @@ _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_gro
 
 _REGEX = frozenset("*+?()[]{}^$|\\")
 """Characters of regular expressions that topic names cannot have."""
-
-_LAST_PARTITION = 2**31 - 1
-_LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -82,37 +80,6 @@ def to_topics(topics: Iterable[object], call: str) -> frozenset[str]:
     return frozenset(str(name) for name in names)
 
 
-def to_partition(value: object) -> TopicPartition:
-    """Return a partition as the user has passed it: a :class:`TopicPartition` or a pair.
-
-    Raises:
-        ConfigurationError: It is neither.
-    """
-    if isinstance(value, tuple) and len(value) == 2:
-        topic, number = value
-        if isinstance(topic, str) and topic and isinstance(number, int) and 0 <= number <= _LAST_PARTITION:
-            return TopicPartition(topic, number)
-        if isinstance(topic, str) and isinstance(number, int):
-            raise ConfigurationError(f"{value!r} is not a partition; its number must be 0 to {_LAST_PARTITION}")
-    several = isinstance(value, tuple) and value and isinstance(value[0], tuple)
-    if several or isinstance(value, (list, set, frozenset)):
-        raise ConfigurationError(
-            f"{value!r} is not a partition; pass partitions as separate arguments, not in one list"
-        )
-    raise ConfigurationError(f"{value!r} is not a partition; pass TopicPartition(topic, partition)")
-
-
-def to_position(value: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    """Return a position as the user has passed it: an offset, or one with metadata.
-
-    Raises:
-        ConfigurationError: The offset is out of range.
-    """
-    position = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
-    _int64("offset", position.offset, "the log's ends are seek_to_beginning() and seek_to_end()")
-    return position
-
-
 def to_timestamp(value: object) -> int:
     """Return a timestamp (ms since the epoch) as the user has passed it.
 
@@ -120,13 +87,7 @@ def to_timestamp(value: object) -> int:
         ConfigurationError: It is out of range, or not an integer.
     """
     remedy = "pass int(when.timestamp() * 1000)" if hasattr(value, "timestamp") else "time.time() has seconds"
-    return _int64("timestamp", value, f"it is in milliseconds since the epoch; {remedy}")
-
-
-def _int64(name: str, value: object, remedy: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST:
-        raise ConfigurationError(f"{name}={value!r}: must be an int of 0 to 2**63 - 1; {remedy}")
-    return value
+    return to_int64("timestamp", value, f"it is in milliseconds since the epoch; {remedy}")
 
 
 def to_pattern(value: str | re.Pattern[str]) -> re.Pattern[str]:
@@ -159,16 +120,3 @@ def check_listener(name: str, listener: Any) -> None:
         accepted.bind([])
     except TypeError as error:
         raise ConfigurationError(f"{name}={listener!r} cannot be called with a list of partitions: {error}") from None
-
-
-def to_offsets(call: str, offsets: object) -> Mapping[Any, Any]:
-    """Return what maps partitions to offsets or times, as the user has passed it to ``call``.
-
-    Raises:
-        ConfigurationError: It is not a mapping.
-    """
-    if not isinstance(offsets, Mapping):
-        raise ConfigurationError(
-            f"{call}() takes a dict of partitions, as in {{TopicPartition(topic, 0): 5}}, not {offsets!r}"
-        )
-    return offsets

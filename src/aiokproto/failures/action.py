@@ -70,6 +70,8 @@ class Situation(NamedTuple):
     """The producer has a transactional id."""
     divisible: bool = False
     """The batch holds several records."""
+    overtaken: bool = False
+    """An older batch of the partition has no outcome yet, so this one reached the broker before it."""
     follower: bool = False
     """The records were requested from a follower."""
     member: bool = False

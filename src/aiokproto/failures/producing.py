@@ -73,6 +73,14 @@ PRODUCE = Table(
             },
         ),
         (
+            "overtaken",
+            {
+                Code.OUT_OF_ORDER_SEQUENCE_NUMBER: Row(
+                    Action.BACKOFF, "the batch before it was rejected and is retried; this one is valid after it"
+                )
+            },
+        ),
+        (
             "transactional",
             {
                 Code.PRODUCER_FENCED: Row(Action.STOP, "another producer has taken over the transactional id"),

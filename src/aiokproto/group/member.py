@@ -19,7 +19,7 @@ from aiokproto.group.heartbeat import Heartbeat
 from aiokproto.group.joining import Joining
 from aiokproto.group.membership import Membership
 from aiokproto.group.rebalance import RebalanceLoop
-from aiokproto.types import OffsetAndMetadata, TopicPartition
+from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 _LEAVE_TIMEOUT = 3.0
 
@@ -77,6 +77,12 @@ class GroupMember:
     def owned(self) -> AbstractSet[TopicPartition]:
         """The partitions that this member owns."""
         return self._rebalance.owned
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """Its identity now. Outside of any generation the coordinator accepts it only while the group is empty."""
+        member = self._membership
+        return GroupMetadata(member.group_id, member.generation, member.member_id, member.instance_id)
 
     @property
     def outside(self) -> bool:

@@ -20,6 +20,7 @@ from aiokproto.codec.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+from aiokproto.codec.messages.txn_offset_commit import TxnOffsetCommitResponse
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.failures import Action, Situation, classify
@@ -37,6 +38,48 @@ _STABLE_FROM = 7
 
 NOT_ANSWERED = ErrorCode.UNKNOWN_SERVER_ERROR
 """The error code of a partition that a response leaves out."""
+
+
+class OffsetsByTopic:
+    """The offsets of a commit by topic, and the error code of each in the response.
+
+    Attributes:
+        ids: The id of each topic; empty if one is unknown, and the request has names.
+        topics: Topic → pairs of partition number and offset.
+    """
+
+    def __init__(self, cluster: ClusterClient, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        self._cluster = cluster
+        self._partitions = list(offsets)
+        # Fixed for all attempts: ids looked up again after a refusal could be those of topics created again.
+        self.ids = _topic_ids(cluster.snapshot, {topic for topic, _ in offsets})
+        self._names = {topic_id: name for name, topic_id in self.ids.items()}
+        self.topics: dict[str, list[tuple[int, OffsetAndMetadata]]] = {}
+        for (name, number), position in offsets.items():
+            self.topics.setdefault(name, []).append((number, position))
+
+    def failure(self, codes: Mapping[TopicPartition, ErrorCode], situation: Situation) -> ErrorCode:
+        """Return the code that decides what to do about a response."""
+        gone = {partition for partition, code in codes.items() if code and self._is_gone(partition, code, situation)}
+        return _worst([code for partition, code in codes.items() if partition not in gone], situation)
+
+    def codes(self, response: OffsetCommitResponse | TxnOffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
+        """Return the error code of each partition."""
+        answered = {
+            TopicPartition(topic.name or self._names.get(topic.topic_id, ""), entry.partition_index): entry.error_code
+            for topic in response.topics
+            for entry in topic.partitions
+        }
+        return {partition: ErrorCode(answered.get(partition, NOT_ANSWERED)) for partition in self._partitions}
+
+    def _is_gone(self, partition: TopicPartition, code: ErrorCode, situation: Situation) -> bool:
+        """Return whether a partition was refused because its topic was deleted: retrying would delay the others."""
+        if classify(code, situation) is not Action.REFRESH_METADATA:
+            return False
+        # It may also be the coordinator whose metadata is outdated: compare with fresh metadata.
+        self._cluster.invalidate(f"committing the offset of {partition}: {code.name}")
+        snapshot = self._cluster.snapshot
+        return snapshot.partition(*partition) is None or partition.topic in snapshot.recreated(self.ids)
 
 
 class CommitExchange:
@@ -57,58 +100,43 @@ class CommitExchange:
         member: Membership | None,
     ) -> None:
         self.situation = Situation(OffsetCommitRequest.api_key, member=member is not None)
-        self._cluster = cluster
-        self._partitions = list(offsets)
-        # Fixed for all attempts: ids looked up again after a refusal could be those of topics created again.
-        self._ids = _topic_ids(cluster.snapshot, {topic for topic, _ in offsets})
-        self._names = {topic_id: name for name, topic_id in self._ids.items()}
-        topics: dict[str, OffsetCommitRequestTopic] = {}
-        for (name, number), position in offsets.items():
-            topic_id = self._ids.get(name, ZERO_UUID)
-            topic = topics.setdefault(name, OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=[]))
-            topic.partitions.append(
-                OffsetCommitRequestPartition(
-                    partition_index=number,
-                    committed_offset=position.offset,
-                    committed_leader_epoch=position.leader_epoch,
-                    committed_metadata=position.metadata,
-                )
+        self._offsets = OffsetsByTopic(cluster, offsets)
+        topics = [
+            OffsetCommitRequestTopic(
+                name=name,
+                topic_id=self._offsets.ids.get(name, ZERO_UUID),
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=number,
+                        committed_offset=position.offset,
+                        committed_leader_epoch=position.leader_epoch,
+                        committed_metadata=position.metadata,
+                    )
+                    for number, position in positions
+                ],
             )
+            for name, positions in self._offsets.topics.items()
+        ]
         self.request = OffsetCommitRequest(
             group_id=group_id,
             generation_id_or_member_epoch=member.generation if member else -1,
             member_id=member.member_id if member else "",
             group_instance_id=member.instance_id if member else None,
-            topics=list(topics.values()),
+            topics=topics,
         )
 
     def highest(self) -> int | None:
-        return None if self._ids else _BY_NAME
+        return None if self._offsets.ids else _BY_NAME
 
     def build(self, version: int) -> OffsetCommitRequest:
         return self.request
 
     def failure(self, response: OffsetCommitResponse) -> ErrorCode:
-        codes = self.codes(response)
-        return _worst([code for partition, code in codes.items() if not self._is_gone(partition, code)], self.situation)
+        return self._offsets.failure(self.codes(response), self.situation)
 
     def codes(self, response: OffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
         """Return the error code of each partition."""
-        answered = {
-            TopicPartition(topic.name or self._names.get(topic.topic_id, ""), entry.partition_index): entry.error_code
-            for topic in response.topics
-            for entry in topic.partitions
-        }
-        return {partition: ErrorCode(answered.get(partition, NOT_ANSWERED)) for partition in self._partitions}
-
-    def _is_gone(self, partition: TopicPartition, code: ErrorCode) -> bool:
-        """Return whether a partition was refused because its topic was deleted: retrying would delay the others."""
-        if classify(code, Situation(OffsetCommitRequest.api_key)) is not Action.REFRESH_METADATA:
-            return False
-        # It may also be the coordinator whose metadata is outdated: compare with fresh metadata.
-        self._cluster.invalidate(f"OffsetCommit for {partition}: {code.name}")
-        snapshot = self._cluster.snapshot
-        return snapshot.partition(*partition) is None or partition.topic in snapshot.recreated(self._ids)
+        return self._offsets.codes(response)
 
 
 class FetchExchange:

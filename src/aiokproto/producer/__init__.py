@@ -46,5 +46,15 @@ from aiokproto.producer.outcomes import Outcomes
 from aiokproto.producer.partitioner import Partitioner, murmur2
 from aiokproto.producer.producer import Producer
 from aiokproto.producer.record import ProducerRecord
+from aiokproto.producer.transaction import Transaction
 
-__all__ = ["BatchDelivery", "Delivery", "Outcomes", "Partitioner", "Producer", "ProducerRecord", "murmur2"]
+__all__ = [
+    "BatchDelivery",
+    "Delivery",
+    "Outcomes",
+    "Partitioner",
+    "Producer",
+    "ProducerRecord",
+    "Transaction",
+    "murmur2",
+]

@@ -77,6 +77,7 @@ class Accumulator:
         topics: The queues of each topic that was written to.
         used: Bytes of ``buffer_memory`` in use.
         delivery_context: What the outcomes of its batches share.
+        on_failure: Called with each batch that fails, and its error; None in a producer without transactions.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Accumulator:
         *,
         compression: Compression = Compression.NONE,
         level: int | None = None,
+        transactional: bool = False,
         choose: Callable[[Sequence[int]], int],
     ) -> None:
         self.topics: dict[str, TopicQueues] = {}
@@ -94,6 +96,8 @@ class Accumulator:
         self._largest = min(limits.max_request_size, limits.buffer_memory)
         self._compression = compression
         self._level = level
+        self._transactional = transactional
+        self.on_failure: Callable[[ProducerBatch, KafkaError], None] | None = None
         self._choose = choose
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         # In the order of opening, which is the order of expiry. An OrderedDict finds its first entry in constant time
@@ -242,7 +246,9 @@ class Accumulator:
             self.end_linger()
             return None
         self._close(queue)
-        batch = EncodedBatch(queue.where, queue.number(), now, self.delivery_context, stored)
+        batch = EncodedBatch(
+            queue.where, queue.number(), now, self.delivery_context, stored, transactional=self._transactional
+        )
         batch.reserved = batch.wire_size
         self.used += batch.reserved
         queue.closed.append(batch)
@@ -303,6 +309,7 @@ class Accumulator:
             max_bytes=min(size, self._limits.batch_size),
             compression=self._compression,
             level=self._level,
+            transactional=self._transactional,
         )
         batch.reserved = size
         self.used += size
@@ -341,7 +348,9 @@ class Accumulator:
 
     # -- batches out
 
-    def drain(self, now: float, free: Callable[[int], bool]) -> Drained:
+    def drain(
+        self, now: float, free: Callable[[int], bool], may_send: Callable[[TopicPartition], bool] | None = None
+    ) -> Drained:
         """Take the batches that can be sent now: at most one request per node, and one batch per partition.
 
         Here the linger of open batches ends (``linger_ms``).
@@ -349,6 +358,7 @@ class Accumulator:
         Args:
             now: The time (s).
             free: Whether a node (by id) has capacity for another request.
+            may_send: Whether a partition is part of the transaction; None without transactions.
         """
         while self._lingering and (
             # Batches that were filled and closed meanwhile are still in the deque: removing them there would cost a
@@ -369,7 +379,7 @@ class Accumulator:
                 wake_at = min(wake_at, queue.retry_at)
             elif queue.leader is None:
                 leaderless.append(queue.where)
-            elif queue.sendable(self._limits.in_flight):
+            elif queue.sendable(self._limits.in_flight) and (may_send is None or may_send(queue.where)):
                 node = queue.leader
                 size = sizes.get(node, 0)
                 # A batch that does not fit waits for the next request, but the first is always taken, or it would never
@@ -434,6 +444,8 @@ class Accumulator:
             # The broker may or may not have written it. Its sequence number can never be used for another batch.
             queue.require_restart(SequenceRestart.AFTER_SEQUENCED)
         batch.fail(error, record_errors)
+        if self.on_failure is not None:
+            self.on_failure(batch, error)
 
     def _release(self, batch: ProducerBatch) -> PartitionQueue:
         queue = self._queues[batch.where]
@@ -527,6 +539,19 @@ class Accumulator:
         )
         error.__cause__ = batch.last_error
         return error
+
+    def fail_unsent(self, error: KafkaError, *, observed: bool) -> bool:
+        """Fail every batch that was never sent; return whether there was one.
+
+        Args:
+            error: The error.
+            observed: Whether the application knows of it already, so that it need not be logged.
+        """
+        unsent = [batch for batch in self._incomplete if not batch.attempts]
+        for batch in unsent:
+            batch.outcome.observed = batch.outcome.observed or observed
+            self.fail(batch, error)
+        return bool(unsent)
 
     def fail_all(self, error: Callable[[ProducerBatch], KafkaError]) -> None:
         """Fail every batch without an outcome."""

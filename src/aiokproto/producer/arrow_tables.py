@@ -103,7 +103,7 @@ class TableAppender:
                 done += 1
                 which[place] = len(where)
                 try:
-                    one = (await self._buffer.append(_record(queues.name, number, rows, place))).run()
+                    one = (await self._appender._append_later(_record(queues.name, number, rows, place))).run()
                     where.append(one.outcome)
                     index[place] = one.first
                 except (InvalidRecordError, MessageTooLargeError) as error:

@@ -29,6 +29,7 @@ class ProducerBatch(BatchBuilder):
         producer: Producer id and epoch, valid while ``sequence`` is not -1.
         sequence: Sequence number of its first record; -1 before it is first sent, and without idempotence.
         outcome: The result of its records.
+        transactional: Whether its records are part of a transaction.
     """
 
     __slots__ = (
@@ -41,6 +42,7 @@ class ProducerBatch(BatchBuilder):
         "producer",
         "reserved",
         "sequence",
+        "transactional",
         "where",
     )
 
@@ -54,8 +56,10 @@ class ProducerBatch(BatchBuilder):
         max_bytes: int,
         compression: Compression = Compression.NONE,
         level: int | None = None,
+        transactional: bool = False,
     ) -> None:
-        super().__init__(compression=compression, level=level, max_bytes=max_bytes)
+        super().__init__(compression=compression, level=level, max_bytes=max_bytes, is_transactional=transactional)
+        self.transactional = transactional
         self.where = where
         self.number = number
         self.created = created
@@ -123,6 +127,7 @@ class ProducerBatch(BatchBuilder):
             max_bytes=INT32_MAX,
             compression=self._compression,
             level=self._level,
+            transactional=self.transactional,
         )
         for record in records:
             part.append(record.timestamp, record.key, record.value, record.headers)
@@ -152,13 +157,28 @@ class EncodedBatch(ProducerBatch):
     __slots__ = ("count",)
 
     def __init__(
-        self, where: TopicPartition, number: int, created: float, context: DeliveryContext, stored: RecordBatch
+        self,
+        where: TopicPartition,
+        number: int,
+        created: float,
+        context: DeliveryContext,
+        stored: RecordBatch,
+        *,
+        transactional: bool = False,
     ) -> None:
         """Copy the bytes of ``stored``, which is often a view of a whole Fetch response."""
-        super().__init__(where, number, created, context, max_bytes=0, compression=stored.compression)
+        super().__init__(
+            where,
+            number,
+            created,
+            context,
+            max_bytes=0,
+            compression=stored.compression,
+            transactional=transactional,
+        )
         self.count = stored.count
         self.data = bytearray(stored.raw)
-        clear_producer(self.data, 0)
+        clear_producer(self.data, 0, transactional=transactional)
 
 
 def invalid_records(batch: ProducerBatch, messages: dict[int, str | None], why: KafkaError) -> dict[int, KafkaError]:

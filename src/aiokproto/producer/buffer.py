@@ -14,7 +14,7 @@ from aiokproto.net.timer import Timer
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.append_order import AppendOrder
 from aiokproto.producer.appender import RecordAppender
-from aiokproto.producer.batch import EncodedBatch
+from aiokproto.producer.batch import EncodedBatch, ProducerBatch
 from aiokproto.producer.config import ProducerConfig
 from aiokproto.producer.delivery import Delivery
 from aiokproto.producer.outcome import Outcome
@@ -22,7 +22,7 @@ from aiokproto.producer.partitioner import check_partition
 from aiokproto.producer.queue import PartitionQueue, TopicQueues
 from aiokproto.producer.record import PendingRecord, check_topic
 from aiokproto.records import RecordBatch
-from aiokproto.runtime import thread_id
+from aiokproto.runtime import SYSTEM, current, thread_id
 
 T = TypeVar("T")
 
@@ -30,25 +30,42 @@ MAX_LOOP_HOLD = 0.001
 """Longest time a task posts records without letting other tasks run (s): the sender needs the event loop too."""
 
 
+class WriteSession:
+    """The right to append: of the producer, or of one of its transactions.
+
+    Attributes:
+        closed: The error that its calls raise; None while it may append.
+    """
+
+    __slots__ = ("closed",)
+
+    def __init__(self, closed: KafkaError | None = None) -> None:
+        self.closed = closed
+
+
 class Buffer:
     """Appends to the accumulator in the order of the calls, waiting where necessary.
+
+    One writer at a time appends without it (:class:`RecordAppender`): the producer or its open transaction. Only topics
+    in the writer's ``_ready_topics`` can be appended to that way, so emptying these is what stops a writer.
 
     Attributes:
         accumulator: The batches.
         closed: The error that every call raises; None while it is open.
     """
 
-    def __init__(self, accumulator: Accumulator, settings: ProducerConfig, appender: RecordAppender) -> None:
+    def __init__(self, accumulator: Accumulator, settings: ProducerConfig) -> None:
         self.accumulator = accumulator
         self.closed: KafkaError | None = ClientClosedError(
             "the producer is not started: use async with, or await start()"
         )
-        self._appender = appender
+        self._writer: RecordAppender | None = None
         self._linger = settings.limits.linger
         self._max_block = settings.max_block
         self._memory = settings.limits.buffer_memory
         self._cluster: ClusterClient
         self._timer: Timer
+        self._session: WriteSession
         self._loop: asyncio.AbstractEventLoop
         self._yielded = 0.0
         # Calls that wait for memory take turns: the oldest gets the first free bytes, or small records would starve a
@@ -69,28 +86,48 @@ class Buffer:
             timer: The sender's timer, scheduled when there is something to send.
         """
         self._loop = self.accumulator.delivery_context.loop = asyncio.get_running_loop()
-        self._appender._thread = thread_id()
         self._cluster = cluster
         self._timer = timer
         self.closed = None
+
+    def set_writer(self, writer: RecordAppender, session: WriteSession) -> None:
+        """Let ``writer`` append without waiting, and no other. Its topics become ready with their first records."""
+        self._stop_writer()
+        runtime = current()
+        writer._wall = None if runtime is SYSTEM else runtime.wall
+        writer._thread = thread_id()
+        self._writer, self._session = writer, session
+
+    def _stop_writer(self) -> None:
+        if self._writer is not None:
+            for topic in list(self._writer._ready_topics):
+                self._writer._set_ready(topic, None)
+
+    def close_session(self, session: WriteSession, why: KafkaError) -> None:
+        """Accept no more records of a session; its waiting calls raise ``why``."""
+        session.closed = why
+        if session is self._session:
+            self._stop_writer()
+        self._room.set()
 
     def close(self, why: KafkaError) -> None:
         """Accept no more records; waiting calls raise ``why``."""
         self.closed = why
         # Records take the slow path from here on, where check_open() raises `why`.
-        for topic in self.accumulator.topics:
-            self._appender._set_ready(topic, None)
+        self._stop_writer()
         self._room.set()
 
-    def check_open(self) -> None:
-        """Raise if the producer cannot be used here.
+    def check_open(self, session: WriteSession | None = None) -> None:
+        """Raise if the producer cannot be used here, or if the session has ended.
 
         Raises:
             ConfigurationError: The running event loop is not the producer's.
-            KafkaError: The producer is not started, is closed, or has failed.
+            KafkaError: The producer is not started, is closed, or has failed; or what ended the session.
         """
         if self.closed is None:
             self._cluster.check()
+            if session is not None and session.closed is not None:
+                raise session.closed.with_traceback(None)
             return
         self.check_loop()
         raise self.closed.with_traceback(None)
@@ -102,6 +139,12 @@ class Buffer:
                 "this producer was started in another event loop: use it in that one, or make one for each loop"
             )
 
+    def send_all(self) -> list[ProducerBatch]:
+        """End the linger of all batches, and return those without an outcome."""
+        self.accumulator.end_linger()
+        self._timer.call_soon()
+        return list(self.accumulator.incomplete)
+
     def memory_freed(self) -> None:
         """Wake the calls that wait for memory: batches are done."""
         self._room.set()
@@ -112,11 +155,12 @@ class Buffer:
 
     # -- records
 
-    async def append(self, record: PendingRecord) -> Delivery:
+    async def append(self, session: WriteSession, record: PendingRecord) -> Delivery:
         """Append a record once its topic is known and memory is free, in the order of the calls."""
-        self.check_open()
+        self.check_open(session)
+        assert self._writer is not None, "an open session has a writer"
         now = self._loop.time()
-        queues = self._appender._ready_topics.get(record.topic)
+        queues = self._writer._ready_topics.get(record.topic)
         # The common slow path: the open batch is full and the next one can be opened at once. MAX_LOOP_HOLD bounds how
         # long a task can stay here without letting the sender run.
         if queues is not None and not self._turn.locked() and now - self._yielded <= MAX_LOOP_HOLD:
@@ -129,19 +173,19 @@ class Buffer:
             await self._yield_to_others()
             queues = await self.topic(record.topic)
             await self._until(turn(), deadline)
-            self.check_open()
+            self.check_open(session)
             # Chosen only now: the number of partitions may have changed while the call waited.
-            chosen = self._appender._choose_partition(queues, record.partition, record.key, record.value)
+            chosen = self._writer._choose_partition(queues, record.partition, record.key, record.value)
             record = record._replace(partition=chosen)
-            return await self._when_memory_free(lambda: self._add(queues, record, self._loop.time()), deadline)
+            return await self._when_memory_free(session, lambda: self._add(queues, record, self._loop.time()), deadline)
 
-    def try_append(self, record: PendingRecord) -> Delivery:
+    def try_append(self, session: WriteSession, record: PendingRecord) -> Delivery:
         """Append a record without waiting.
 
         Raises:
             BufferFullError: The call would have to wait.
         """
-        self.check_open()
+        self.check_open(session)
         queues = self.accumulator.topics.get(record.topic)
         if queues is None:
             raise BufferFullError(
@@ -173,10 +217,10 @@ class Buffer:
     # -- encoded batches
 
     async def append_encoded(
-        self, topic: str, partition: int, batches: Sequence[RecordBatch]
+        self, session: WriteSession, topic: str, partition: int, batches: Sequence[RecordBatch]
     ) -> list[tuple[Outcome, int]]:
         """Append encoded batches once memory is free; return each one's outcome and greatest timestamp."""
-        self.check_open()
+        self.check_open(session)
         deadline = self._loop.time() + self._max_block
         with self._order.entered(topic) as turn:
             queues = await self.topic(topic)
@@ -188,8 +232,9 @@ class Buffer:
             appended: list[tuple[Outcome, int]] = []
             for one in batches:
                 await self._yield_to_others()
-                self.check_open()
-                batch = await self._when_memory_free(partial(self._add_encoded, queues, partition, one), deadline)
+                self.check_open(session)
+                add = partial(self._add_encoded, queues, partition, one)
+                batch = await self._when_memory_free(session, add, deadline)
                 appended.append((batch.outcome, one.max_timestamp))
             return appended
 
@@ -240,8 +285,10 @@ class Buffer:
     def _order_changed(self, topic: str) -> None:
         """Allow or forbid appending without :class:`Buffer`: only to a known topic that no call waits to append to."""
         queues = self.accumulator.topics.get(topic)
-        ready = self.closed is None and not self._order.waits(topic) and topic in self._cluster.snapshot.topics
-        self._appender._set_ready(topic, queues if ready else None)
+        is_open = self.closed is None and self._session.closed is None
+        ready = is_open and not self._order.waits(topic) and topic in self._cluster.snapshot.topics
+        if self._writer is not None:
+            self._writer._set_ready(topic, queues if ready else None)
 
     async def _until(self, turn: Awaitable[None], deadline: float) -> None:
         try:
@@ -256,7 +303,7 @@ class Buffer:
             await asyncio.sleep(0)
             self.task_has_waited()
 
-    async def _when_memory_free(self, add: Callable[[], T | None], deadline: float) -> T:
+    async def _when_memory_free(self, session: WriteSession, add: Callable[[], T | None], deadline: float) -> T:
         """Call ``add`` until it returns a result, which it does once memory is free; waiting calls proceed in order."""
         # While another call waits for memory, this one queues behind it.
         added = None if self._turn.locked() else add()
@@ -265,7 +312,7 @@ class Buffer:
         try:
             async with timeout_at(deadline), self._turn:
                 while True:
-                    self.check_open()
+                    self.check_open(session)
                     added = add()
                     if added is not None:
                         return added

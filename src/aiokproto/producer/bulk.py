@@ -7,7 +7,6 @@ from itertools import islice
 
 from aiokproto.errors import InvalidRecordError, KafkaError, MessageTooLargeError
 from aiokproto.producer.appender import RecordAppender
-from aiokproto.producer.buffer import Buffer
 from aiokproto.producer.delivery import Delivery
 from aiokproto.producer.outcomes import Part, RejectedRecords
 from aiokproto.producer.record import ProducerRecord
@@ -16,11 +15,7 @@ _CHUNK = 1000
 
 
 async def append_all(
-    appender: RecordAppender,
-    buffer: Buffer,
-    topic: str,
-    records: Iterable[bytes | ProducerRecord],
-    partition: int | None,
+    appender: RecordAppender, topic: str, records: Iterable[bytes | ProducerRecord], partition: int | None
 ) -> list[Part]:
     """Append records. Return for each, in order, its batch or the error.
 
@@ -51,7 +46,7 @@ async def append_all(
             )
             try:
                 one = appender._append(topic, value, key, headers, partition if where is None else where, timestamp)
-                parts.append((one if isinstance(one, Delivery) else await buffer.append(one)).run())
+                parts.append((one if isinstance(one, Delivery) else await appender._append_later(one)).run())
             except (InvalidRecordError, MessageTooLargeError) as error:
                 parts.append(RejectedRecords(error))
             except KafkaError as error:

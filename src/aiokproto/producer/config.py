@@ -5,11 +5,12 @@ from __future__ import annotations
 from inspect import signature
 from typing import Literal, NamedTuple
 
-from aiokproto.config import boolean, duration, integer, one_of, positive, seconds
+from aiokproto.config import boolean, duration, integer, one_of, positive, seconds, text
 from aiokproto.errors import ConfigurationError, UnsupportedCompressionError
 from aiokproto.producer.accumulator import BATCH_OVERHEAD, BufferLimits
 from aiokproto.producer.partitioner import Partitioner
 from aiokproto.records import Compression, compress
+from aiokproto.records.varint import INT32_MAX
 
 BATCH_SIZE = 128 * 1024
 """Default of ``batch_size``. Java allocates a batch's full size when it is opened, hence 16 KiB there. Here a batch
@@ -34,6 +35,8 @@ class ProducerConfig(NamedTuple):
         max_block: How long a call waits for metadata and buffer memory.
         close_timeout_ms: Deadline of ``close()`` in milliseconds; None for as long as records may take.
         partitioner: None for the built-in one.
+        transactional_id: None without transactions.
+        transaction_timeout_ms: The coordinator aborts a transaction that is open for longer.
     """
 
     acks: int
@@ -44,6 +47,8 @@ class ProducerConfig(NamedTuple):
     max_block: float
     close_timeout_ms: float | None
     partitioner: Partitioner | None
+    transactional_id: str | None
+    transaction_timeout_ms: int
 
     @classmethod
     def parse(
@@ -62,6 +67,8 @@ class ProducerConfig(NamedTuple):
         partitioner: Literal["default"] | Partitioner,
         max_block_ms: float,
         close_timeout_ms: float | None,
+        transactional_id: str | None,
+        transaction_timeout_ms: int,
     ) -> ProducerConfig:
         """Check all options.
 
@@ -87,15 +94,25 @@ class ProducerConfig(NamedTuple):
         codec, codec_level = _compression(compression_type, compression_level)
         if partitioner != "default":
             _check_partitioner(partitioner)
+        idempotent = _idempotence(enable_idempotence, level, in_flight)
+        if transactional_id is not None:
+            text("transactional_id", transactional_id)
+            if not idempotent:
+                raise ConfigurationError(
+                    'transactional_id needs idempotence: acks="all", max_in_flight_requests_per_connection of at most '
+                    f"{MOST_IN_FLIGHT}, and enable_idempotence not False"
+                )
         return cls(
             acks=level,
-            idempotent=_idempotence(enable_idempotence, level, in_flight),
+            idempotent=idempotent,
             limits=limits,
             compression=codec,
             compression_level=codec_level,
             max_block=seconds("max_block_ms", max_block_ms),
             close_timeout_ms=None if close_timeout_ms is None else seconds("close_timeout_ms", close_timeout_ms) * 1000,
             partitioner=None if partitioner == "default" else partitioner,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=integer("transaction_timeout_ms", transaction_timeout_ms, 1, INT32_MAX),
         )
 
 

@@ -5,35 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import warnings
-from collections.abc import Iterable, Sequence
 from inspect import signature
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from aiokproto.async_context import AsyncContext
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig, ConnectionOptions, seconds
-from aiokproto.errors import ClientClosedError, DeadlineError, KafkaError
+from aiokproto.errors import ClientClosedError, ConfigurationError, DeadlineError, KafkaError
 from aiokproto.plurals import counted
 from aiokproto.producer.accumulator import Accumulator
-from aiokproto.producer.appender import RecordAppender
-from aiokproto.producer.arrow_tables import SupportsArrow, TableAppender, is_table
 from aiokproto.producer.batch import ProducerBatch
-from aiokproto.producer.buffer import Buffer
-from aiokproto.producer.bulk import append_all
+from aiokproto.producer.buffer import Buffer, WriteSession
 from aiokproto.producer.config import BATCH_SIZE, ProducerConfig
-from aiokproto.producer.delivery import BatchDelivery, Delivery
-from aiokproto.producer.encoded_batches import SupportsRecordBatches, record_batches
-from aiokproto.producer.outcomes import Outcomes, outcomes_of
 from aiokproto.producer.partitioner import Partitioner
-from aiokproto.producer.record import ProducerRecord
+from aiokproto.producer.record_sender import RecordSender
 from aiokproto.producer.sender import Sender
 from aiokproto.producer.summary import delivery_error, summary, undelivered
-from aiokproto.producer.waiting import wait_all, wait_done
-from aiokproto.records import RecordBatch
-from aiokproto.records.compression import Bytes
-from aiokproto.runtime import SYSTEM, current
-from aiokproto.types import Header, RecordMetadata
+from aiokproto.producer.transaction import Transaction
+from aiokproto.producer.transaction_manager import TransactionManager
+from aiokproto.producer.waiting import wait_all
+from aiokproto.runtime import current
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -46,7 +38,7 @@ DISCONNECT = 5.0
 """Longest time to disconnect (s) when :meth:`Producer.close` has no deadline."""
 
 
-class Producer(AsyncContext, RecordAppender):
+class Producer(AsyncContext, RecordSender):
     """Writes records to topics.
 
     ::
@@ -80,6 +72,8 @@ class Producer(AsyncContext, RecordAppender):
         partitioner: Literal["default"] | Partitioner = "default",
         max_block_ms: float = 60_000,
         close_timeout_ms: float | None = None,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
         **connection: Unpack[ConnectionOptions],
     ) -> None:
         """Check the options. No connection is opened before :meth:`start`.
@@ -103,6 +97,11 @@ class Producer(AsyncContext, RecordAppender):
             max_block_ms: Longest time a call waits for the topic's metadata and for free buffer memory (ms).
             close_timeout_ms: Longest time for :meth:`close` and for leaving ``async with`` (ms). None waits until every
                 record has an outcome, at most ``delivery_timeout_ms``.
+            transactional_id: A name that survives restarts, to write in transactions (:meth:`transaction`) and only in
+                these. A producer that starts with it fences any other that has it, and aborts its open transaction.
+                Needs idempotence.
+            transaction_timeout_ms: The coordinator aborts a transaction that is open for longer, and the producer
+                cannot continue then. At most the brokers' ``transaction.max.timeout.ms`` (15 minutes by default).
             connection: The options that all clients share: see :class:`~aiokproto.config.ConnectionOptions`.
 
         Raises:
@@ -122,17 +121,28 @@ class Producer(AsyncContext, RecordAppender):
             partitioner=partitioner,
             max_block_ms=max_block_ms,
             close_timeout_ms=close_timeout_ms,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=transaction_timeout_ms,
         )
         self._config = ClusterConfig.parse(connection, own=OPTIONS)
         self._accumulator = Accumulator(
             self._settings.limits,
             compression=self._settings.compression,
             level=self._settings.compression_level,
+            transactional=transactional_id is not None,
             choose=lambda partitions: current().random.choice(partitions),
         )
-        self._buffer = Buffer(self._accumulator, self._settings, self)
-        super().__init__(self._settings.partitioner, self._buffer.append)
-        self._tables = TableAppender(self, self._buffer)
+        only_in_transactions = ConfigurationError(
+            "a producer with a transactional_id writes in transactions: async with producer.transaction() as txn: "
+            "await txn.send(...)"
+        )
+        session = WriteSession(None if transactional_id is None else only_in_transactions)
+        super().__init__(self._settings.partitioner, Buffer(self._accumulator, self._settings), session)
+        self._transactions: TransactionManager | None = None
+        if transactional_id is not None:
+            self._transactions = TransactionManager(
+                transactional_id, self._settings.transaction_timeout_ms, self._buffer, self._fatal
+            )
         self._cluster: ClusterClient
         self._sender: Sender | None = None
         self._starting = False
@@ -144,22 +154,25 @@ class Producer(AsyncContext, RecordAppender):
     async def start(self) -> None:
         """Connect to the cluster; ``async with`` does this.
 
+        With a ``transactional_id`` it also acquires the producer id, which fences every other producer with that id.
+
         Cancelling it closes the connections; the producer cannot be started again.
 
         Raises:
             BootstrapError: None of the bootstrap servers can be used. The text has the reason for each.
             AuthenticationError: The brokers rejected this client's credentials.
             DeadlineError: The brokers did not respond in time.
+            AuthorizationError, BrokerError: The coordinator rejects the transactional id, or its timeout.
             ClientClosedError: The producer was started before, or was closed while it started.
         """
         if self._starting or self._sender is not None:
             raise ClientClosedError("a producer can be started only once: create a new one")
         self._starting = True
-        runtime = current()
-        self._wall = None if runtime is SYSTEM else runtime.wall
         self._cluster = ClusterClient(self._config, self._accumulator.last_used)
         try:
             await self._cluster.start()
+            if self._transactions is not None:
+                await self._transactions.start(self._cluster)
         except BaseException:
             await self._cluster.close()
             raise
@@ -173,9 +186,16 @@ class Producer(AsyncContext, RecordAppender):
             on_metadata=self._buffer.update_topics,
             on_batches_done=self._buffer.memory_freed,
             on_failure=self._failed,
+            transactions=self._transactions,
         )
         self._buffer.open(self._cluster, self._sender.timer)
+        self._buffer.set_writer(self, self._session)
         self._sender.start()
+
+    def _fatal(self, error: KafkaError) -> None:
+        # Before the sender exists, start() raises the error.
+        if self._sender is not None:
+            self._sender.fail(error)
 
     def _failed(self, cause: BaseException) -> None:
         log.error("the producer has failed", exc_info=cause)
@@ -218,7 +238,7 @@ class Producer(AsyncContext, RecordAppender):
         """
         self._buffer.check_open()
         _check_timeout(timeout_ms)
-        batches = self._send_all()
+        batches = self._buffer.send_all()
         await self._wait(batches, timeout_ms)
         pending = [batch for batch in batches if not batch.done]
         if pending:
@@ -227,22 +247,22 @@ class Producer(AsyncContext, RecordAppender):
         if not self._closing:
             self._buffer.check_open()
 
-    def _send_all(self) -> list[ProducerBatch]:
-        """End the linger of all batches, and return those without an outcome."""
-        self._accumulator.end_linger()
-        if self._sender is not None:
-            self._sender.timer.call_soon()
-        return list(self._accumulator.incomplete)
-
     async def _wait(self, batches: list[ProducerBatch], timeout_ms: float | None) -> None:
         """Wait until batches have an outcome, or a timeout passes."""
         # None: the sender expires every batch after the delivery timeout, so this timeout only guards against a sender
         # that has failed.
-        timeout = self._settings.limits.delivery_timeout + 1 if timeout_ms is None else timeout_ms / 1000
+        timeout = self._outcome_timeout if timeout_ms is None else timeout_ms / 1000
         await wait_all([batch.outcome for batch in batches], timeout)
+
+    @property
+    def _outcome_timeout(self) -> float:
+        """Seconds in which every batch gets an outcome while the sender works."""
+        return self._settings.limits.delivery_timeout + 1
 
     async def close(self, timeout_ms: float | None = None) -> None:
         """Deliver all buffered records, then disconnect. A second call does nothing.
+
+        An open transaction is aborted. One whose end is under way is waited for.
 
         If it waits for more than a second, it logs for which records. Cancelled, it stops waiting: undelivered records
         fail, and the connections are closed.
@@ -271,14 +291,19 @@ class Producer(AsyncContext, RecordAppender):
         closed = ClientClosedError("the producer is closed")
         closed.__cause__ = failure
         self._buffer.close(closed)
-        batches = self._send_all()
+        batches = self._buffer.send_all()
         slow = loop.call_later(SLOW_CLOSE, self._log_slow_close, batches)
         try:
-            await self._wait(batches, timeout_ms)
+            if self._transactions is not None and failure is None:
+                await self._transactions.close(self._outcome_timeout if timeout_ms is None else timeout_ms / 1000)
+            else:
+                await self._wait(batches, timeout_ms)
         finally:
             slow.cancel()
             late = {batch for batch in batches if not batch.done}
             try:
+                if self._transactions is not None:
+                    await self._transactions.stop()
                 await self._sender.stop()
             finally:
                 self._accumulator.fail_all(undelivered)
@@ -301,164 +326,17 @@ class Producer(AsyncContext, RecordAppender):
             what = f"unclosed Producer, {counted(unsent, 'record')} unsent"
             warnings.warn(what, ResourceWarning, source=self, stacklevel=1)
 
-    # -- records
-
-    async def send(
-        self,
-        topic: str,
-        value: bytes | None,
-        *,
-        key: bytes | None = None,
-        headers: Sequence[Header] = (),
-        partition: int | None = None,
-        timestamp: int | None = None,
-    ) -> RecordMetadata:
-        """Write a record, and wait until it is acknowledged by the replicas that ``acks`` names.
-
-        Cancelled before the record is buffered, the record is never sent. Cancelled later, it is still delivered.
-
-        Args:
-            topic: The topic.
-            value: The value; None is a tombstone.
-            key: The key, or None. Records with the same key are written to the same partition.
-            headers: Pairs of key and value, in order; keys can repeat.
-            partition: The partition; None lets the partitioner choose.
-            timestamp: Milliseconds since the epoch; None for the current time.
-
-        Returns:
-            The partition, offset and timestamp of the record. The offset is -1 with ``acks=0``.
+    def transaction(self) -> Transaction:
+        """Return a transaction, which begins with ``async with``. One at a time can be open.
 
         Raises:
-            InvalidRecordError: An argument has the wrong type or is out of range, or the broker rejected the record.
-            MessageTooLargeError: The record is larger than ``max_request_size``, or than the topic's
-                ``max.message.bytes``.
-            UnknownTopicError: The topic does not exist. Likewise InvalidTopicError and AuthorizationError.
-            DeadlineError: There was no metadata or no free buffer memory within ``max_block_ms``; or no acknowledgement
-                within ``delivery_timeout_ms``: then the record may have been written.
-            BrokerError: The broker rejected the record.
-            ClientClosedError: The producer is not started, is closed, or has failed.
+            ConfigurationError: The producer has no ``transactional_id``.
         """
-        appended = self._append(topic, value, key, headers, partition, timestamp)
-        if not isinstance(appended, Delivery):
-            appended = await self._buffer.append(appended)
-        where = await appended
-        self._buffer.task_has_waited()
-        return where
+        if self._transactions is None:
+            raise ConfigurationError("transaction() needs the option transactional_id")
+        return Transaction(self._settings.partitioner, self._buffer, self._transactions, self._outcome_timeout)
 
-    def try_post(
-        self,
-        topic: str,
-        value: bytes | None,
-        *,
-        key: bytes | None = None,
-        headers: Sequence[Header] = (),
-        partition: int | None = None,
-        timestamp: int | None = None,
-    ) -> Delivery:
-        """Buffer a record without waiting: :meth:`post` for code that cannot await, such as a callback.
-
-        The arguments are those of :meth:`send`. Call it in the event loop's thread. A task that calls it in a loop and
-        never awaits prevents the producer from sending.
-
-        Raises:
-            BufferFullError: The buffer is full, other calls wait for memory, or the topic's metadata is not known yet;
-                ``await partitions_for(topic)`` requests it.
-            KafkaError: As for :meth:`post`.
-        """
-        appended = self._append(topic, value, key, headers, partition, timestamp)
-        return appended if isinstance(appended, Delivery) else self._buffer.try_append(appended)
-
-    async def send_many(
-        self,
-        topic: str,
-        records: Iterable[bytes | ProducerRecord] | SupportsArrow,
-        *,
-        partition: int | None = None,
-    ) -> Outcomes:
-        """Write many records, and wait until each is written or has failed. Failures are returned, not raised.
-
-        Records are buffered in order, but other tasks' records may be written between them. Cancelled, buffered records
-        are still delivered, and the others are never sent.
-
-        Args:
-            topic: The topic.
-            records: Values; or a :class:`ProducerRecord` for a record with a key, headers, partition or timestamp. Or a
-                table of pyarrow, Polars, pandas, DuckDB or any library with Arrow's PyCapsule interface. A table has a
-                column ``value`` and optionally ``key``, ``headers``, ``timestamp`` and ``partition``: see
-                :func:`~aiokproto.records.rows.from_arrow`. Its rows are written without a Python object per row.
-            partition: The partition of records without one of their own; None lets the partitioner choose.
-
-        Returns:
-            The metadata or the error of each record, in order; errors that are never checked are logged. After an
-            error that affects all records (unknown topic, no free memory within ``max_block_ms``, producer closed) the
-            remaining ones get the same error.
-
-        Raises:
-            InvalidRecordError: ``records`` is not an iterable of records; or a table lacks a column, has one of a wrong
-                type, or has a partition that the topic lacks. Nothing was buffered.
-            ImportError: ``records`` is a table, and pyarrow or numpy is not installed (extra ``arrow``).
-        """
-        self._buffer.check_loop()
-        if is_table(records):
-            parts = await self._tables.append(topic, records, partition)
-        else:
-            values = cast("Iterable[bytes | ProducerRecord]", records)
-            parts = await append_all(self, self._buffer, topic, values, partition)
-        for part in parts:
-            for outcome in outcomes_of(part):
-                await wait_done(outcome)
-        return Outcomes(parts, self._accumulator.delivery_context)
-
-    async def send_batch(
-        self, topic: str, batch: SupportsRecordBatches | RecordBatch | Bytes, *, partition: int
-    ) -> list[RecordMetadata]:
-        """Write record batches without decoding them, and wait until they are acknowledged.
-
-        The records are neither decompressed nor decoded: their bytes are sent unchanged behind a new header. Consumers
-        read the same keys, values, headers and timestamps, in the same compression. Transactions are not copied: to
-        leave out aborted records, read with ``isolation_level="read_committed"``.
-
-        Cancelled, buffered batches are still delivered, and the others are never sent.
-
-        Args:
-            topic: The topic.
-            batch: An item of :meth:`Consumer.batches() <aiokproto.consumer.Consumer.batches>`, a
-                :class:`~aiokproto.records.RecordBatch`, or the bytes of one batch of magic 2. The bytes are copied.
-                The checksum is verified here only if bytes are passed; otherwise the broker verifies it.
-            partition: The partition. Its order holds for batches and single records together.
-
-        Returns:
-            The metadata of each batch's first record. The other records follow at consecutive offsets, unless the
-            broker found the batch too large and it was split: then other producers' records may be in between. The
-            timestamp is the batch's greatest, or the broker's if the topic has LogAppendTime.
-
-        Raises:
-            InvalidRecordError: A batch cannot be sent unchanged; nothing was buffered. It starts before the consumer's
-                position, lacks records that compaction removed, has the broker's timestamps (LogAppendTime), is of
-                magic 0 or 1 (use :meth:`send_many` for the records of these), or is a control batch.
-            CorruptRecordError: The bytes are not one valid record batch. Nothing was buffered.
-            UnsupportedCompressionError: A batch has an unknown codec. Nothing was buffered.
-            MessageTooLargeError: A batch is larger than ``max_request_size`` or ``buffer_memory``, and nothing was
-                buffered; or a single record is larger than the topic's ``max.message.bytes``.
-            KafkaError: As for :meth:`send`. Some of several batches may have been written.
-        """
-        return await (await self.post_batch(topic, batch, partition=partition))
-
-    async def post_batch(
-        self, topic: str, batch: SupportsRecordBatches | RecordBatch | Bytes, *, partition: int
-    ) -> BatchDelivery:
-        """Buffer record batches without decoding them and without waiting for their acknowledgement.
-
-        The arguments are those of :meth:`send_batch`. It suspends when :meth:`post` does. Cancelled, it has buffered
-        the batches before the one that waited for memory.
-
-        Returns:
-            The delivery. Await it for the result, or drop it: a failure that is never retrieved is logged.
-
-        Raises:
-            KafkaError: As for :meth:`send_batch`, except for errors of the broker: the delivery raises those.
-        """
-        return BatchDelivery(await self._buffer.append_encoded(topic, partition, record_batches(batch)))
+    # -- topics
 
     async def partitions_for(self, topic: str) -> int:
         """Return the number of partitions of a topic, requesting its metadata if necessary.

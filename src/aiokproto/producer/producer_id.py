@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.errors import AuthorizationError, KafkaError, UnsupportedVersionError, error_for
 from aiokproto.failures import Action, Situation, classify
+from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.queue import PartitionQueue
 from aiokproto.records.varint import INT32_MAX
 
@@ -22,6 +23,23 @@ class ProducerId(NamedTuple):
 
     id: int
     epoch: int
+
+
+class ProducerIds(Protocol):
+    """The source of producer ids, epochs and sequence numbers: of an idempotent or of a transactional producer."""
+
+    @property
+    def current(self) -> ProducerId | None:
+        """The id and epoch; None if there is none, and nothing can be sent."""
+        ...
+
+    def assign(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Assign a sequence number to a batch that is about to be sent."""
+        ...
+
+    def discard_for(self, queue: PartitionQueue, *, refused: bool = False) -> None:
+        """Discard the id if the partition cannot continue with it."""
+        ...
 
 
 class ProducerIdManager:
@@ -67,6 +85,11 @@ class ProducerIdManager:
                 retrying(error)
                 log.warning("no producer id yet, attempt %d: %s", attempt, error)
                 await asyncio.sleep(self._cluster.backoff(attempt))
+
+    def assign(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Assign a sequence number to a batch that is about to be sent."""
+        assert self.current is not None, "nothing is sent without a producer id"
+        queue.assign(batch, self.current)
 
     def discard_for(self, queue: PartitionQueue, *, refused: bool = False) -> None:
         """Discard the id if the partition cannot bump its epoch: it is exhausted, or the broker rejected the id."""

@@ -189,6 +189,16 @@ class PartitionQueue(OpenBatchSlot):
             batch.stamp(*self.producer, self.next_sequence)
             self.next_sequence = (self.next_sequence + batch.count) & 0x7FFFFFFF
 
+    def assign_in_transaction(self, batch: ProducerBatch, producer: tuple[int, int]) -> None:
+        """As :meth:`assign`, for a producer whose coordinator decides the epoch: a new one restarts the numbers."""
+        if self.producer != producer:
+            self.producer = producer
+            self.next_sequence = 0
+            self.restart = SequenceRestart.NO
+        if batch.sequence < 0:
+            batch.stamp(*self.producer, self.next_sequence)
+            self.next_sequence = (self.next_sequence + batch.count) & 0x7FFFFFFF
+
     def _restart_numbers(self, producer: tuple[int, int]) -> None:
         producer_id, epoch = self.producer
         # The same producer id continues with the next epoch; that fences late batches of the epoch before.

@@ -11,13 +11,14 @@ import asyncio
 import logging
 
 from aiokproto.cluster import ClusterClient
+from aiokproto.cluster.coordinator_requests import CONCURRENT_PAUSE
 from aiokproto.codec.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DecodeError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.batch import ProducerBatch, invalid_records
-from aiokproto.producer.producer_id import ProducerIdManager
+from aiokproto.producer.producer_id import ProducerIds
 from aiokproto.producer.sink import Result
 
 log = logging.getLogger("aiokproto.producer")
@@ -26,8 +27,11 @@ log = logging.getLogger("aiokproto.producer")
 class ProduceResponseHandler:
     """Gives each batch of a request its outcome, or returns it to its queue."""
 
-    def __init__(self, cluster: ClusterClient, accumulator: Accumulator, producer_ids: ProducerIdManager) -> None:
+    def __init__(
+        self, cluster: ClusterClient, accumulator: Accumulator, producer_ids: ProducerIds, *, transactional: bool
+    ) -> None:
         """Create a handler in the running loop."""
+        self._transactional = transactional
         self._cluster = cluster
         self._accumulator = accumulator
         self._producer_ids = producer_ids
@@ -56,13 +60,13 @@ class ProduceResponseHandler:
 
     def _failed(self, batches: list[ProducerBatch], error: KafkaError) -> None:
         """Handle an error without a response: the batches may or may not be in the log. A retry finds out."""
-        action = classify(error, Situation(ProduceRequest.api_key))
+        action = classify(error, Situation(ProduceRequest.api_key, transactional=self._transactional))
         if action is Action.STOP:
             raise error
         if action is Action.REFRESH_METADATA:
             self._cluster.invalidate(f"Produce failed: {error}")
         for batch in batches:
-            if action is Action.FAIL:
+            if action in (Action.FAIL, Action.ABORT_TRANSACTION):
                 self.fail(batch, error)
             else:
                 # Without a backoff of the partition: the sink has one for the broker, and a new leader needs none.
@@ -94,8 +98,7 @@ class ProduceResponseHandler:
             return
         code = ErrorCode(response.error_code)
         error = error_for(code, f"Produce to {batch.where} on broker {node}", response.error_message)
-        idempotent, divisible = batch.sequence >= 0, batch.count > 1
-        action = classify(code, Situation(ProduceRequest.api_key, idempotent=idempotent, divisible=divisible))
+        action = classify(code, self._situation(batch))
         # DUPLICATE_SEQUENCE_NUMBER: an earlier attempt was written, but the broker has forgotten at which offset.
         if action is Action.ACCEPT:
             accumulator.complete(batch, -1)
@@ -108,11 +111,21 @@ class ProduceResponseHandler:
             self._producer_ids.discard_for(accumulator.queue(batch), refused=action is Action.NEW_PRODUCER_ID)
         elif action is Action.STOP:
             raise error
-        elif action is Action.FAIL:
+        elif action in (Action.FAIL, Action.ABORT_TRANSACTION):
             rejected = {entry.batch_index: entry.batch_index_error_message for entry in response.record_errors}
             self.fail(batch, error, invalid_records(batch, rejected, error) if rejected else None)
         else:
             self._retry(batch, response, error, refresh=action is Action.REFRESH_METADATA)
+
+    def _situation(self, batch: ProducerBatch) -> Situation:
+        numbered = batch.sequence >= 0
+        return Situation(
+            ProduceRequest.api_key,
+            idempotent=numbered and not self._transactional,
+            transactional=self._transactional,
+            divisible=batch.count > 1,
+            overtaken=self._transactional and self._accumulator.queue(batch).oldest_sequenced is not batch,
+        )
 
     def _retry(
         self, batch: ProducerBatch, response: PartitionProduceResponse, error: KafkaError, *, refresh: bool
@@ -124,8 +137,12 @@ class ProduceResponseHandler:
         new_leader = leader.leader_id >= 0 and self._cluster.update_leader(
             *batch.where, leader.leader_id, leader.leader_epoch
         )
-        # No backoff if the response has named the new leader.
-        self._accumulator.retry(batch, error, self._loop.time() if new_leader else self._retry_at(batch))
+        at = self._retry_at(batch)
+        if new_leader:
+            at = self._loop.time()
+        elif response.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
+            at = self._loop.time() + CONCURRENT_PAUSE
+        self._accumulator.retry(batch, error, at)
 
     def _split(self, batch: ProducerBatch, error: KafkaError) -> None:
         try:

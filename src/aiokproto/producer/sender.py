@@ -20,9 +20,11 @@ from aiokproto.producer.accumulator import INFINITY, Accumulator, Drained
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.compression import CompressionPool
 from aiokproto.producer.config import ProducerConfig
-from aiokproto.producer.producer_id import ProducerIdManager
+from aiokproto.producer.producer_id import ProducerIdManager, ProducerIds
 from aiokproto.producer.responses import ProduceResponseHandler
 from aiokproto.producer.sink import Result, Sink
+from aiokproto.producer.transaction_manager import TransactionManager
+from aiokproto.types import TopicPartition
 
 LEADERLESS_PAUSE = 0.1
 
@@ -44,6 +46,7 @@ class Sender:
         on_metadata: Callable[[ClusterSnapshot], None],
         on_batches_done: Callable[[], None],
         on_failure: Callable[[BaseException], None],
+        transactions: TransactionManager | None = None,
     ) -> None:
         """Create a sender in the running loop.
 
@@ -56,6 +59,7 @@ class Sender:
             on_batches_done: Called after batches got their outcome, which frees memory.
             on_failure: Called once if an unexpected error, or the cancellation of one of its tasks, ends the sender.
                 Batches in flight have no outcome then.
+            transactions: The transactional id's; None without one.
         """
         self.timer = Timer(self._run_once)
         self._cluster = cluster
@@ -71,9 +75,13 @@ class Sender:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended = False
         self._compression = CompressionPool()
-        self._producer_ids = ProducerIdManager(cluster, self._request_timeout)
+        self._transactions = transactions
+        self._id_manager = ProducerIdManager(cluster, self._request_timeout)
+        self._producer_ids: ProducerIds = self._id_manager if transactions is None else transactions
         self._acquiring_id = False
-        self._responses = ProduceResponseHandler(cluster, accumulator, self._producer_ids)
+        self._responses = ProduceResponseHandler(
+            cluster, accumulator, self._producer_ids, transactional=transactions is not None
+        )
 
     def start(self) -> None:
         """Start sending."""
@@ -93,7 +101,8 @@ class Sender:
         for task in self._tasks:
             task.cancel()
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """End the sender because of an error, once."""
         if not self._ended:
             self._end()
             self._on_failure(error)
@@ -112,14 +121,14 @@ class Sender:
                 self._on_batches_done()
             self._send_ready(now)
         except Exception as error:  # noqa: BLE001 - whatever it is, it ends the producer and not the loop's callback
-            self._fail(error)
+            self.fail(error)
 
     def _send_ready(self, now: float) -> None:
         accumulator = self._accumulator
         # Repeated, because a drain takes at most one batch per partition. The id is read again each time: a failed
         # send() can discard it.
         while not self._settings.idempotent or self._producer_ids.current is not None:
-            drained = accumulator.drain(now, lambda node: self._sink(node).has_capacity())
+            drained = accumulator.drain(now, lambda node: self._sink(node).has_capacity(), self._may_send)
             if drained.leaderless:
                 topics = {where.topic: None for where in drained.leaderless}
                 self._cluster.invalidate(f"{drained.leaderless[0]} has no leader", topics)
@@ -130,6 +139,8 @@ class Sender:
                 self._assign_sequences(drained)
                 for node, batches in drained.requests.items():
                     self._sink(node).send(batches)
+            if self._transactions is not None and self._transactions.has_partitions_to_add:
+                self.spawn(self._add_partitions(self._transactions))
             if not drained.requests or not accumulator.has_ready:
                 if drained.wake_at < INFINITY:
                     self.timer.call_at(drained.wake_at)
@@ -149,13 +160,27 @@ class Sender:
         if self._producer_ids.current is not None:
             for batches in drained.requests.values():
                 for batch in batches:
-                    self._accumulator.queue(batch).assign(batch, self._producer_ids.current)
+                    self._producer_ids.assign(self._accumulator.queue(batch), batch)
+
+    @property
+    def _may_send(self) -> Callable[[TopicPartition], bool] | None:
+        return None if self._transactions is None else self._transactions.may_send
+
+    async def _add_partitions(self, transactions: TransactionManager) -> None:
+        await transactions.add_partitions()
+        self.timer.call_soon()
 
     def _sink(self, node: int) -> Sink:
         sink = self._sinks.get(node)
         if sink is None:
             sink = self._sinks[node] = Sink(
-                node, self._cluster, self._settings, self._request_timeout, self._compression, self
+                node,
+                self._cluster,
+                self._settings,
+                self._request_timeout,
+                self._compression,
+                self,
+                self._transactions,
             )
         return sink
 
@@ -170,9 +195,9 @@ class Sender:
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if task.cancelled():
-            self._fail(ClientClosedError(f"the producer has failed: its task {task.get_name()!r} was cancelled"))
+            self.fail(ClientClosedError(f"the producer has failed: its task {task.get_name()!r} was cancelled"))
         elif (error := task.exception()) is not None:
-            self._fail(error)
+            self.fail(error)
 
     def request_completed(
         self, node: int, request: ProduceRequest, batches: list[ProducerBatch], result: Result
@@ -183,7 +208,7 @@ class Sender:
         try:
             self._responses.handle(node, request, batches, result)
         except Exception as error:  # noqa: BLE001 - as in a round
-            self._fail(error)
+            self.fail(error)
             return
         self._batches_done()
 
@@ -217,7 +242,7 @@ class Sender:
 
     async def _acquire_producer_id(self) -> None:
         """Acquire a producer id; nothing is sent before, and batches can expire."""
-        await self._producer_ids.acquire(self._id_delayed, self._id_refused)
+        await self._id_manager.acquire(self._id_delayed, self._id_refused)
         self._acquiring_id = False
         self.timer.call_soon()
 

@@ -24,9 +24,12 @@ from aiokproto.errors import KafkaError, UnsupportedVersionError
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.compression import CompressionPool, needs_thread
 from aiokproto.producer.config import ProducerConfig
+from aiokproto.producer.transaction_manager import TransactionManager
 from aiokproto.records import Compression
 
 LAST_VERSION_WITH_NAMES = 12
+LAST_VERSION_OF_V1 = 11
+"""The last version of Produce in which a transaction's partitions were added before (KIP-890)."""
 FIRST_VERSION = {Compression.ZSTD: 7}
 FIRST_VERSION_WITH_BATCHES = 3
 
@@ -73,6 +76,7 @@ class Sink:
         request_timeout: float,
         compression: CompressionPool,
         listener: SinkListener,
+        transactions: TransactionManager | None = None,
     ) -> None:
         """Create a sink in the running loop.
 
@@ -83,6 +87,7 @@ class Sink:
             request_timeout: Longest wait for a response (s).
             compression: Threads that compress batches.
             listener: Receives results.
+            transactions: The transactional id's; None without one.
         """
         self._node = node
         self._cluster = cluster
@@ -91,6 +96,7 @@ class Sink:
         self._timeout_ms = round(request_timeout * 1000)
         self._compression = compression
         self._listener = listener
+        self._transactions = transactions
         self._loop = asyncio.get_running_loop()
         self._queued: list[_Queued] = []
         self._in_flight = 0
@@ -200,7 +206,8 @@ class Sink:
         """Return the request and the highest version that can carry it: by name, if a topic id is unknown (KIP-516)."""
         topics: dict[str, TopicProduceData] = {}
         known = self._cluster.snapshot.topics
-        max_version = None
+        transactions = self._transactions
+        max_version = LAST_VERSION_OF_V1 if transactions is not None and not transactions.v2 else None
         for batch in batches:
             name, partition = batch.where
             topic = topics.get(name)
@@ -209,12 +216,15 @@ class Sink:
                 # Id and name come from the same snapshot as the leader. A recreated topic is therefore
                 # UNKNOWN_TOPIC_ID, and not a write to the wrong topic (KIP-516).
                 topic_id = info.topic_id if info is not None else ZERO_UUID
-                if topic_id == ZERO_UUID:
+                if topic_id == ZERO_UUID and max_version is None:
                     max_version = LAST_VERSION_WITH_NAMES
                 topic = topics[name] = TopicProduceData(name=name, topic_id=topic_id, partition_data=[])
             topic.partition_data.append(PartitionProduceData(index=partition, records=batch.seal()))
         request = ProduceRequest(
-            acks=self._settings.acks, timeout_ms=self._timeout_ms, topic_data=list(topics.values())
+            transactional_id=None if transactions is None else transactions.transactional_id,
+            acks=self._settings.acks,
+            timeout_ms=self._timeout_ms,
+            topic_data=list(topics.values()),
         )
         return request, max_version
 

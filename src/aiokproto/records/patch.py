@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from aiokproto.records.batch import CODEC, CRC_FROM, HEADER, LOG_OVERHEAD, TIMESTAMP_TYPE
+from aiokproto.records.batch import CODEC, CRC_FROM, HEADER, LOG_OVERHEAD, TIMESTAMP_TYPE, TRANSACTIONAL
 from aiokproto.records.crc import crc32c, join
 from aiokproto.types import TimestampType
 
@@ -66,8 +66,10 @@ def set_producer(buffer: Buffer, pos: int, producer_id: int, producer_epoch: int
         _PRODUCER.pack_into(buffer, pos + _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
 
 
-def clear_producer(buffer: Buffer, pos: int) -> None:
-    """Turn a stored batch into one that any producer can send: clear offset, epoch, producer and transaction.
+def clear_producer(buffer: Buffer, pos: int, *, transactional: bool = False) -> None:
+    """Turn a stored batch into one that any producer can send: clear offset, epoch and producer.
+
+    With ``transactional`` it becomes part of the transaction of the producer that sends it, else of none.
 
     The records and their timestamps stay. A delete horizon (KIP-534) remains as base timestamp, without its meaning.
     Not for a batch with LogAppendTime, whose greatest timestamp is not a timestamp of its records.
@@ -76,7 +78,7 @@ def clear_producer(buffer: Buffer, pos: int) -> None:
     set_base_offset(buffer, pos, 0)
     set_leader_epoch(buffer, pos, -1)
     with _checksum_follows(buffer, pos):
-        _INT16.pack_into(buffer, pos + _ATTRIBUTES_AT, attributes & CODEC)
+        _INT16.pack_into(buffer, pos + _ATTRIBUTES_AT, attributes & CODEC | (TRANSACTIONAL if transactional else 0))
         _PRODUCER.pack_into(buffer, pos + _PRODUCER_AT, -1, -1, -1)
 
 

@@ -1,0 +1,67 @@
+"""Partitions and offsets as users pass them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aiokproto.errors import ConfigurationError
+from aiokproto.types import OffsetAndMetadata, TopicPartition
+
+_LARGEST = 2**63 - 1
+_LAST_PARTITION = 2**31 - 1
+
+
+def to_partition(value: object) -> TopicPartition:
+    """Return a partition as the user has passed it: a :class:`TopicPartition` or a pair.
+
+    Raises:
+        ConfigurationError: It is neither.
+    """
+    if isinstance(value, tuple) and len(value) == 2:
+        topic, number = value
+        if isinstance(topic, str) and topic and isinstance(number, int) and 0 <= number <= _LAST_PARTITION:
+            return TopicPartition(topic, number)
+        if isinstance(topic, str) and isinstance(number, int):
+            raise ConfigurationError(f"{value!r} is not a partition; its number must be 0 to {_LAST_PARTITION}")
+    several = isinstance(value, tuple) and value and isinstance(value[0], tuple)
+    if several or isinstance(value, (list, set, frozenset)):
+        raise ConfigurationError(
+            f"{value!r} is not a partition; pass partitions as separate arguments, not in one list"
+        )
+    raise ConfigurationError(f"{value!r} is not a partition; pass TopicPartition(topic, partition)")
+
+
+def to_position(value: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    """Return a position as the user has passed it: an offset, or one with metadata.
+
+    Raises:
+        ConfigurationError: The offset is out of range.
+    """
+    position = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
+    to_int64("offset", position.offset, "the log's ends are seek_to_beginning() and seek_to_end()")
+    return position
+
+
+def to_offsets(call: str, offsets: object) -> Mapping[Any, Any]:
+    """Return what maps partitions to offsets or times, as the user has passed it to ``call``.
+
+    Raises:
+        ConfigurationError: It is not a mapping.
+    """
+    if not isinstance(offsets, Mapping):
+        raise ConfigurationError(
+            f"{call}() takes a dict of partitions, as in {{TopicPartition(topic, 0): 5}}, not {offsets!r}"
+        )
+    return offsets
+
+
+def to_int64(name: str, value: object, remedy: str) -> int:
+    """Return an int of 0 to 2**63 - 1.
+
+    Raises:
+        ConfigurationError: It is none; the error names it, and the remedy.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST:
+        raise ConfigurationError(f"{name}={value!r}: must be an int of 0 to 2**63 - 1; {remedy}")
+    return value

@@ -1,0 +1,188 @@
+"""The methods that write records, which a producer and its open transaction share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import cast
+
+from aiokproto.producer.appender import RecordAppender
+from aiokproto.producer.arrow_tables import SupportsArrow, TableAppender, is_table
+from aiokproto.producer.buffer import Buffer, WriteSession
+from aiokproto.producer.bulk import append_all
+from aiokproto.producer.delivery import BatchDelivery, Delivery
+from aiokproto.producer.encoded_batches import SupportsRecordBatches, record_batches
+from aiokproto.producer.outcomes import Outcomes, outcomes_of
+from aiokproto.producer.partitioner import Partitioner
+from aiokproto.producer.record import ProducerRecord
+from aiokproto.producer.waiting import wait_done
+from aiokproto.records import RecordBatch
+from aiokproto.records.compression import Bytes
+from aiokproto.types import Header, RecordMetadata
+
+
+class RecordSender(RecordAppender):
+    """Writes records while its session may append to the buffer."""
+
+    def __init__(self, partitioner: Partitioner | None, buffer: Buffer, session: WriteSession) -> None:
+        super().__init__(partitioner, partial(buffer.append, session))
+        self._buffer = buffer
+        self._session = session
+        self._tables = TableAppender(self, buffer)
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Sequence[Header] = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> RecordMetadata:
+        """Write a record, and wait until it is acknowledged by the replicas that ``acks`` names.
+
+        Cancelled before the record is buffered, the record is never sent. Cancelled later, it is still delivered.
+
+        Args:
+            topic: The topic.
+            value: The value; None is a tombstone.
+            key: The key, or None. Records with the same key are written to the same partition.
+            headers: Pairs of key and value, in order; keys can repeat.
+            partition: The partition; None lets the partitioner choose.
+            timestamp: Milliseconds since the epoch; None for the current time.
+
+        Returns:
+            The partition, offset and timestamp of the record. The offset is -1 with ``acks=0``.
+
+        Raises:
+            InvalidRecordError: An argument has the wrong type or is out of range, or the broker rejected the record.
+            MessageTooLargeError: The record is larger than ``max_request_size``, or than the topic's
+                ``max.message.bytes``.
+            UnknownTopicError: The topic does not exist. Likewise InvalidTopicError and AuthorizationError.
+            DeadlineError: There was no metadata or no free buffer memory within ``max_block_ms``; or no acknowledgement
+                within ``delivery_timeout_ms``: then the record may have been written.
+            BrokerError: The broker rejected the record.
+            ClientClosedError: The producer is not started, is closed, or has failed.
+        """
+        appended = self._append(topic, value, key, headers, partition, timestamp)
+        if not isinstance(appended, Delivery):
+            appended = await self._append_later(appended)
+        where = await appended
+        self._buffer.task_has_waited()
+        return where
+
+    def try_post(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Sequence[Header] = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Buffer a record without waiting: :meth:`post` for code that cannot await, such as a callback.
+
+        The arguments are those of :meth:`send`. Call it in the event loop's thread. A task that calls it in a loop and
+        never awaits prevents the producer from sending.
+
+        Raises:
+            BufferFullError: The buffer is full, other calls wait for memory, or the topic's metadata is not known yet;
+                ``await partitions_for(topic)`` requests it.
+            KafkaError: As for :meth:`post`.
+        """
+        appended = self._append(topic, value, key, headers, partition, timestamp)
+        return appended if isinstance(appended, Delivery) else self._buffer.try_append(self._session, appended)
+
+    async def send_many(
+        self,
+        topic: str,
+        records: Iterable[bytes | ProducerRecord] | SupportsArrow,
+        *,
+        partition: int | None = None,
+    ) -> Outcomes:
+        """Write many records, and wait until each is written or has failed. Failures are returned, not raised.
+
+        Records are buffered in order, but other tasks' records may be written between them. Cancelled, buffered records
+        are still delivered, and the others are never sent.
+
+        Args:
+            topic: The topic.
+            records: Values; or a :class:`ProducerRecord` for a record with a key, headers, partition or timestamp. Or a
+                table of pyarrow, Polars, pandas, DuckDB or any library with Arrow's PyCapsule interface. A table has a
+                column ``value`` and optionally ``key``, ``headers``, ``timestamp`` and ``partition``: see
+                :func:`~aiokproto.records.rows.from_arrow`. Its rows are written without a Python object per row.
+            partition: The partition of records without one of their own; None lets the partitioner choose.
+
+        Returns:
+            The metadata or the error of each record, in order; errors that are never checked are logged. After an
+            error that affects all records (unknown topic, no free memory within ``max_block_ms``, producer closed) the
+            remaining ones get the same error.
+
+        Raises:
+            InvalidRecordError: ``records`` is not an iterable of records; or a table lacks a column, has one of a wrong
+                type, or has a partition that the topic lacks. Nothing was buffered.
+            ImportError: ``records`` is a table, and pyarrow or numpy is not installed (extra ``arrow``).
+        """
+        self._buffer.check_loop()
+        if is_table(records):
+            parts = await self._tables.append(topic, records, partition)
+        else:
+            values = cast("Iterable[bytes | ProducerRecord]", records)
+            parts = await append_all(self, topic, values, partition)
+        for part in parts:
+            for outcome in outcomes_of(part):
+                await wait_done(outcome)
+        return Outcomes(parts, self._buffer.accumulator.delivery_context)
+
+    async def send_batch(
+        self, topic: str, batch: SupportsRecordBatches | RecordBatch | Bytes, *, partition: int
+    ) -> list[RecordMetadata]:
+        """Write record batches without decoding them, and wait until they are acknowledged.
+
+        The records are neither decompressed nor decoded: their bytes are sent unchanged behind a new header. Consumers
+        read the same keys, values, headers and timestamps, in the same compression. Transactions are not copied: to
+        leave out aborted records, read with ``isolation_level="read_committed"``.
+
+        Cancelled, buffered batches are still delivered, and the others are never sent.
+
+        Args:
+            topic: The topic.
+            batch: An item of :meth:`Consumer.batches() <aiokproto.consumer.Consumer.batches>`, a
+                :class:`~aiokproto.records.RecordBatch`, or the bytes of one batch of magic 2. The bytes are copied.
+                The checksum is verified here only if bytes are passed; otherwise the broker verifies it.
+            partition: The partition. Its order holds for batches and single records together.
+
+        Returns:
+            The metadata of each batch's first record. The other records follow at consecutive offsets, unless the
+            broker found the batch too large and it was split: then other producers' records may be in between. The
+            timestamp is the batch's greatest, or the broker's if the topic has LogAppendTime.
+
+        Raises:
+            InvalidRecordError: A batch cannot be sent unchanged; nothing was buffered. It starts before the consumer's
+                position, lacks records that compaction removed, has the broker's timestamps (LogAppendTime), is of
+                magic 0 or 1 (use :meth:`send_many` for the records of these), or is a control batch.
+            CorruptRecordError: The bytes are not one valid record batch. Nothing was buffered.
+            UnsupportedCompressionError: A batch has an unknown codec. Nothing was buffered.
+            MessageTooLargeError: A batch is larger than ``max_request_size`` or ``buffer_memory``, and nothing was
+                buffered; or a single record is larger than the topic's ``max.message.bytes``.
+            KafkaError: As for :meth:`send`. Some of several batches may have been written.
+        """
+        return await (await self.post_batch(topic, batch, partition=partition))
+
+    async def post_batch(
+        self, topic: str, batch: SupportsRecordBatches | RecordBatch | Bytes, *, partition: int
+    ) -> BatchDelivery:
+        """Buffer record batches without decoding them and without waiting for their acknowledgement.
+
+        The arguments are those of :meth:`send_batch`. It suspends when :meth:`post` does. Cancelled, it has buffered
+        the batches before the one that waited for memory.
+
+        Returns:
+            The delivery. Await it for the result, or drop it: a failure that is never retrieved is logged.
+
+        Raises:
+            KafkaError: As for :meth:`send_batch`, except for errors of the broker: the delivery raises those.
+        """
+        return BatchDelivery(await self._buffer.append_encoded(self._session, topic, partition, record_batches(batch)))

@@ -1,0 +1,219 @@
+"""Transactions: the public API."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+from aiokproto.async_context import AsyncContext
+from aiokproto.errors import ConfigurationError, KafkaError, TransactionAbortedError, TransactionOutcomeUnknownError
+from aiokproto.group.arguments import to_offsets, to_partition, to_position
+from aiokproto.producer.arrow_tables import SupportsArrow
+from aiokproto.producer.buffer import Buffer, WriteSession
+from aiokproto.producer.outcomes import Outcomes
+from aiokproto.producer.partitioner import Partitioner
+from aiokproto.producer.record import ProducerRecord
+from aiokproto.producer.record_sender import RecordSender
+from aiokproto.producer.transaction_manager import TransactionManager
+from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+log = logging.getLogger("aiokproto.producer")
+
+
+class SupportsPositions(Protocol):
+    """A consumer, as far as a transaction needs one."""
+
+    def positions(self) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
+    def group_metadata(self) -> GroupMetadata: ...
+
+
+Offsets = Mapping[tuple[str, int], int | OffsetAndMetadata]
+"""Partition → the offset to continue from."""
+
+
+class Transaction(AsyncContext, RecordSender):
+    """Records and offsets that become visible together, or not at all. :meth:`Producer.transaction` makes it.
+
+    ::
+
+        async with producer.transaction() as txn:
+            await txn.post("invoices", invoice)
+            await txn.post("postings", posting)
+
+    Leaving the block commits. An exception aborts, and is raised as it is. A record that fails aborts too: then
+    :meth:`commit`, or leaving the block, raises ``TransactionAbortedError``. Errors that a call raises for a record
+    that was not buffered, such as ``InvalidRecordError``, abort only if they leave the block.
+
+    A block that is cancelled aborts in the background: the next transaction, and :meth:`Producer.close`, wait for that.
+    """
+
+    def __init__(
+        self, partitioner: Partitioner | None, buffer: Buffer, manager: TransactionManager, flush_timeout: float
+    ) -> None:
+        not_begun = ConfigurationError("the transaction has not begun: async with producer.transaction() as txn")
+        super().__init__(partitioner, buffer, WriteSession(not_begun))
+        self._manager = manager
+        self._flush_timeout = flush_timeout
+        self._begun = False
+        self._ended = False
+        self._aborted = False
+        self._outcome_unknown = False
+
+    async def __aenter__(self) -> Self:
+        """Begin. Waits for the end of the last transaction.
+
+        Raises:
+            ConfigurationError: A transaction is open, or this one was begun before.
+            TransactionOutcomeUnknownError: The commit of the last one is still not confirmed.
+            DeadlineError: The abort of the last one is still not confirmed.
+            KafkaError: The producer is not started, is closed, or has failed.
+        """
+        self._buffer.check_open()
+        if self._begun:
+            raise ConfigurationError("a transaction is used once: producer.transaction() makes the next one")
+        await self._manager.begin(self._session)
+        self._begun = True
+        self._session.closed = None
+        self._buffer.set_writer(self, self._session)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._ended:
+            return
+        if error is None:
+            await self.commit()
+        elif not isinstance(error, Exception):
+            # Cancelled: the caller must not wait for the coordinator.
+            self._end("aborted")
+            self._manager.start_abort()
+        elif self._buffer.closed is None:
+            try:
+                await self.abort()
+            except KafkaError as failure:
+                log.warning("the abort of the transaction is not confirmed yet: %s", failure)
+
+    def _end(self, how: str) -> None:
+        self._ended = True
+        self._buffer.close_session(self._session, TransactionAbortedError(f"the transaction was {how}"))
+        self._manager.release()
+
+    async def commit(self) -> None:
+        """Send what is buffered, wait for its acknowledgement, and commit. Leaving the block does it.
+
+        Cancelled before everything is acknowledged, the transaction is aborted. Cancelled later, it is being committed.
+
+        Raises:
+            TransactionAbortedError: A record or an offset could not be written; the transaction is aborted. The cause
+                is its ``__cause__``.
+            TransactionOutcomeUnknownError: The coordinator did not respond within ``default_api_timeout_ms``. Call
+                ``commit()`` again.
+            FencedError: Another producer has taken over the transactional id, or ``transaction_timeout_ms`` has passed.
+            ConfigurationError: The transaction has ended already.
+            KafkaError: The producer is closed, or has failed.
+        """
+        self._buffer.check_open()
+        if self._outcome_unknown:
+            await self._commit()
+            return
+        self._check_not_ended()
+        failed = self._manager.failure is not None
+        self._end("committed")
+        try:
+            if not failed:
+                await self._manager.flush(self._flush_timeout)
+        except BaseException:
+            self._manager.start_abort()
+            raise
+        # Fatal errors end the producer while the records are awaited.
+        self._buffer.check_open()
+        if self._manager.failure is not None:
+            error = self._manager.aborted()
+            await self._manager.abort()
+            raise error
+        await self._commit()
+
+    async def _commit(self) -> None:
+        try:
+            await self._manager.commit(self._session)
+        except TransactionOutcomeUnknownError:
+            self._outcome_unknown = True
+            raise
+        self._outcome_unknown = False
+
+    async def abort(self) -> None:
+        """Abort: records that were not sent yet fail, and what is written stays invisible to ``read_committed``.
+
+        Waits for the outcome of records in flight, at most ``delivery_timeout_ms``. Cancelled, it goes on in the
+        background. A second call does nothing.
+
+        Raises:
+            DeadlineError: The coordinator did not respond within ``default_api_timeout_ms``. The next transaction
+                repeats the abort before it begins.
+            FencedError: As :meth:`commit`.
+            ConfigurationError: The transaction was committed.
+            KafkaError: The producer is closed, or has failed.
+        """
+        self._buffer.check_open()
+        if self._aborted:
+            return
+        self._check_not_ended()
+        self._aborted = True
+        self._end("aborted")
+        await self._manager.abort()
+
+    def _check_not_ended(self) -> None:
+        if not self._begun or self._ended:
+            assert self._session.closed is not None, "a session is open from begin to end"
+            raise ConfigurationError(str(self._session.closed))
+
+    async def send_many(
+        self, topic: str, records: Iterable[bytes | ProducerRecord] | SupportsArrow, *, partition: int | None = None
+    ) -> Outcomes:
+        """As :meth:`Producer.send_many <aiokproto.producer.Producer.send_many>`; one failed record aborts."""
+        outcomes = await super().send_many(topic, records, partition=partition)
+        for error in outcomes.errors.values():
+            self._manager.fail(error)
+        return outcomes
+
+    async def send_offsets(
+        self, offsets: SupportsPositions | Offsets, group: GroupMetadata | str | None = None
+    ) -> None:
+        """Commit a group's offsets as part of the transaction (KIP-447). Call it once the records are sent.
+
+        Cancelling it fails the transaction.
+
+        Args:
+            offsets: A consumer: its positions, so that everything delivered counts as processed, and its membership. Or
+                partition → the offset to continue from.
+            group: Whose offsets: :meth:`Consumer.group_metadata() <aiokproto.consumer.Consumer.group_metadata>`, with
+                which the coordinator refuses the offsets of a member that the group has continued without. Only a group
+                id turns that check off. None for the consumer's.
+
+        Raises:
+            TransactionAbortedError: The coordinator refused them, for example because the group has assigned the
+                partitions to another member. The transaction can only be aborted.
+            ConfigurationError: There is no group, an offset is out of range, or the transaction has ended.
+            KafkaError: The producer is closed, or has failed.
+        """
+        self._buffer.check_open(self._session)
+        if isinstance(offsets, Mapping):
+            given = to_offsets("send_offsets", offsets)
+            chosen = {to_partition(partition): to_position(offset) for partition, offset in given.items()}
+        elif hasattr(offsets, "positions") and hasattr(offsets, "group_metadata"):
+            chosen = dict(offsets.positions())
+            group = offsets.group_metadata() if group is None else group
+        else:
+            raise ConfigurationError(f"send_offsets() takes a consumer, or a dict of partitions, not {offsets!r}")
+        if isinstance(group, str):
+            group = GroupMetadata(group)
+        if not isinstance(group, GroupMetadata) or not group.group_id:
+            raise ConfigurationError(f"group={group!r}: expected consumer.group_metadata(), or a group id")
+        if chosen:
+            await self._manager.add_offsets(self._session, group, chosen)

@@ -1,0 +1,215 @@
+"""A transactional producer's requests to coordinators (KIP-98, KIP-447, KIP-890), and reading the responses."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from aiokproto.cluster import ClusterClient
+from aiokproto.codec.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from aiokproto.codec.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from aiokproto.codec.messages.end_txn import EndTxnRequest, EndTxnResponse
+from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from aiokproto.codec.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from aiokproto.codec.wire import ZERO_UUID
+from aiokproto.error_codes import ErrorCode
+from aiokproto.failures import Situation
+from aiokproto.group.offset_requests import OffsetsByTopic
+from aiokproto.producer.producer_id import ProducerId
+from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+
+END_TXN_V2 = 5
+"""The first version of EndTxn that bumps the epoch, and so the first of a transaction of version 2 (KIP-890)."""
+_LAST_OF_CLIENTS = 3
+"""The last version of AddPartitionsToTxn for clients; later ones are for brokers."""
+_TXN_OFFSET_COMMIT_V1 = 4
+"""The last version of TxnOffsetCommit that needs AddOffsetsToTxn first."""
+_OFFSETS_BY_NAME = 5
+"""The last version of TxnOffsetCommit with topic names; later ones have topic ids."""
+EPOCH_BUMP = 3
+"""The first version of InitProducerId that takes the current id and epoch (KIP-360)."""
+
+
+class Identity(NamedTuple):
+    """What every request of a transaction names."""
+
+    transactional_id: str
+    producer: ProducerId
+
+
+class InitExchange:
+    """InitProducerId: the first one fences other producers; with an id and epoch it bumps that epoch."""
+
+    request_type = InitProducerIdRequest
+    situation = Situation(InitProducerIdRequest.api_key, transactional=True)
+
+    def __init__(self, transactional_id: str, timeout_ms: int, bump: ProducerId | None) -> None:
+        producer_id, epoch = bump or (-1, -1)
+        self._request = InitProducerIdRequest(
+            transactional_id=transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+        )
+
+    def highest(self) -> int | None:
+        return None
+
+    def build(self, version: int) -> InitProducerIdRequest:
+        return self._request
+
+    def failure(self, response: InitProducerIdResponse) -> ErrorCode:
+        return ErrorCode(response.error_code)
+
+
+class AddPartitionsExchange:
+    """AddPartitionsToTxn, before the first records of a partition in a transaction of version 1."""
+
+    request_type = AddPartitionsToTxnRequest
+    situation = Situation(AddPartitionsToTxnRequest.api_key, transactional=True)
+
+    def __init__(self, identity: Identity, partitions: Collection[TopicPartition]) -> None:
+        topics: dict[str, list[int]] = {}
+        for topic, number in partitions:
+            topics.setdefault(topic, []).append(number)
+        self._request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=identity.transactional_id,
+            v3_and_below_producer_id=identity.producer.id,
+            v3_and_below_producer_epoch=identity.producer.epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in topics.items()
+            ],
+        )
+
+    def highest(self) -> int | None:
+        return _LAST_OF_CLIENTS
+
+    def build(self, version: int) -> AddPartitionsToTxnRequest:
+        return self._request
+
+    def failure(self, response: AddPartitionsToTxnResponse) -> ErrorCode:
+        codes = [
+            ErrorCode(result.partition_error_code)
+            for topic in response.results_by_topic_v3_and_below
+            for result in topic.results_by_partition
+        ]
+        # One refused partition is enough to add none; the others say only that they were not attempted.
+        causes = [code for code in codes if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)]
+        return causes[0] if causes else max(codes, default=ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+class AddOffsetsExchange:
+    """AddOffsetsToTxn, before the first TxnOffsetCommit of a group in a transaction of version 1."""
+
+    request_type = AddOffsetsToTxnRequest
+    situation = Situation(AddOffsetsToTxnRequest.api_key, transactional=True)
+
+    def __init__(self, identity: Identity, group_id: str) -> None:
+        self._request = AddOffsetsToTxnRequest(
+            transactional_id=identity.transactional_id,
+            producer_id=identity.producer.id,
+            producer_epoch=identity.producer.epoch,
+            group_id=group_id,
+        )
+
+    def highest(self) -> int | None:
+        return None
+
+    def build(self, version: int) -> AddOffsetsToTxnRequest:
+        return self._request
+
+    def failure(self, response: AddOffsetsToTxnResponse) -> ErrorCode:
+        return ErrorCode(response.error_code)
+
+
+class TxnOffsetCommitExchange:
+    """TxnOffsetCommit, to the coordinator of the group."""
+
+    request_type = TxnOffsetCommitRequest
+    situation = Situation(TxnOffsetCommitRequest.api_key, transactional=True)
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        identity: Identity,
+        group: GroupMetadata,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        *,
+        v2: bool,
+    ) -> None:
+        self._offsets = OffsetsByTopic(cluster, offsets)
+        self._v2 = v2
+        self._request = TxnOffsetCommitRequest(
+            transactional_id=identity.transactional_id,
+            group_id=group.group_id,
+            producer_id=identity.producer.id,
+            producer_epoch=identity.producer.epoch,
+            generation_id_or_member_epoch=group.generation,
+            member_id=group.member_id,
+            group_instance_id=group.instance_id,
+            topics=[
+                TxnOffsetCommitRequestTopic(
+                    name=name,
+                    topic_id=self._offsets.ids.get(name, ZERO_UUID),
+                    partitions=[
+                        TxnOffsetCommitRequestPartition(
+                            partition_index=number,
+                            committed_offset=position.offset,
+                            committed_leader_epoch=position.leader_epoch,
+                            committed_metadata=position.metadata,
+                        )
+                        for number, position in positions
+                    ],
+                )
+                for name, positions in self._offsets.topics.items()
+            ],
+        )
+
+    def highest(self) -> int | None:
+        if not self._v2:
+            return _TXN_OFFSET_COMMIT_V1
+        return None if self._offsets.ids else _OFFSETS_BY_NAME
+
+    def build(self, version: int) -> TxnOffsetCommitRequest:
+        return self._request
+
+    def failure(self, response: TxnOffsetCommitResponse) -> ErrorCode:
+        return self._offsets.failure(self._offsets.codes(response), self.situation)
+
+    def refused(self, response: TxnOffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
+        """Return the partitions whose offsets were not accepted."""
+        return {partition: code for partition, code in self._offsets.codes(response).items() if code}
+
+
+class EndTxnExchange:
+    """EndTxn: commit or abort."""
+
+    request_type = EndTxnRequest
+    situation = Situation(EndTxnRequest.api_key, transactional=True)
+
+    def __init__(self, identity: Identity, *, commit: bool, v2: bool) -> None:
+        self._v2 = v2
+        self._request = EndTxnRequest(
+            transactional_id=identity.transactional_id,
+            producer_id=identity.producer.id,
+            producer_epoch=identity.producer.epoch,
+            committed=commit,
+        )
+
+    def highest(self) -> int | None:
+        return None if self._v2 else END_TXN_V2 - 1
+
+    def build(self, version: int) -> EndTxnRequest:
+        return self._request
+
+    def failure(self, response: EndTxnResponse) -> ErrorCode:
+        return ErrorCode(response.error_code)
