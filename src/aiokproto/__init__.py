@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from aiokproto.client import Client
     from aiokproto.consumer import Consumer
     from aiokproto.errors import KafkaError
+    from aiokproto.exactly_once import ExactlyOnce
     from aiokproto.producer import Producer
     from aiokproto.types import Record, TopicPartition
 
@@ -27,6 +28,7 @@ __all__ = [
     "Client",
     "Cluster",
     "Consumer",
+    "ExactlyOnce",
     "KafkaError",
     "Producer",
     "Record",
@@ -40,6 +42,7 @@ _HOME = {
     "Client": "aiokproto.client",
     "Cluster": "aiokproto.broker",
     "Consumer": "aiokproto.consumer",
+    "ExactlyOnce": "aiokproto.exactly_once",
     "KafkaError": "aiokproto.errors",
     "Producer": "aiokproto.producer",
     "Record": "aiokproto.types",

@@ -27,8 +27,8 @@ from aiokproto.consumer.subscription import (
     to_timestamp,
     to_topics,
 )
-from aiokproto.errors import ConfigurationError
-from aiokproto.group.arguments import to_offsets, to_partition, to_position
+from aiokproto.errors import CommitError, ConfigurationError
+from aiokproto.group.arguments import Offsets, Partition, to_offsets, to_partition, to_position
 from aiokproto.group.assignors import Assignor
 from aiokproto.net.timeouts import deadline as until
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, Record, TopicPartition
@@ -397,10 +397,16 @@ class Consumer(AsyncContext):
 
         Raises:
             ConfigurationError: There is no group.
+            CommitError: It is in no generation of the group: its partitions may belong to other members.
         """
         self._group()
-        assert self._engine.member is not None
-        return self._engine.member.metadata
+        member = self._engine.member
+        assert member is not None, "there is a group"
+        # Without a generation the coordinator checks nothing, which is right only for partitions that the group does
+        # not assign.
+        if self._engine.subscription.partitions is None and member.removed:
+            raise CommitError(f"the consumer is in no generation of its group: {member.state}")
+        return member.metadata
 
     def lag(self, partition: tuple[str, int]) -> int | None:
         """Return how many offsets the position is behind the end of the log as of the last fetch; None if unknown."""
@@ -420,7 +426,7 @@ class Consumer(AsyncContext):
 
     async def commit(
         self,
-        offsets: Mapping[tuple[str, int], int | OffsetAndMetadata] | None = None,
+        offsets: Offsets[Partition] | None = None,
         timeout_ms: float | None = None,
     ) -> None:
         """Commit offsets: by default all positions, so that everything delivered counts as processed.

@@ -48,6 +48,7 @@ class Engine:
     consumer: every later call raises the cause.
 
     Attributes:
+        config: The consumer's options.
         cluster: Metadata and connections.
         assignment: The assigned partitions.
         reader: Delivers records.
@@ -62,7 +63,7 @@ class Engine:
     def __init__(self, cluster: ClusterClient, config: ConsumerConfig, subscription: SubscriptionState) -> None:
         self.cluster = cluster
         self.subscription = subscription
-        self._config = config
+        self.config = config
         self.assignment = Assignment(Signals(self._changed, self._arrived, self._room))
         self.reader = Reader(self.assignment, config.check_crcs, self.check, cluster.run_in_thread)
         self.lookup = OffsetLookup(cluster, config.fetch.read_committed)
@@ -120,7 +121,7 @@ class Engine:
     def _assign(self, partitions: Collection[TopicPartition]) -> None:
         """Read these partitions, independent of the group's assignment."""
         removed = [partition for partition in self.assignment.cursors if partition not in partitions]
-        if self.member is not None and self._config.enable_auto_commit:
+        if self.member is not None and self.config.enable_auto_commit:
             # No rebalance follows that would commit them.
             self._given_up |= self._processed(removed)
         self.assignment.remove(removed)
@@ -197,7 +198,7 @@ class Engine:
         if self.member is not None:
             self._spawn("group", self.member.run())
             self._spawn("progress", self._watch_progress(self.member))
-            if self._config.enable_auto_commit:
+            if self.config.enable_auto_commit:
                 self._spawn("commit", self._auto_commit())
 
     def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
@@ -258,7 +259,7 @@ class Engine:
         await asyncio.wait(self._tasks.values(), timeout=_left(deadline) / 2)
 
     async def _last_commit(self, deadline: float) -> None:
-        if self.member is not None and self._config.enable_auto_commit:
+        if self.member is not None and self.config.enable_auto_commit:
             try:
                 await self._commit_processed(_left(deadline) / 2)
                 await self._commit_given_up(_left(deadline) / 2)
@@ -386,13 +387,13 @@ class Engine:
         self._moved.set()
 
     async def _commit_before_revoking(self, partitions: Collection[TopicPartition], timeout: float) -> None:
-        if self._config.enable_auto_commit:
+        if self.config.enable_auto_commit:
             await self._commit_processed(timeout, partitions)
 
     async def _watch_progress(self, member: GroupMember) -> None:
         """Leave the group if the application stops requesting records, so that other members get the partitions."""
-        assert self._config.group is not None
-        limit = self._config.group.max_poll_interval
+        assert self.config.group is not None
+        limit = self.config.group.max_poll_interval
         loop = asyncio.get_running_loop()
         seen: tuple[int, object] = (-1, None)
         since = loop.time()
@@ -403,9 +404,7 @@ class Engine:
                 seen, since = now, loop.time()
             elif loop.time() - since > limit and member.owned:
                 reason = f"no record was requested in {loop.time() - since:.1f} s (max_poll_interval_ms)"
-                log.warning(
-                    "consumer: %s: leaving group %s until the next request", reason, self._config.group.group_id
-                )
+                log.warning("consumer: %s: leaving group %s until the next request", reason, self.config.group.group_id)
                 member.leave_on_poll_timeout(reason)
                 since = loop.time()
 
@@ -429,7 +428,7 @@ class Engine:
         return "a rebalance was under way when the consumer was closed" if self._closing else ""
 
     async def _auto_commit(self) -> None:
-        interval = self._config.auto_commit_interval
+        interval = self.config.auto_commit_interval
         while True:
             await asyncio.sleep(interval)
             try:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.types import OffsetAndMetadata, TopicPartition
+
+Partition = TypeVar("Partition", bound=tuple[str, int])
+"""A variable, since the keys of a Mapping are invariant: else a dict with keys of TopicPartition would be refused."""
+
+Offsets = Mapping[Partition, int | OffsetAndMetadata]
+"""Partition → the offset to continue from."""
 
 _LARGEST = 2**63 - 1
 _LAST_PARTITION = 2**31 - 1

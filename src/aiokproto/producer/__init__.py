@@ -46,7 +46,7 @@ from aiokproto.producer.outcomes import Outcomes
 from aiokproto.producer.partitioner import Partitioner, murmur2
 from aiokproto.producer.producer import Producer
 from aiokproto.producer.record import ProducerRecord
-from aiokproto.producer.transaction import Transaction
+from aiokproto.producer.transaction import Transaction, TransactionStatus
 
 __all__ = [
     "BatchDelivery",
@@ -56,5 +56,6 @@ __all__ = [
     "Producer",
     "ProducerRecord",
     "Transaction",
+    "TransactionStatus",
     "murmur2",
 ]

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from enum import Enum, auto
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from aiokproto.async_context import AsyncContext
-from aiokproto.errors import ConfigurationError, KafkaError, TransactionAbortedError, TransactionOutcomeUnknownError
-from aiokproto.group.arguments import to_offsets, to_partition, to_position
+from aiokproto.errors import (
+    CommitError,
+    ConfigurationError,
+    KafkaError,
+    TransactionAbortedError,
+    TransactionOutcomeUnknownError,
+)
+from aiokproto.group.arguments import Offsets, Partition, to_offsets, to_partition, to_position
 from aiokproto.producer.arrow_tables import SupportsArrow
 from aiokproto.producer.buffer import Buffer, WriteSession
 from aiokproto.producer.outcomes import Outcomes
@@ -32,8 +39,18 @@ class SupportsPositions(Protocol):
     def group_metadata(self) -> GroupMetadata: ...
 
 
-Offsets = Mapping[tuple[str, int], int | OffsetAndMetadata]
-"""Partition → the offset to continue from."""
+class TransactionStatus(Enum):
+    """How far a transaction has come."""
+
+    NEW = auto()
+    OPEN = auto()
+    ENDING = auto()
+    """``commit()`` waits for the outcome of the records; nothing is accepted any more."""
+    COMMITTING = auto()
+    """The commit was requested, and is not confirmed: it may have taken effect or not."""
+    COMMITTED = auto()
+    ABORTED = auto()
+    """Aborted, or being aborted: it cannot be committed any more."""
 
 
 class Transaction(AsyncContext, RecordSender):
@@ -50,6 +67,9 @@ class Transaction(AsyncContext, RecordSender):
     that was not buffered, such as ``InvalidRecordError``, abort only if they leave the block.
 
     A block that is cancelled aborts in the background: the next transaction, and :meth:`Producer.close`, wait for that.
+
+    Attributes:
+        status: How far it has come.
     """
 
     def __init__(
@@ -59,10 +79,7 @@ class Transaction(AsyncContext, RecordSender):
         super().__init__(partitioner, buffer, WriteSession(not_begun))
         self._manager = manager
         self._flush_timeout = flush_timeout
-        self._begun = False
-        self._ended = False
-        self._aborted = False
-        self._outcome_unknown = False
+        self.status = TransactionStatus.NEW
 
     async def __aenter__(self) -> Self:
         """Begin. Waits for the end of the last transaction.
@@ -74,10 +91,10 @@ class Transaction(AsyncContext, RecordSender):
             KafkaError: The producer is not started, is closed, or has failed.
         """
         self._buffer.check_open()
-        if self._begun:
+        if self.status is not TransactionStatus.NEW:
             raise ConfigurationError("a transaction is used once: producer.transaction() makes the next one")
         await self._manager.begin(self._session)
-        self._begun = True
+        self.status = TransactionStatus.OPEN
         self._session.closed = None
         self._buffer.set_writer(self, self._session)
         return self
@@ -85,13 +102,13 @@ class Transaction(AsyncContext, RecordSender):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._ended:
+        if self.status is not TransactionStatus.OPEN:
             return
         if error is None:
             await self.commit()
         elif not isinstance(error, Exception):
             # Cancelled: the caller must not wait for the coordinator.
-            self._end("aborted")
+            self._end(TransactionStatus.ABORTED)
             self._manager.start_abort()
         elif self._buffer.closed is None:
             try:
@@ -99,15 +116,22 @@ class Transaction(AsyncContext, RecordSender):
             except KafkaError as failure:
                 log.warning("the abort of the transaction is not confirmed yet: %s", failure)
 
-    def _end(self, how: str) -> None:
-        self._ended = True
-        self._buffer.close_session(self._session, TransactionAbortedError(f"the transaction was {how}"))
-        self._manager.release()
+    def _end(self, status: TransactionStatus) -> None:
+        """Accept nothing more."""
+        self.status = status
+        reason: KafkaError
+        if status is TransactionStatus.ABORTED:
+            # Also for calls that wait for buffer memory.
+            reason = TransactionAbortedError("the transaction was aborted")
+        else:
+            reason = ConfigurationError("the transaction was committed")
+        self._buffer.close_session(self._session, reason)
 
     async def commit(self) -> None:
         """Send what is buffered, wait for its acknowledgement, and commit. Leaving the block does it.
 
-        Cancelled before everything is acknowledged, the transaction is aborted. Cancelled later, it is being committed.
+        Cancelled before everything is acknowledged, the transaction is aborted. Cancelled later, it is being committed:
+        then, and after ``TransactionOutcomeUnknownError``, another call waits for the outcome.
 
         Raises:
             TransactionAbortedError: A record or an offset could not be written; the transaction is aborted. The cause
@@ -119,33 +143,42 @@ class Transaction(AsyncContext, RecordSender):
             KafkaError: The producer is closed, or has failed.
         """
         self._buffer.check_open()
-        if self._outcome_unknown:
-            await self._commit()
-            return
-        self._check_not_ended()
+        if self.status is not TransactionStatus.COMMITTING:
+            self._check_not_ended()
+            await self._prepare()
+        try:
+            await self._manager.commit(self._session)
+        except (TransactionOutcomeUnknownError, ConfigurationError):
+            raise
+        except KafkaError:
+            self.status = TransactionStatus.ABORTED
+            raise
+        self.status = TransactionStatus.COMMITTED
+
+    async def _prepare(self) -> None:
+        """Wait for the outcome of everything; if that is bad, abort.
+
+        Raises:
+            TransactionAbortedError: It is aborted.
+            KafkaError: The producer has failed.
+        """
         failed = self._manager.failure is not None
-        self._end("committed")
+        self._end(TransactionStatus.ENDING)
         try:
             if not failed:
                 await self._manager.flush(self._flush_timeout)
+            # A fatal error may have ended the producer meanwhile.
+            self._buffer.check_open()
         except BaseException:
+            self.status = TransactionStatus.ABORTED
             self._manager.start_abort()
             raise
-        # Fatal errors end the producer while the records are awaited.
-        self._buffer.check_open()
         if self._manager.failure is not None:
             error = self._manager.aborted()
+            self.status = TransactionStatus.ABORTED
             await self._manager.abort()
             raise error
-        await self._commit()
-
-    async def _commit(self) -> None:
-        try:
-            await self._manager.commit(self._session)
-        except TransactionOutcomeUnknownError:
-            self._outcome_unknown = True
-            raise
-        self._outcome_unknown = False
+        self.status = TransactionStatus.COMMITTING
 
     async def abort(self) -> None:
         """Abort: records that were not sent yet fail, and what is written stays invisible to ``read_committed``.
@@ -161,15 +194,14 @@ class Transaction(AsyncContext, RecordSender):
             KafkaError: The producer is closed, or has failed.
         """
         self._buffer.check_open()
-        if self._aborted:
+        if self.status is TransactionStatus.ABORTED:
             return
         self._check_not_ended()
-        self._aborted = True
-        self._end("aborted")
+        self._end(TransactionStatus.ABORTED)
         await self._manager.abort()
 
     def _check_not_ended(self) -> None:
-        if not self._begun or self._ended:
+        if self.status is not TransactionStatus.OPEN:
             assert self._session.closed is not None, "a session is open from begin to end"
             raise ConfigurationError(str(self._session.closed))
 
@@ -183,7 +215,7 @@ class Transaction(AsyncContext, RecordSender):
         return outcomes
 
     async def send_offsets(
-        self, offsets: SupportsPositions | Offsets, group: GroupMetadata | str | None = None
+        self, offsets: SupportsPositions | Offsets[Partition], group: GroupMetadata | str | None = None
     ) -> None:
         """Commit a group's offsets as part of the transaction (KIP-447). Call it once the records are sent.
 
@@ -208,7 +240,11 @@ class Transaction(AsyncContext, RecordSender):
             chosen = {to_partition(partition): to_position(offset) for partition, offset in given.items()}
         elif hasattr(offsets, "positions") and hasattr(offsets, "group_metadata"):
             chosen = dict(offsets.positions())
-            group = offsets.group_metadata() if group is None else group
+            try:
+                group = offsets.group_metadata() if group is None else group
+            except CommitError as error:
+                self._manager.fail(error)
+                raise self._manager.aborted() from error
         else:
             raise ConfigurationError(f"send_offsets() takes a consumer, or a dict of partitions, not {offsets!r}")
         if isinstance(group, str):

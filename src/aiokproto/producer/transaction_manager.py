@@ -115,7 +115,7 @@ class TransactionManager:
         self._on_fatal = on_fatal
         self._cluster: ClusterClient
         self._requests: CoordinatorRequests
-        # Of the transaction that may be written to; None from its commit() or abort() on.
+        # Of the open transaction; None once its end was started.
         self._session: WriteSession | None = None
         self._last: WriteSession | None = None
         self._end: asyncio.Task[None] | None = None
@@ -339,6 +339,7 @@ class TransactionManager:
         if session is not self._last:
             raise ConfigurationError("a later transaction has begun, which waited for the outcome of this one")
         if self.state is TransactionState.OPEN:
+            self._session = None
             self._start_end(commit=True)
         else:
             await self._settle()
@@ -355,7 +356,8 @@ class TransactionManager:
         await self._ended()
 
     def start_abort(self) -> None:
-        """Abort in the background."""
+        """Abort in the background; the next transaction can begin afterwards."""
+        self._session = None
         self._start_end(commit=False)
 
     async def _ended(self) -> None:
@@ -366,10 +368,6 @@ class TransactionManager:
         self.state = TransactionState.COMMITTING if commit else TransactionState.ABORTING
         self._end = asyncio.get_running_loop().create_task(self._run_end(commit), name="aiokproto end of transaction")
         self._end.add_done_callback(_retrieve)
-
-    def release(self) -> None:
-        """Let another transaction begin, once this one has ended."""
-        self._session = None
 
     async def _run_end(self, commit: bool) -> None:
         if not commit:
