@@ -11,13 +11,14 @@ from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.broker_lookup import RetryState
 from aiokproto.cluster.metadata import UNKNOWN_LIMIT, metadata_request
+from aiokproto.cluster.snapshot import BrokerNode
 from aiokproto.codec.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from aiokproto.codec.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokproto.codec.messages.list_groups import ListGroupsRequest
 from aiokproto.codec.messages.metadata import MetadataRequest
-from aiokproto.codec.messages.produce import ProduceRequest
+from aiokproto.codec.messages.produce import NodeEndpoint, ProduceRequest
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
     BrokerConnectionError,
@@ -190,6 +191,22 @@ async def test_a_leader_hint_is_applied_at_once() -> None:
         assert cluster.update_leader("t", 0, 2, 1)
         assert cluster.snapshot.leader("t", 0) == 2
         assert not cluster.update_leader("t", 0, 1, 0)
+
+
+async def test_a_leader_hint_can_name_a_broker_that_the_metadata_does_not_list() -> None:
+    def endpoint(node_id: int, host: str = "h", port: int = 9092) -> NodeEndpoint:
+        return NodeEndpoint(node_id=node_id, host=host, port=port, rack="r")
+
+    async with brokers(1) as (fake, (broker,)), started(broker.port) as cluster:
+        fake.leaders["t"] = [(1, 0)]
+        await cluster.topic("t")
+        for unusable in (endpoint(2, host=""), endpoint(2, port=0), endpoint(2, port=1 << 16), endpoint(3)):
+            assert not cluster.update_leader("t", 0, 2, 1, [unusable])
+        assert not cluster.update_leader("t", 0, 2, 0, [endpoint(2)]), "an old epoch"
+        assert 2 not in cluster.snapshot.brokers
+        assert cluster.update_leader("t", 0, 2, 1, [endpoint(2)])
+        assert cluster.snapshot.brokers[2] == BrokerNode(2, "h", 9092, "r")
+        assert cluster.snapshot.leader("t", 0) == 2
 
 
 async def test_a_cluster_whose_brokers_were_replaced_is_found_by_the_bootstrap_addresses() -> None:

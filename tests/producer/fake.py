@@ -151,7 +151,7 @@ class FakeCluster:
     def invalidate(self, reason: str, topics: object = ()) -> None:
         self.invalidated.append(reason)
 
-    def update_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:
+    def update_leader(self, topic: str, partition: int, leader: int, leader_epoch: int, endpoints: object = ()) -> bool:
         self.lead(leader, partition)
         return True
 

@@ -14,7 +14,7 @@ from aiokproto.cluster.coordinators import CoordinatorCache, CoordinatorKind
 from aiokproto.cluster.metadata import MetadataUpdater
 from aiokproto.cluster.pool import MAIN, Pool
 from aiokproto.cluster.request_driver import RequestDriver
-from aiokproto.cluster.snapshot import ClusterSnapshot, TopicInfo
+from aiokproto.cluster.snapshot import ClusterSnapshot, NodeEndpoint, TopicInfo
 from aiokproto.codec.schema import Request, Response, Versions
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import ClientClosedError, ConfigurationError, KafkaError, copied
@@ -176,13 +176,23 @@ class ClusterClient:
         """
         self._metadata.invalidate(reason, topics)
 
-    def update_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:
+    def update_leader(
+        self, topic: str, partition: int, leader: int, leader_epoch: int, endpoints: Iterable[NodeEndpoint] = ()
+    ) -> bool:
         """Apply a new leader that a broker reported in a Produce or Fetch response (KIP-951).
 
+        Args:
+            topic: The topic.
+            partition: The partition.
+            leader: The node id in ``current_leader``.
+            leader_epoch: The epoch in ``current_leader``.
+            endpoints: The response's ``node_endpoints``: a new leader may be a broker that the metadata does not list
+                yet, or lists with an old address.
+
         Returns:
-            Whether the snapshot changed. An older leader epoch or an unknown broker is ignored.
+            Whether the snapshot changed. An older leader epoch, or a broker without a known address, is ignored.
         """
-        return self._metadata.update_leader(topic, partition, leader, leader_epoch)
+        return self._metadata.update_leader(topic, partition, leader, leader_epoch, endpoints)
 
     async def wait_for_update(self, generation: int) -> ClusterSnapshot:
         """Wait until the snapshot is newer than ``generation``, and return it. The caller sets a deadline."""

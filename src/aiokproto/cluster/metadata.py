@@ -25,7 +25,7 @@ from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.bootstrap import STARTING, bootstrap_error, definitive
 from aiokproto.cluster.hedge import first_response
 from aiokproto.cluster.pool import MAIN, Pool
-from aiokproto.cluster.snapshot import BrokerNode, ClusterSnapshot, TopicInfo, topic_info
+from aiokproto.cluster.snapshot import BrokerNode, ClusterSnapshot, NodeEndpoint, TopicInfo, topic_info
 from aiokproto.cluster.tracked_topics import TrackedTopics
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from aiokproto.config import ClusterConfig
@@ -111,10 +111,12 @@ class MetadataUpdater:
             self._stale = reason
             self._wake.set()
 
-    def update_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:
-        """Apply a leader from a response's ``current_leader`` (KIP-951); return whether it is newer."""
+    def update_leader(
+        self, topic: str, partition: int, leader: int, leader_epoch: int, endpoints: Iterable[NodeEndpoint]
+    ) -> bool:
+        """Implement :meth:`ClusterClient.update_leader <aiokproto.cluster.ClusterClient.update_leader>`."""
         before = self.snapshot
-        self._publish(before.with_leader(topic, partition, leader, leader_epoch))
+        self._publish(before.with_leader(topic, partition, leader, leader_epoch, endpoints))
         return self.snapshot is not before
 
     def add_broker(self, node: BrokerNode) -> None:

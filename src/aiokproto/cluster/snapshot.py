@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from aiokproto.codec.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from aiokproto.codec.wire import ZERO_UUID
@@ -16,6 +16,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DecodeError
 
 NO_LEADER = -1
+MAX_PORT = 0xFFFF
 MAX_PARTITIONS = 1_000_000
 """More than any cluster supports. A larger index in a response is an error; memory is not allocated for it."""
 
@@ -35,6 +36,15 @@ class BrokerNode(NamedTuple):
 
     def __str__(self) -> str:
         return self.address if self.id < 0 else f"broker {self.id} ({self.address})"
+
+
+class NodeEndpoint(Protocol):
+    """The address of a new leader, as Produce, Fetch, ShareFetch and ShareAcknowledge responses have it (KIP-951)."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
 
 
 class PartitionInfo(NamedTuple):
@@ -125,16 +135,27 @@ class ClusterSnapshot:
         """Return a snapshot with this broker added, or its address replaced."""
         return replace(self, brokers={**self.brokers, node.id: node}, generation=self.generation + 1)
 
-    def with_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> ClusterSnapshot:
-        """Return a snapshot with a newer leader of a partition; itself if the leader epoch is not newer (KIP-951)."""
+    def with_leader(
+        self, topic: str, partition: int, leader: int, leader_epoch: int, endpoints: Iterable[NodeEndpoint] = ()
+    ) -> ClusterSnapshot:
+        """Return a snapshot with a newer leader of a partition; itself if the leader epoch is not newer (KIP-951).
+
+        ``endpoints`` can have the address of a leader that the metadata does not list yet.
+        """
         known = self.partition(topic, partition)
-        if known is None or leader_epoch <= known.leader_epoch or leader not in self.brokers:
+        if known is None or leader_epoch <= known.leader_epoch:
+            return self
+        brokers = self.brokers
+        for node in endpoints:
+            if node.node_id == leader and node.host and 0 < node.port <= MAX_PORT:
+                brokers = {**brokers, leader: BrokerNode(leader, node.host, node.port, node.rack)}
+        if leader not in brokers:
             return self
         info = self.topics[topic]
         partitions = list(info.partitions)
         partitions[partition] = known._replace(leader=leader, leader_epoch=leader_epoch)
         topics = {**self.topics, topic: info._replace(partitions=tuple(partitions))}
-        return replace(self, topics=topics, generation=self.generation + 1)
+        return replace(self, brokers=brokers, topics=topics, generation=self.generation + 1)
 
     def updated(
         self, response: MetadataResponse, keep: Collection[str] | None = None, drop: Iterable[str] = ()

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from aiokproto.cluster import ClusterClient
-from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse, NodeEndpoint, PartitionData
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.chunk import BufferedBytes, Chunk, chunks
 from aiokproto.consumer.cursor import Cursor
@@ -96,7 +96,7 @@ class FetchResponseHandler:
                 if cursor is None or wanted is None or not _is_current(cursor, wanted):
                     continue
                 if data.error_code:
-                    self._refused(node, cursor, data)
+                    self._refused(node, cursor, data, response.node_endpoints)
                 elif await self._accepted(cursor, wanted, data, cursors, buffered, time_slice):
                     moved.append(partition)
                 await time_slice.pause()
@@ -153,7 +153,7 @@ class FetchResponseHandler:
         )
         return False
 
-    def _refused(self, node: int, cursor: Cursor, data: PartitionData) -> None:
+    def _refused(self, node: int, cursor: Cursor, data: PartitionData, endpoints: list[NodeEndpoint]) -> None:
         """Act on a partition's error code."""
         code, fetch = ErrorCode(data.error_code), cursor.fetch
         context = f"Fetch of {cursor.partition} at offset {fetch.offset} from broker {node}"
@@ -174,7 +174,10 @@ class FetchResponseHandler:
         elif action is Action.FETCH_FROM_LEADER:
             self._leave_follower(node, cursor, code)
         else:
-            self._wait_for_leader(cursor, data, code, f"{context}: {code.name}", action)
+            leader = data.current_leader
+            if leader.leader_id >= 0:
+                self._cluster.update_leader(*cursor.partition, leader.leader_id, leader.leader_epoch, endpoints)
+            self._wait_for_leader(cursor, code, f"{context}: {code.name}", action)
 
     def _leave_follower(self, node: int, cursor: Cursor, code: ErrorCode) -> None:
         cursor.fetch.replica = None
@@ -191,10 +194,7 @@ class FetchResponseHandler:
         log.info("fetching from leaders: broker %d, a preferred replica, does not serve", node)
         self.leaders_until = asyncio.get_running_loop().time() + REPLICA_FOR
 
-    def _wait_for_leader(self, cursor: Cursor, data: PartitionData, code: ErrorCode, what: str, action: Action) -> None:
-        leader = data.current_leader
-        if leader.leader_id >= 0:
-            self._cluster.update_leader(*cursor.partition, leader.leader_id, leader.leader_epoch)
+    def _wait_for_leader(self, cursor: Cursor, code: ErrorCode, what: str, action: Action) -> None:
         if action in (Action.REFRESH_METADATA, Action.VALIDATE_OFFSET):
             self._cluster.invalidate(what)
         if code in _MISSING:

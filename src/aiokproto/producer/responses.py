@@ -12,7 +12,7 @@ import logging
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.coordinator_requests import CONCURRENT_PAUSE
-from aiokproto.codec.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
+from aiokproto.codec.messages.produce import NodeEndpoint, PartitionProduceResponse, ProduceRequest, ProduceResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DecodeError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
@@ -84,14 +84,16 @@ class ProduceResponseHandler:
                 # A partition that was not sent, or appears twice, is ignored: the first response counts.
                 batch = missing.pop((name, partition.index), None)
                 if batch is not None:
-                    self._partition_responded(node, batch, partition)
+                    self._partition_responded(node, batch, partition, response.node_endpoints)
         # It is unknown whether they were written. With idempotence the retry is safe; without, it may duplicate
         # records, as every retry may.
         for batch in missing.values():
             error = DecodeError(f"Produce to broker {node}: the response lacks {batch.where}")
             self._accumulator.retry(batch, error, self._retry_at(batch))
 
-    def _partition_responded(self, node: int, batch: ProducerBatch, response: PartitionProduceResponse) -> None:
+    def _partition_responded(
+        self, node: int, batch: ProducerBatch, response: PartitionProduceResponse, endpoints: list[NodeEndpoint]
+    ) -> None:
         accumulator = self._accumulator
         if not response.error_code:
             accumulator.complete(batch, response.base_offset, response.log_append_time_ms)
@@ -115,7 +117,9 @@ class ProduceResponseHandler:
             rejected = {entry.batch_index: entry.batch_index_error_message for entry in response.record_errors}
             self.fail(batch, error, invalid_records(batch, rejected, error) if rejected else None)
         else:
-            self._retry(batch, response, error, refresh=action is Action.REFRESH_METADATA)
+            if action is Action.REFRESH_METADATA:
+                self._cluster.invalidate(str(error))
+            self._retry(batch, response, error, endpoints)
 
     def _situation(self, batch: ProducerBatch) -> Situation:
         numbered = batch.sequence >= 0
@@ -128,14 +132,16 @@ class ProduceResponseHandler:
         )
 
     def _retry(
-        self, batch: ProducerBatch, response: PartitionProduceResponse, error: KafkaError, *, refresh: bool
+        self,
+        batch: ProducerBatch,
+        response: PartitionProduceResponse,
+        error: KafkaError,
+        endpoints: list[NodeEndpoint],
     ) -> None:
-        if refresh:
-            self._cluster.invalidate(str(error))
         # Before version 10 the field has its default, -1.
         leader = response.current_leader
         new_leader = leader.leader_id >= 0 and self._cluster.update_leader(
-            *batch.where, leader.leader_id, leader.leader_epoch
+            *batch.where, leader.leader_id, leader.leader_epoch, endpoints
         )
         at = self._retry_at(batch)
         if new_leader:

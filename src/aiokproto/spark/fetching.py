@@ -133,7 +133,9 @@ class RangeFetcher:
             return []
         if data.error_code:
             current = data.current_leader
-            self._cluster.update_leader(offsets.topic, offsets.partition, current.leader_id, current.leader_epoch)
+            self._cluster.update_leader(
+                offsets.topic, offsets.partition, current.leader_id, current.leader_epoch, response.node_endpoints
+            )
             raise error_for(data.error_code, self._context(leader))
         return self._batches(data)
 
