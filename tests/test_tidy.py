@@ -48,6 +48,7 @@ PURE = (
     "group.membership",
     "group.protocol",
     "producer.partitioner",
+    "producer.sticky",
     "producer.accumulator",
     "producer.batch",
     "producer.outcome",

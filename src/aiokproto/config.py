@@ -71,6 +71,9 @@ class ConnectionOptions(TypedDict, total=False):
     ssl_context: ssl.SSLContext | None
     """Certificates and checks for ``security_protocol="SSL"``. By default the system's certificate authorities, with
     the host name verified."""
+    client_rack: str
+    """The rack of this client, as in ``broker.rack``: consumers can fetch from a closer replica (KIP-392), producers
+    write to closer leaders (KIP-1123). ``""`` (the default) is none."""
     address_map: AddressMap | None
     """Called with host and port before each connection; returns the address to connect to. For port forwarding and
     tunnels. TLS still verifies the host that the broker advertises."""
@@ -96,6 +99,7 @@ class ClusterConfig:
     max_response_size: int = 128 * 1024 * 1024
     ssl_context: ssl.SSLContext | None = None
     """None: plain text."""
+    client_rack: str = ""
     address_map: AddressMap | None = None
 
     @classmethod
@@ -280,6 +284,12 @@ def _frame_limit(name: str, value: object) -> int:
     return integer(name, value, 1 << 16, (1 << 31) - 1)
 
 
+def _rack(name: str, value: object) -> str:
+    if not isinstance(value, str) or len(value.encode()) > 0x7FFF:
+        raise ConfigurationError(f"{name}={value!r}: expected text of at most 32767 bytes")
+    return value
+
+
 _CHECKS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "client_id": ("client_id", text),
     "request_timeout_ms": ("request_timeout", duration),
@@ -294,5 +304,6 @@ _CHECKS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "reconnect_backoff_max_ms": ("reconnect_backoff_max", duration),
     "connections_max_idle_ms": ("connections_max_idle", duration),
     "max_response_size": ("max_response_size", _frame_limit),
+    "client_rack": ("client_rack", _rack),
     "address_map": ("address_map", function),
 }

@@ -159,6 +159,13 @@ class BufferFullError(KafkaError):
     """
 
 
+class RecordAbortedError(KafkaError):
+    """:meth:`Producer.abort() <aiokproto.producer.Producer.abort>` dropped the record, or interrupted its call.
+
+    It was not sent; or, with ``in_flight=True``, it was sent and may be in the log.
+    """
+
+
 class ClientClosedError(KafkaError):
     """The client is not started, is closed, or one of its internal tasks failed; then ``__cause__`` is that error.
 

@@ -17,6 +17,7 @@ from aiokproto.producer.record import PendingRecord
 from aiokproto.types import Record, RecordMetadata
 from tests.accelerator.twins import each_form
 from tests.patience import PATIENCE
+from tests.producer.sticky import lowest
 
 HANDING = "aiokproto.consumer.delivery"
 LIMITS = BufferLimits(
@@ -155,8 +156,8 @@ async def test_a_call_that_is_never_awaited_is_a_warning(form: Any) -> None:
 
 
 def batches() -> tuple[Any, Any]:
-    accumulator = Accumulator(LIMITS, choose=min)
-    queues = accumulator.update("flights", [0])
+    accumulator = Accumulator(LIMITS, sticky=lowest())
+    queues = accumulator.update("flights", [0], 0.0)
     added = accumulator.append(queues, 0, 1000, None, b"value", (), 0.0)
     assert added is not None
     return accumulator, added[0]
@@ -225,7 +226,7 @@ class Posts:
     """A producer's part that takes records, on an accumulator."""
 
     def __init__(self, form: Any) -> None:
-        self.accumulator = Accumulator(LIMITS, choose=min)
+        self.accumulator = Accumulator(LIMITS, sticky=lowest())
         self.waited: list[PendingRecord] = []
         self.room = asyncio.Event()
         self.poster = form(None, self.append_later)
@@ -237,7 +238,7 @@ class Posts:
         return "appended"
 
     def open(self) -> Any:
-        queues = self.accumulator.update("flights", [0])
+        queues = self.accumulator.update("flights", [0], 0.0)
         self.poster._set_ready("flights", queues)
         added = self.accumulator.append(queues, 0, 1000, None, b"first", (), 0.0)
         assert added is not None

@@ -15,7 +15,7 @@ def way(request: pytest.FixtureRequest) -> str:
 
 
 async def test_a_leader_that_the_metadata_does_not_list_is_found_by_the_response(way: str) -> None:
-    """The new leader was down when the client asked for the metadata, and no later Metadata request is answered."""
+    """The new leader was down when the client requested the metadata, and no later Metadata request is answered."""
     async with Cluster(2) as cluster:
         await cluster.create_topic("t", partitions=1, replication=2)
         first = cluster.bootstrap_servers.split(",")[0]

@@ -14,6 +14,7 @@ from aiokproto.producer.accumulator import Accumulator, BufferLimits, Drained
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.records import RecordBatch
 from aiokproto.types import RecordMetadata
+from tests.producer.sticky import lowest
 
 LIMITS = BufferLimits(
     batch_size=1000, buffer_memory=10_000, max_request_size=5000, linger=1.0, delivery_timeout=30.0, in_flight=5
@@ -21,13 +22,9 @@ LIMITS = BufferLimits(
 ERROR = error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, "Produce")
 
 
-def first(candidates: Sequence[int]) -> int:
-    return candidates[0]
-
-
 def accumulator(leaders: Sequence[int | None] = (1, 2, 1), **changes: Any) -> Accumulator:
-    made = Accumulator(LIMITS._replace(**changes), choose=first)
-    made.update("flights", leaders)
+    made = Accumulator(LIMITS._replace(**changes), sticky=lowest())
+    made.update("flights", leaders, 0.0)
     return made
 
 
@@ -136,7 +133,7 @@ def test_a_partition_without_leader_waits_and_is_reported() -> None:
     batch = put(acc, b"a")
     drained = drain(acc, 1.0)
     assert (drained.requests, [str(where) for where in drained.leaderless]) == ({}, ["flights-0"])
-    acc.update("flights", (2, 2))
+    acc.update("flights", (2, 2), 0.0)
     assert drain(acc, 1.0).requests == {2: [batch]}, "the batch goes to the current leader"
 
 
@@ -268,7 +265,7 @@ def test_nothing_is_sent_to_a_new_leader_before_the_old_one_has_responded() -> N
     confirm(acc, 0)
     one, two, three = (put(acc, bytes([i]) * 900) for i in range(3))
     assert drain(acc, 0.0).requests == {1: [one]}
-    acc.update("flights", (2, 2, 1))
+    acc.update("flights", (2, 2, 1), 0.0)
     assert drain(acc, 0.0).requests == {}
     acc.complete(one, 1)
     assert drain(acc, 0.0).requests == {2: [two]}
@@ -421,9 +418,9 @@ def test_an_observed_failure_is_not_logged(caplog: pytest.LogCaptureFixture) -> 
 
 def test_partitions_can_be_added_to_a_topic() -> None:
     acc = accumulator((1,))
-    acc.update("flights", (1, 2))
+    acc.update("flights", (1, 2), 0.0)
     assert put(acc, b"x", 1).where.partition == 1
-    acc.update("flights", ())
+    acc.update("flights", (), 0.0)
     assert drain(acc, 1.0).leaderless, "a topic that is gone keeps its records until they expire"
 
 

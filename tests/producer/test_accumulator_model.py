@@ -20,6 +20,7 @@ from aiokproto.producer.batch import ProducerBatch
 from aiokproto.records import BatchRecord, RecordBatch, encode
 from aiokproto.types import RecordMetadata
 from tests.producer.fake import PartitionLog
+from tests.producer.sticky import lowest
 
 PARTITIONS = 2
 LIMITS = BufferLimits(
@@ -37,8 +38,8 @@ class ProducerMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.now = 0.0
-        self.acc = Accumulator(LIMITS, choose=lambda candidates: candidates[0])
-        self.topic = self.acc.update("flights", [1, 2])
+        self.acc = Accumulator(LIMITS, sticky=lowest())
+        self.topic = self.acc.update("flights", [1, 2], 0.0)
         self.logs = [PartitionLog() for _ in range(PARTITIONS)]
         self.posted: list[list[tuple[bytes, ProducerBatch, int]]] = [[] for _ in range(PARTITIONS)]
         self.wire: list[list[tuple[ProducerBatch, bytes]]] = []
@@ -83,7 +84,7 @@ class ProducerMachine(RuleBasedStateMachine):
 
     @rule(leader=st.sampled_from([None, 1, 2]))
     def move_leader(self, leader: int | None) -> None:
-        self.acc.update("flights", [leader, 2])
+        self.acc.update("flights", [leader, 2], 0.0)
 
     @precondition(lambda self: self.wire)
     @rule(fate=st.sampled_from(["answer", "answer", "answer lost", "request lost", "refuse", "too large", "fatal"]))
@@ -125,7 +126,7 @@ class ProducerMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "acc"):
             return
-        self.acc.update("flights", [1, 2])
+        self.acc.update("flights", [1, 2], 0.0)
         rounds = 0
         while self.wire or any(True for _ in self.acc.incomplete):
             while self.wire:

@@ -34,6 +34,7 @@ from aiokproto.records.batch import HEADER
 from aiokproto.records.patch import update_crc
 from aiokproto.types import RecordMetadata, TopicPartition
 from tests.producer.fake import FakeCluster, producer_on
+from tests.producer.sticky import lowest
 from tests.producer.test_producer import Gate, settle
 
 Make = Callable[..., AbstractAsyncContextManager[Producer]]
@@ -214,8 +215,8 @@ def test_parts_of_a_compressed_batch_count_with_their_own_size() -> None:
     limits = BufferLimits(
         batch_size=1000, buffer_memory=1000, max_request_size=5000, linger=1.0, delivery_timeout=30.0, in_flight=5
     )
-    accumulator = Accumulator(limits, choose=min)
-    topic = accumulator.update("flights", [1])
+    accumulator = Accumulator(limits, sticky=lowest())
+    topic = accumulator.update("flights", [1], 0.0)
     values = [b"x" * 500] * 4
     batch = accumulator.append_encoded(topic.queues[0], RecordBatch(stored(*values, codec="gzip")), 0.0)
     assert batch is not None

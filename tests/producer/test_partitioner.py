@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokproto.errors import InvalidRecordError
-from aiokproto.producer.partitioner import check_partition, key_hash, murmur2, sticky_choice
+from aiokproto.producer.partitioner import check_partition, key_hash, murmur2
 
 VECTORS = {
     b"21": -973932308,
@@ -54,20 +54,6 @@ def murmur2_by_the_book(data: bytes) -> int:
 def test_murmur2_of_any_bytes(data: bytes) -> None:
     assert murmur2(data) == murmur2_by_the_book(data)
     assert key_hash(data) == murmur2(data) & 0x7FFFFFFF
-
-
-def test_the_sticky_choice_is_another_partition_with_a_leader() -> None:
-    offered: list[list[int]] = []
-
-    def first(candidates: object) -> int:
-        offered.append(list(candidates))  # type: ignore[call-overload]
-        return offered[-1][0]
-
-    assert sticky_choice([1, 2, 3], 4, 1, first) == 2
-    assert sticky_choice([1], 4, 1, first) == 1, "the only one with a leader stays"
-    assert sticky_choice([], 3, 0, first) == 1, "without any leader, any partition will do"
-    assert sticky_choice([], 1, 0, first) == 0
-    assert offered == [[2, 3], [1], [1, 2], [0]]
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ async def settle() -> None:
         ({"compression_type": "lzma"}, "compression_type='lzma'"),
         ({"compression_type": "gzip", "compression_level": 17}, "compression_level=17: gzip has no such level"),
         ({"compression_level": 3}, "compression_level=3: there is no compression; set compression_type"),
-        ({"partitioner": "random"}, "partitioner='random'"),
+        ({"partitioner": "murmur3"}, "partitioner='murmur3'"),
         ({"partitioner": lambda key: 0}, r"cannot be called with \(topic, key, value"),
         ({"close_timeout_ms": -1}, "close_timeout_ms=-1"),
         ({"max_in_flight_requests_per_connection": 0}, "max_in_flight_requests_per_connection=0"),

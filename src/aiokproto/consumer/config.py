@@ -29,8 +29,12 @@ class ConsumerConfig:
     fetch: FetchConfig
 
     @classmethod
-    def parse(cls, options: Mapping[str, Any]) -> ConsumerConfig:
+    def parse(cls, options: Mapping[str, Any], rack: str) -> ConsumerConfig:
         """Validate the options passed to the consumer.
+
+        Args:
+            options: The consumer's own options.
+            rack: The client's rack; empty for none.
 
         Raises:
             ConfigurationError: A value is invalid; the message names the option.
@@ -46,9 +50,6 @@ class ConsumerConfig:
         instance = options["group_instance_id"]
         if instance is not None:
             text("group_instance_id", instance)
-        rack = options["client_rack"]
-        if not isinstance(rack, str):
-            raise ConfigurationError(f"client_rack={rack!r}: must be a str")
         strategy = options["partition_assignment_strategy"]
         isolation = one_of("isolation_level", options["isolation_level"], ("read_uncommitted", "read_committed"))
         poll = duration("max_poll_interval_ms", options["max_poll_interval_ms"])

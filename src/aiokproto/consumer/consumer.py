@@ -86,7 +86,6 @@ class Consumer(AsyncContext):
         fetch_buffer_bytes: Bytes fetched ahead, divided equally among the brokers; each may have one partition's fetch
             more.
         check_crcs: Whether the checksums of batches are verified.
-        client_rack: The rack of this consumer: brokers can then name a closer replica to fetch from (KIP-392).
         connection: See :class:`~aiokproto.config.ConnectionOptions`; ``bootstrap_servers`` is required.
 
     Raises:
@@ -112,7 +111,6 @@ class Consumer(AsyncContext):
         max_partition_fetch_bytes: int = 1024 * 1024,
         fetch_buffer_bytes: int = 64 * 1024 * 1024,
         check_crcs: bool = True,
-        client_rack: str = "",
         **connection: Unpack[ConnectionOptions],
     ) -> None:
         config = ConsumerConfig.parse(
@@ -133,8 +131,8 @@ class Consumer(AsyncContext):
                 "max_partition_fetch_bytes": max_partition_fetch_bytes,
                 "fetch_buffer_bytes": fetch_buffer_bytes,
                 "check_crcs": check_crcs,
-                "client_rack": client_rack,
-            }
+            },
+            connection.get("client_rack", ""),
         )
         names = to_topics(topics, "Consumer")
         cluster = ClusterClient(ClusterConfig.parse(connection, own=OPTIONS))

@@ -14,14 +14,20 @@ if sys.version_info >= (3, 11):
 
     def _expired(scope: Timeout) -> bool:
         return scope.expired()
+
+    def _expire(scope: Timeout, now: float) -> None:
+        scope.reschedule(now)
 else:
     from async_timeout import Timeout, timeout_at
 
     def _expired(scope: Timeout) -> bool:
         return scope.expired
 
+    def _expire(scope: Timeout, now: float) -> None:
+        scope.update(now)
 
-__all__ = ["deadline", "timeout_at"]
+
+__all__ = ["Interruptible", "deadline", "timeout_at"]
 
 
 @asynccontextmanager
@@ -39,3 +45,34 @@ async def deadline(at: float, describe: Callable[[], str]) -> AsyncIterator[None
         if not _expired(scope):
             raise
         raise DeadlineError(describe()) from error
+
+
+class Interruptible:
+    """Lets one call make others raise, wherever they are suspended in :meth:`scope`."""
+
+    def __init__(self) -> None:
+        self._scopes: set[Timeout] = set()
+
+    @asynccontextmanager
+    async def scope(self, error: Callable[[], Exception]) -> AsyncIterator[None]:
+        """Raise ``error()`` if :meth:`interrupt` is called while the body waits."""
+        scope = timeout_at(None)
+        try:
+            async with scope:
+                self._scopes.add(scope)
+                try:
+                    yield
+                finally:
+                    self._scopes.discard(scope)
+        except asyncio.TimeoutError as timeout:
+            if not _expired(scope):
+                raise
+            raise error() from timeout.__cause__
+
+    def interrupt(self) -> int:
+        """Interrupt all scopes; return how many there were. Their tasks raise the next time they run."""
+        scopes, self._scopes = self._scopes, set()
+        now = asyncio.get_running_loop().time()
+        for scope in scopes:
+            _expire(scope, now)
+        return len(scopes)

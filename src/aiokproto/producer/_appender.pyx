@@ -122,7 +122,7 @@ cdef class RecordAppender:
             return check_partition(partition, queues.name, count)
         if self._partitioner is not None:
             chosen = self._partitioner(queues.name, key, value, range(count), queues.available)
-            return check_partition(chosen, queues.name, count, "the partitioner's ")
+            return None if chosen is None else check_partition(chosen, queues.name, count, "the partitioner's ")
         return None if key is None else key_hash(key) % count
 
     def _append_run(self, topic, records, Py_ssize_t start):

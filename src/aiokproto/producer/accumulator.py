@@ -23,8 +23,8 @@ from aiokproto.errors import DeadlineError, KafkaError, MessageTooLargeError, er
 from aiokproto.plurals import counted
 from aiokproto.producer.batch import EncodedBatch, ProducerBatch
 from aiokproto.producer.outcome import DeliveryContext
-from aiokproto.producer.partitioner import sticky_choice
 from aiokproto.producer.queue import PartitionQueue, SequenceRestart, TopicQueues
+from aiokproto.producer.sticky import StickyPartitioner
 from aiokproto.records import Compression, RecordBatch, estimate_size
 from aiokproto.types import Header, TopicPartition
 
@@ -77,6 +77,7 @@ class Accumulator:
         topics: The queues of each topic that was written to.
         used: Bytes of ``buffer_memory`` in use.
         delivery_context: What the outcomes of its batches share.
+        sticky: Chooses the partition for records without a key.
         on_failure: Called with each batch that fails, and its error; None in a producer without transactions.
     """
 
@@ -87,7 +88,7 @@ class Accumulator:
         compression: Compression = Compression.NONE,
         level: int | None = None,
         transactional: bool = False,
-        choose: Callable[[Sequence[int]], int],
+        sticky: StickyPartitioner,
     ) -> None:
         self.topics: dict[str, TopicQueues] = {}
         self.used = 0
@@ -98,7 +99,7 @@ class Accumulator:
         self._level = level
         self._transactional = transactional
         self.on_failure: Callable[[ProducerBatch, KafkaError], None] | None = None
-        self._choose = choose
+        self.sticky = sticky
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         # In the order of opening, which is the order of expiry. An OrderedDict finds its first entry in constant time
         # even after many removals; a dict scans the entries that were deleted before it.
@@ -108,12 +109,13 @@ class Accumulator:
 
     # -- topics
 
-    def update(self, topic: str, leaders: Sequence[int | None], *, recreated: bool = False) -> TopicQueues:
+    def update(self, topic: str, leaders: Sequence[int | None], now: float, *, recreated: bool = False) -> TopicQueues:
         """Apply a topic's metadata.
 
         Args:
             topic: The topic.
             leaders: The node id of each partition's leader, or None.
+            now: The time (s).
             recreated: Whether the topic was deleted and created again since the last call. Only then can it have fewer
                 partitions; batches of removed ones fail.
         """
@@ -137,7 +139,7 @@ class Accumulator:
             for queue in queues.queues[len(leaders) :]:
                 self._remove(queue)
             del queues.queues[len(leaders) :]
-        self._update_available(queues)
+        self._update_available(queues, now)
         return queues
 
     def _remove(self, queue: PartitionQueue) -> None:
@@ -147,25 +149,25 @@ class Accumulator:
         for batch in (*queue.closed, *([queue.open] if queue.open is not None else [])):
             self.fail(batch, queue.gone)
 
-    def clear_leaders(self, topic: str) -> None:
+    def clear_leaders(self, topic: str, now: float) -> None:
         """Clear the leaders of a topic that is not in the metadata any more. Its queues and sequence numbers stay."""
         queues = self.topics[topic]
         for queue in queues.queues:
             queue.leader = None
-        self._update_available(queues)
+        self._update_available(queues, now)
 
-    def _update_available(self, queues: TopicQueues) -> None:
+    def _update_available(self, queues: TopicQueues, now: float) -> None:
         available = [queue.where.partition for queue in queues.queues if queue.leader is not None]
         # The slot is unset until the first metadata has partitions to choose from.
         sticky: PartitionQueue | None = getattr(queues, "sticky", None)
         if available != queues.available or sticky is None or sticky.where.partition >= len(queues.queues):
             queues.available = available
-            self._switch(queues)
+            self._switch(queues, now)
 
-    def _switch(self, topic: TopicQueues) -> None:
+    def _switch(self, topic: TopicQueues, now: float) -> None:
         sticky: PartitionQueue | None = getattr(topic, "sticky", None)
         current = None if sticky is None else sticky.where.partition
-        topic.sticky = topic.queues[sticky_choice(topic.available, len(topic.queues), current, self._choose)]
+        topic.sticky = topic.queues[self.sticky.choose(topic, current, self._ready, now)]
         topic.sticky_bytes = 0
 
     # -- records in
@@ -214,7 +216,7 @@ class Accumulator:
         # partition whose batches are sent before they are full would otherwise stay the sticky one.
         if partition is None and (batch is not None or topic.sticky_bytes >= self._limits.batch_size):
             self._close(queue)
-            self._switch(topic)
+            self._switch(topic, now)
             queue = topic.sticky
             if queue.open is not None:
                 # With a partition given, the recursion cannot switch again.
@@ -384,8 +386,13 @@ class Accumulator:
                 size = sizes.get(node, 0)
                 # A batch that does not fit waits for the next request, but the first is always taken, or it would never
                 # be sent. Smaller batches of other partitions may still fit, so the scan goes on.
-                if (size and size + batch.wire_size > self._limits.max_request_size) or (not size and not free(node)):
+                if size and size + batch.wire_size > self._limits.max_request_size:
                     continue
+                if not size:
+                    has_capacity = free(node)
+                    self.sticky.capacity_checked(node, now, has_capacity=has_capacity)
+                    if not has_capacity:
+                        continue
                 sizes[node] = size + batch.wire_size
                 requests.setdefault(node, []).append(self._take(queue, now))
         return Drained(requests, leaderless, wake_at)
@@ -540,8 +547,8 @@ class Accumulator:
         error.__cause__ = batch.last_error
         return error
 
-    def fail_unsent(self, error: KafkaError, *, observed: bool) -> bool:
-        """Fail every batch that was never sent; return whether there was one.
+    def fail_unsent(self, error: KafkaError, *, observed: bool) -> list[ProducerBatch]:
+        """Fail every batch that was never sent, and return them.
 
         Args:
             error: The error.
@@ -551,7 +558,7 @@ class Accumulator:
         for batch in unsent:
             batch.outcome.observed = batch.outcome.observed or observed
             self.fail(batch, error)
-        return bool(unsent)
+        return unsent
 
     def fail_all(self, error: Callable[[ProducerBatch], KafkaError]) -> None:
         """Fail every batch without an outcome."""

@@ -130,7 +130,7 @@ class RecordAppender:
         if self._partitioner is not None:
             # The caller's code, so its choice is checked; a wrong one fails this record alone.
             chosen = self._partitioner(queues.name, key, value, range(count), queues.available)
-            return check_partition(chosen, queues.name, count, "the partitioner's ")
+            return None if chosen is None else check_partition(chosen, queues.name, count, "the partitioner's ")
         return None if key is None else key_hash(key) % count
 
     def _append_run(self, topic: str, records: Sequence[object], start: int) -> BatchSlice | None:

@@ -8,8 +8,15 @@ from functools import partial
 from typing import TypeVar
 
 from aiokproto.cluster import ClusterClient, ClusterSnapshot
-from aiokproto.errors import BufferFullError, ClientClosedError, ConfigurationError, DeadlineError, KafkaError
-from aiokproto.net.timeouts import timeout_at
+from aiokproto.errors import (
+    BufferFullError,
+    ClientClosedError,
+    ConfigurationError,
+    DeadlineError,
+    KafkaError,
+    RecordAbortedError,
+)
+from aiokproto.net.timeouts import Interruptible, timeout_at
 from aiokproto.net.timer import Timer
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.append_order import AppendOrder
@@ -63,6 +70,7 @@ class Buffer:
         self._linger = settings.limits.linger
         self._max_block = settings.max_block
         self._memory = settings.limits.buffer_memory
+        self._rack_aware = settings.rack_aware
         self._cluster: ClusterClient
         self._timer: Timer
         self._session: WriteSession
@@ -77,6 +85,7 @@ class Buffer:
         # Topic ids of the last applied metadata: a new id under the same name is a new topic (KIP-516).
         self._ids: dict[str, bytes] = {}
         self._generations: dict[str, int] = {}
+        self._waiting_calls = Interruptible()
 
     def open(self, cluster: ClusterClient, timer: Timer) -> None:
         """Accept records from now on; call this in the running loop.
@@ -145,6 +154,10 @@ class Buffer:
         self._timer.call_soon()
         return list(self.accumulator.incomplete)
 
+    def abort(self) -> int:
+        """Make the calls that wait raise RecordAbortedError; return how many there were."""
+        return self._waiting_calls.interrupt()
+
     def memory_freed(self) -> None:
         """Wake the calls that wait for memory: batches are done."""
         self._room.set()
@@ -168,16 +181,19 @@ class Buffer:
             if appended is not None:
                 return appended
         deadline = now + self._max_block
-        with self._order.entered(record.topic) as turn:
-            # Yield before the record is appended: a call cancelled here has not sent anything.
-            await self._yield_to_others()
-            queues = await self.topic(record.topic)
-            await self._until(turn(), deadline)
-            self.check_open(session)
-            # Chosen only now: the number of partitions may have changed while the call waited.
-            chosen = self._writer._choose_partition(queues, record.partition, record.key, record.value)
-            record = record._replace(partition=chosen)
-            return await self._when_memory_free(session, lambda: self._add(queues, record, self._loop.time()), deadline)
+        async with self._waiting_calls.scope(_aborted):
+            with self._order.entered(record.topic) as turn:
+                # Yield before the record is appended: a call cancelled here has not sent anything.
+                await self._yield_to_others()
+                queues = await self.topic(record.topic)
+                await self._until(turn(), deadline)
+                self.check_open(session)
+                # Chosen only now: the number of partitions may have changed while the call waited.
+                chosen = self._writer._choose_partition(queues, record.partition, record.key, record.value)
+                record = record._replace(partition=chosen)
+                return await self._when_memory_free(
+                    session, lambda: self._add(queues, record, self._loop.time()), deadline
+                )
 
     def try_append(self, session: WriteSession, record: PendingRecord) -> Delivery:
         """Append a record without waiting.
@@ -222,21 +238,22 @@ class Buffer:
         """Append encoded batches once memory is free; return each one's outcome and greatest timestamp."""
         self.check_open(session)
         deadline = self._loop.time() + self._max_block
-        with self._order.entered(topic) as turn:
-            queues = await self.topic(topic)
-            where = _queue(queues, partition).where
-            for one in batches:
-                # All are checked before the first is appended: either every batch can be sent or none is.
-                self.accumulator.check_size(one, where)
-            await self._until(turn(), deadline)
-            appended: list[tuple[Outcome, int]] = []
-            for one in batches:
-                await self._yield_to_others()
-                self.check_open(session)
-                add = partial(self._add_encoded, queues, partition, one)
-                batch = await self._when_memory_free(session, add, deadline)
-                appended.append((batch.outcome, one.max_timestamp))
-            return appended
+        async with self._waiting_calls.scope(_aborted):
+            with self._order.entered(topic) as turn:
+                queues = await self.topic(topic)
+                where = _queue(queues, partition).where
+                for one in batches:
+                    # All are checked before the first is appended: either every batch can be sent or none is.
+                    self.accumulator.check_size(one, where)
+                await self._until(turn(), deadline)
+                appended: list[tuple[Outcome, int]] = []
+                for one in batches:
+                    await self._yield_to_others()
+                    self.check_open(session)
+                    add = partial(self._add_encoded, queues, partition, one)
+                    batch = await self._when_memory_free(session, add, deadline)
+                    appended.append((batch.outcome, one.max_timestamp))
+                return appended
 
     def _add_encoded(self, queues: TopicQueues, partition: int, stored: RecordBatch) -> EncodedBatch | None:
         """Append a copy of an encoded batch; None if memory is short."""
@@ -270,10 +287,15 @@ class Buffer:
         info = snapshot.topics.get(name)
         if info is None:
             # Deleted, or expired from the metadata. The queues stay, as their sequence numbers must not start again.
-            self.accumulator.clear_leaders(name)
+            self.accumulator.clear_leaders(name, self._loop.time())
         else:
+            if self._rack_aware:
+                rack = self._cluster.config.client_rack
+                local = frozenset(node.id for node in snapshot.brokers.values() if node.rack == rack)
+                self.accumulator.sticky.local_nodes = local
             leaders = [snapshot.leader(name, number) for number in range(len(info.partitions))]
-            self.accumulator.update(name, leaders, recreated=bool(snapshot.recreated(self._topic_ids(name))))
+            recreated = bool(snapshot.recreated(self._topic_ids(name)))
+            self.accumulator.update(name, leaders, self._loop.time(), recreated=recreated)
             self._ids[name] = info.topic_id
             # Batches of removed partitions have failed, which freed memory.
             self.memory_freed()
@@ -328,6 +350,10 @@ class Buffer:
 
     def _full(self) -> str:
         return f"{self.accumulator.used} of buffer_memory={self._memory} bytes are in use"
+
+
+def _aborted() -> RecordAbortedError:
+    return RecordAbortedError("abort() was called before the record was buffered")
 
 
 def _queue(queues: TopicQueues, partition: int) -> PartitionQueue:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from inspect import signature
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast, get_args
 
 from aiokproto.config import boolean, duration, integer, one_of, positive, seconds, text
 from aiokproto.errors import ConfigurationError, UnsupportedCompressionError
@@ -20,6 +20,19 @@ MOST_IN_FLIGHT = 5
 LOWEST_LEVEL = -131_072
 """The lowest compression level of any codec, zstd's."""
 
+PartitionerName = Literal[
+    "default",
+    "murmur2_random",
+    "murmur2",
+    "consistent_random",
+    "consistent",
+    "fnv1a_random",
+    "fnv1a",
+    "random",
+    "round_robin",
+]
+"""The names that ``partitioner`` takes. "murmur2_random" is another client's name of the default."""
+
 _ACKS: dict[object, int] = {"all": -1, "-1": -1, "0": 0, "1": 1, -1: -1, 0: 0, 1: 1}
 
 
@@ -34,7 +47,11 @@ class ProducerConfig(NamedTuple):
         compression_level: The codec's level, None for its default.
         max_block: How long a call waits for metadata and buffer memory.
         close_timeout_ms: Deadline of ``close()`` in milliseconds; None for as long as records may take.
-        partitioner: None for the built-in one.
+        partitioner: Its name, or the partitioner itself.
+        ignore_keys: Whether the default partitioner treats all records as records without a key.
+        adaptive: Whether the default partitioner avoids partitions with a backlog.
+        availability_timeout: After how long without capacity it avoids a broker; 0 for never.
+        rack_aware: Whether it prefers the client's rack.
         transactional_id: None without transactions.
         transaction_timeout_ms: The coordinator aborts a transaction that is open for longer.
     """
@@ -46,7 +63,11 @@ class ProducerConfig(NamedTuple):
     compression_level: int | None
     max_block: float
     close_timeout_ms: float | None
-    partitioner: Partitioner | None
+    partitioner: PartitionerName | Partitioner
+    ignore_keys: bool
+    adaptive: bool
+    availability_timeout: float
+    rack_aware: bool
     transactional_id: str | None
     transaction_timeout_ms: int
 
@@ -64,7 +85,11 @@ class ProducerConfig(NamedTuple):
         max_request_size: int,
         delivery_timeout_ms: float,
         max_in_flight_requests_per_connection: int,
-        partitioner: Literal["default"] | Partitioner,
+        partitioner: PartitionerName | Partitioner,
+        partitioner_ignore_keys: bool,
+        partitioner_adaptive_partitioning_enable: bool,
+        partitioner_availability_timeout_ms: float,
+        partitioner_rack_aware: bool,
         max_block_ms: float,
         close_timeout_ms: float | None,
         transactional_id: str | None,
@@ -92,8 +117,6 @@ class ProducerConfig(NamedTuple):
             )
         level = acks_level(acks)
         codec, codec_level = _compression(compression_type, compression_level)
-        if partitioner != "default":
-            _check_partitioner(partitioner)
         idempotent = _idempotence(enable_idempotence, level, in_flight)
         if transactional_id is not None:
             text("transactional_id", transactional_id)
@@ -110,15 +133,35 @@ class ProducerConfig(NamedTuple):
             compression_level=codec_level,
             max_block=seconds("max_block_ms", max_block_ms),
             close_timeout_ms=None if close_timeout_ms is None else seconds("close_timeout_ms", close_timeout_ms) * 1000,
-            partitioner=None if partitioner == "default" else partitioner,
+            partitioner=_partitioner(partitioner, partitioner_ignore_keys),
+            ignore_keys=boolean("partitioner_ignore_keys", partitioner_ignore_keys),
+            adaptive=boolean("partitioner_adaptive_partitioning_enable", partitioner_adaptive_partitioning_enable),
+            availability_timeout=seconds("partitioner_availability_timeout_ms", partitioner_availability_timeout_ms),
+            rack_aware=boolean("partitioner_rack_aware", partitioner_rack_aware),
             transactional_id=transactional_id,
             transaction_timeout_ms=integer("transaction_timeout_ms", transaction_timeout_ms, 1, INT32_MAX),
         )
 
 
+def _partitioner(partitioner: str | Partitioner, ignore_keys: bool) -> PartitionerName | Partitioner:
+    if not isinstance(partitioner, str):
+        _check_partitioner(partitioner)
+        chosen: PartitionerName | Partitioner = partitioner
+    else:
+        chosen = cast("PartitionerName", one_of("partitioner", partitioner, get_args(PartitionerName)))
+    if ignore_keys and chosen not in ("default", "murmur2_random"):
+        raise ConfigurationError(
+            f"partitioner_ignore_keys=True is for the default partitioner, not partitioner={partitioner!r}"
+        )
+    return chosen
+
+
 def _check_partitioner(partitioner: Partitioner) -> None:
     if not callable(partitioner):
-        raise ConfigurationError(f'partitioner={partitioner!r}: expected "default" or a callable')
+        raise ConfigurationError(
+            f"partitioner={partitioner!r}: expected a callable, or one of "
+            + ", ".join(map(repr, get_args(PartitionerName)))
+        )
     try:
         accepted = signature(partitioner)
     except ValueError:

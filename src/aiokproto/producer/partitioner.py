@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,7 +28,7 @@ class Partitioner(Protocol):
 
     def __call__(
         self, topic: str, key: bytes | None, value: bytes | None, partitions: Sequence[int], available: Sequence[int], /
-    ) -> int:
+    ) -> int | None:
         """Choose a partition.
 
         Args:
@@ -39,7 +39,7 @@ class Partitioner(Protocol):
             available: Partitions that have a leader now; can be empty.
 
         Returns:
-            One of ``partitions``.
+            One of ``partitions``; None to leave the choice to the producer, as for a record without a key by default.
         """
         ...
 
@@ -91,25 +91,6 @@ def key_hashes(keys: BytesColumn) -> Int64s:
     import numpy as np
 
     return np.fromiter((key_hash(keys[row] or b"") for row in range(len(keys))), np.int64, len(keys))
-
-
-def sticky_choice(
-    available: Sequence[int],
-    partitions: int,
-    current: int | None,
-    choose: Callable[[Sequence[int]], int],
-) -> int:
-    """Choose the next partition for records without a key (KIP-480, KIP-794): one with a leader, not the current one.
-
-    Args:
-        available: Partitions with a leader. If there is none, all are candidates: their batches wait for a leader.
-        partitions: Number of partitions of the topic.
-        current: The current sticky partition, or None.
-        choose: Picks one of several.
-    """
-    candidates: Sequence[int] = available or range(partitions)
-    others = [partition for partition in candidates if partition != current]
-    return choose(others or candidates)
 
 
 def check_partition(partition: object, topic: str, count: int, chosen_by: str = "") -> int:

@@ -17,11 +17,13 @@ from aiokproto.plurals import counted
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.buffer import Buffer, WriteSession
-from aiokproto.producer.config import BATCH_SIZE, ProducerConfig
+from aiokproto.producer.config import BATCH_SIZE, PartitionerName, ProducerConfig
+from aiokproto.producer.named_partitioners import by_name, ignore_keys
 from aiokproto.producer.partitioner import Partitioner
 from aiokproto.producer.record_sender import RecordSender
 from aiokproto.producer.sender import Sender
-from aiokproto.producer.summary import delivery_error, summary, undelivered
+from aiokproto.producer.sticky import StickyPartitioner
+from aiokproto.producer.summary import aborted, delivery_error, summary, undelivered
 from aiokproto.producer.transaction import Transaction
 from aiokproto.producer.transaction_manager import TransactionManager
 from aiokproto.producer.waiting import wait_all
@@ -69,7 +71,11 @@ class Producer(AsyncContext, RecordSender):
         max_request_size: int = 1024 * 1024,
         delivery_timeout_ms: float = 120_000,
         max_in_flight_requests_per_connection: int = 5,
-        partitioner: Literal["default"] | Partitioner = "default",
+        partitioner: PartitionerName | Partitioner = "default",
+        partitioner_ignore_keys: bool = False,
+        partitioner_adaptive_partitioning_enable: bool = True,
+        partitioner_availability_timeout_ms: float = 0,
+        partitioner_rack_aware: bool = False,
         max_block_ms: float = 60_000,
         close_timeout_ms: float | None = None,
         transactional_id: str | None = None,
@@ -93,7 +99,17 @@ class Producer(AsyncContext, RecordSender):
                 all retries.
             max_in_flight_requests_per_connection: Most requests without a response per broker.
             partitioner: "default" hashes keys with murmur2 as the Java client does, and appends records without a key
-                to one partition until its batch is full (KIP-480, KIP-794). Or a :class:`Partitioner`.
+                to one partition until its batch is full (KIP-480, KIP-794). Other names are those of librdkafka, and
+                choose the same partitions: "murmur2_random" (the same as "default"), "consistent_random" (its default,
+                CRC-32) and "fnv1a_random"; "murmur2", "consistent" and "fnv1a", for which a missing key is an empty
+                one; "random" and "round_robin", for which keys do not count. Or a :class:`Partitioner`.
+            partitioner_ignore_keys: Whether "default" treats every record as one without a key.
+            partitioner_adaptive_partitioning_enable: Whether "default" prefers partitions without a backlog for records
+                without a key (KIP-794).
+            partitioner_availability_timeout_ms: "default" avoids the partitions of a broker that could not take a
+                request for this long (ms). 0 disables it.
+            partitioner_rack_aware: Whether "default" prefers partitions whose leader is in ``client_rack``, for records
+                without a key (KIP-1123). Needs ``client_rack``.
             max_block_ms: Longest time a call waits for the topic's metadata and for free buffer memory (ms).
             close_timeout_ms: Longest time for :meth:`close` and for leaving ``async with`` (ms). None waits until every
                 record has an outcome, at most ``delivery_timeout_ms``.
@@ -119,25 +135,35 @@ class Producer(AsyncContext, RecordSender):
             delivery_timeout_ms=delivery_timeout_ms,
             max_in_flight_requests_per_connection=max_in_flight_requests_per_connection,
             partitioner=partitioner,
+            partitioner_ignore_keys=partitioner_ignore_keys,
+            partitioner_adaptive_partitioning_enable=partitioner_adaptive_partitioning_enable,
+            partitioner_availability_timeout_ms=partitioner_availability_timeout_ms,
+            partitioner_rack_aware=partitioner_rack_aware,
             max_block_ms=max_block_ms,
             close_timeout_ms=close_timeout_ms,
             transactional_id=transactional_id,
             transaction_timeout_ms=transaction_timeout_ms,
         )
         self._config = ClusterConfig.parse(connection, own=OPTIONS)
+        if partitioner_rack_aware and not self._config.client_rack:
+            raise ConfigurationError("partitioner_rack_aware=True needs client_rack, the rack of this client")
         self._accumulator = Accumulator(
             self._settings.limits,
             compression=self._settings.compression,
             level=self._settings.compression_level,
             transactional=transactional_id is not None,
-            choose=lambda partitions: current().random.choice(partitions),
+            sticky=StickyPartitioner(
+                current,
+                adaptive=self._settings.adaptive,
+                availability_timeout=self._settings.availability_timeout,
+            ),
         )
         only_in_transactions = ConfigurationError(
             "a producer with a transactional_id writes in transactions: async with producer.transaction() as txn: "
             "await txn.send(...)"
         )
         session = WriteSession(None if transactional_id is None else only_in_transactions)
-        super().__init__(self._settings.partitioner, Buffer(self._accumulator, self._settings), session)
+        super().__init__(_partitioner(self._settings), Buffer(self._accumulator, self._settings), session)
         self._transactions: TransactionManager | None = None
         if transactional_id is not None:
             self._transactions = TransactionManager(
@@ -238,14 +264,52 @@ class Producer(AsyncContext, RecordSender):
         """
         self._buffer.check_open()
         _check_timeout(timeout_ms)
+        await self._settle("flush", timeout_ms)
+
+    async def _settle(self, what: str, timeout_ms: float | None) -> None:
+        """Send all batches, and wait until each has an outcome; ``what`` begins the text of a DeadlineError."""
         batches = self._buffer.send_all()
         await self._wait(batches, timeout_ms)
         pending = [batch for batch in batches if not batch.done]
         if pending:
             waited = self._settings.limits.delivery_timeout * 1000 if timeout_ms is None else timeout_ms
-            raise DeadlineError(f"flush: {summary(pending)} without outcome after {waited:g} ms")
+            raise DeadlineError(f"{what}: {summary(pending)} without outcome after {waited:g} ms")
         if not self._closing:
             self._buffer.check_open()
+
+    async def abort(self, timeout_ms: float | None = None, *, in_flight: bool = False) -> int:
+        """Drop the buffered records that were not sent yet, and wait for the outcome of the others.
+
+        Deliveries of dropped records raise ``RecordAbortedError``, and so do calls that wait to buffer a record. The
+        producer can go on; with a ``transactional_id`` the open transaction can only be aborted then. Cancelling stops
+        the wait only.
+
+        Args:
+            timeout_ms: Longest wait for records that were sent (ms). None waits until each has an outcome, at most
+                ``delivery_timeout_ms``.
+            in_flight: Whether to drop records that were sent, too, instead of waiting for them. They may be in the log,
+                or still be written.
+
+        Returns:
+            How many buffered records were dropped; calls that had not buffered theirs are not counted.
+
+        Raises:
+            DeadlineError: The timeout passed first. Records that were sent are still being delivered.
+            ClientClosedError: The producer is not started, is closed, or has failed.
+        """
+        self._buffer.check_open()
+        _check_timeout(timeout_ms)
+        self._buffer.abort()
+        dropped = list(self._accumulator.incomplete)
+        if not in_flight:
+            dropped = [batch for batch in dropped if not batch.attempts]
+        for batch in dropped:
+            # The application knows already: it is not logged as a failure that nobody looked at.
+            batch.outcome.observed = True
+            self._accumulator.fail(batch, aborted(batch))
+        self._buffer.memory_freed()
+        await self._settle("abort", timeout_ms)
+        return sum(batch.count for batch in dropped)
 
     async def _wait(self, batches: list[ProducerBatch], timeout_ms: float | None) -> None:
         """Wait until batches have an outcome, or a timeout passes."""
@@ -334,7 +398,7 @@ class Producer(AsyncContext, RecordSender):
         """
         if self._transactions is None:
             raise ConfigurationError("transaction() needs the option transactional_id")
-        return Transaction(self._settings.partitioner, self._buffer, self._transactions, self._outcome_timeout)
+        return Transaction(self._partitioner, self._buffer, self._transactions, self._outcome_timeout)
 
     # -- topics
 
@@ -352,6 +416,14 @@ class Producer(AsyncContext, RecordSender):
     def unobserved_failures(self) -> int:
         """Number of failed records in batches of which no delivery was awaited or checked."""
         return self._accumulator.delivery_context.unobserved_failures
+
+
+def _partitioner(settings: ProducerConfig) -> Partitioner | None:
+    """Return the partitioner that is called for each record; None for the default one."""
+    if settings.ignore_keys:
+        return ignore_keys
+    chosen = settings.partitioner
+    return by_name(chosen) if isinstance(chosen, str) else chosen
 
 
 def _check_timeout(timeout_ms: float | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from aiokproto.errors import ClientClosedError, DeadlineError, KafkaError
+from aiokproto.errors import ClientClosedError, DeadlineError, KafkaError, RecordAbortedError
 from aiokproto.plurals import counted
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.types import TopicPartition
@@ -19,6 +19,14 @@ def undelivered(batch: ProducerBatch) -> KafkaError:
     )
     error.__cause__ = batch.last_error
     return error
+
+
+def aborted(batch: ProducerBatch) -> KafkaError:
+    """Return the error of a batch that the application has dropped."""
+    if not batch.attempts:
+        return RecordAbortedError(f"{batch} dropped by abort() before it was sent")
+    attempts = counted(batch.attempts, "attempt")
+    return RecordAbortedError(f"{batch} dropped by abort() after {attempts}: it may be in the log")
 
 
 def delivery_error(lost: list[ProducerBatch]) -> KafkaError:
