@@ -56,6 +56,7 @@ class GroupOffsets:
             DeadlineError: No response in time.
             KafkaError: The request failed for good.
         """
+        # Reads the generation now: the caller has checked it with no await in between.
         exchange = CommitExchange(self._cluster, self.group_id, offsets, member)
         response = await self._requests.send(exchange, at)
         return CommitResult(exchange.codes(response), exchange.request.generation_id_or_member_epoch)
@@ -104,5 +105,6 @@ class GroupOffsets:
                 failures[partition] = error_for(code, f"{context} for {partition}")
                 continue
             position = OffsetAndMetadata(entry.committed_offset, entry.metadata or "", entry.committed_leader_epoch)
+            # -1 stands for "none committed".
             found[partition] = position if entry.committed_offset >= 0 else None
         return found, failures
