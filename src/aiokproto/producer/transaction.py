@@ -136,8 +136,8 @@ class Transaction(AsyncContext, RecordSender):
         Raises:
             TransactionAbortedError: A record or an offset could not be written; the transaction is aborted. The cause
                 is its ``__cause__``.
-            TransactionOutcomeUnknownError: The coordinator did not respond within ``default_api_timeout_ms``. Call
-                ``commit()`` again.
+            TransactionOutcomeUnknownError: The coordinator did not respond within ``default_api_timeout_ms``: call
+                ``commit()`` again. Or :meth:`Producer.close` ended before it did.
             FencedError: Another producer has taken over the transactional id, or ``transaction_timeout_ms`` has passed.
             ConfigurationError: The transaction has ended already.
             KafkaError: The producer is closed, or has failed.
@@ -151,7 +151,7 @@ class Transaction(AsyncContext, RecordSender):
         except (TransactionOutcomeUnknownError, ConfigurationError):
             raise
         except KafkaError:
-            self.status = TransactionStatus.ABORTED
+            self._end(TransactionStatus.ABORTED)
             raise
         self.status = TransactionStatus.COMMITTED
 
@@ -170,12 +170,12 @@ class Transaction(AsyncContext, RecordSender):
             # A fatal error may have ended the producer meanwhile.
             self._buffer.check_open()
         except BaseException:
-            self.status = TransactionStatus.ABORTED
+            self._end(TransactionStatus.ABORTED)
             self._manager.start_abort()
             raise
         if self._manager.failure is not None:
             error = self._manager.aborted()
-            self.status = TransactionStatus.ABORTED
+            self._end(TransactionStatus.ABORTED)
             await self._manager.abort()
             raise error
         self.status = TransactionStatus.COMMITTING

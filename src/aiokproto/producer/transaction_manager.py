@@ -35,6 +35,7 @@ from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
+    ClientClosedError,
     ConfigurationError,
     DeadlineError,
     FencedError,
@@ -361,8 +362,16 @@ class TransactionManager:
         self._start_end(commit=False)
 
     async def _ended(self) -> None:
-        assert self._end is not None, "an end was started"
-        await asyncio.shield(self._end)
+        end = self._end
+        assert end is not None, "an end was started"
+        # wait() and not shield(): that would raise the end's own cancellation, by stop(), as the caller's.
+        await asyncio.wait([end])
+        if not end.cancelled():
+            end.result()
+        elif self.state is TransactionState.COMMITTING:
+            raise TransactionOutcomeUnknownError("the producer was closed before the coordinator confirmed the commit")
+        else:
+            raise ClientClosedError("the producer was closed before the coordinator confirmed the abort")
 
     def _start_end(self, *, commit: bool) -> None:
         self.state = TransactionState.COMMITTING if commit else TransactionState.ABORTING
