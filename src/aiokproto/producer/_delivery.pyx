@@ -56,6 +56,7 @@ cdef class Delivery:
         return self.get()
 
     cdef object get(self):
+        # The common case without a look at the type of the result.
         if self._outcome.written:
             return record_result(self._outcome, self._index, self.timestamp)
         outcome = self.known()
@@ -137,6 +138,7 @@ cdef class BatchSlice:
         cdef ProduceResult result = self.outcome
         cdef list found
         cdef Py_ssize_t place
+        # Failed or split batches have a result of their own for each record.
         if not result.written:
             return [result.record_result(self.first + place, self._timestamp) for place in range(self.count)]
         result.observed = True

@@ -79,6 +79,7 @@ class ProducerConfig(NamedTuple):
         request_size = integer("max_request_size", max_request_size, BATCH_OVERHEAD + 1)
         memory = integer("buffer_memory", buffer_memory, BATCH_OVERHEAD + 1)
         limits = BufferLimits(
+            # Silently, as the default of batch_size must not forbid a small max_request_size or buffer_memory.
             batch_size=min(integer("batch_size", batch_size), request_size, memory),
             buffer_memory=memory,
             max_request_size=request_size,
@@ -109,6 +110,7 @@ class ProducerConfig(NamedTuple):
             compression=codec,
             compression_level=codec_level,
             max_block=seconds("max_block_ms", max_block_ms),
+            # Checked as the others, kept in milliseconds: close() takes milliseconds.
             close_timeout_ms=None if close_timeout_ms is None else seconds("close_timeout_ms", close_timeout_ms) * 1000,
             partitioner=None if partitioner == "default" else partitioner,
             transactional_id=transactional_id,
@@ -154,6 +156,7 @@ def _idempotence(wanted: bool | None, acks: int, in_flight: int) -> bool:
             f"enable_idempotence=True needs max_in_flight_requests_per_connection of at most {MOST_IN_FLIGHT}, "
             f"not {in_flight}"
         )
+    # None: on if nothing speaks against it, and silently off otherwise; True insists, and raises above.
     return acks == -1 and in_flight <= MOST_IN_FLIGHT if wanted is None else wanted
 
 
