@@ -195,8 +195,8 @@ class Pool:
             state.last_error = error
             state.retry_at = loop.time() + self._backoff.delay(state.failures)
             logger.debug("connecting to %s failed (%d in a row): %s", node, state.failures, error)
-            # Not left to the callers: none may be waiting any more, and the client would keep dialling with a certificate
-            # that no broker accepts.
+            # Not left to the callers: none may be waiting any more, and the client would keep dialling with a
+            # certificate that no broker accepts.
             if classify(error, Situation()) is Action.STOP:
                 self._stop(error)
             raise
