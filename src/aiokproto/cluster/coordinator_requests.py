@@ -16,7 +16,7 @@ from aiokproto.plurals import counted
 
 R = TypeVar("R", bound=Response)
 
-AGAIN = frozenset({Action.BACKOFF, Action.FIND_COORDINATOR, Action.REFRESH_METADATA})
+RETRIED = frozenset({Action.BACKOFF, Action.FIND_COORDINATOR, Action.REFRESH_METADATA})
 """Actions after which the request is retried."""
 
 HELD_BACK = "group"
@@ -119,13 +119,13 @@ class CoordinatorRequests:
                     # Cleared, so that the pause below is not that of the attempt before.
                     code = ErrorCode.NONE
                     action, failure = classify(error, situation), str(error)
-                    if action not in AGAIN:
+                    if action not in RETRIED:
                         raise
                 else:
                     code = exchange.failure(response)
                     action, failure = classify(code, situation), code.name
                     # The response is returned as it is: the caller reads the error from it, with its partitions.
-                    if action not in AGAIN:
+                    if action not in RETRIED:
                         return response
                 attempt += 1
                 self.prepare_retry(action, f"{self._name(exchange)}: {failure}")

@@ -168,7 +168,7 @@ class BrokerFetcher:
         self._failures, self.failure, self.retry_at = 0, "", 0.0
         # Not after a request outside of the session, which did not count.
         if requested is self._session.wanted:
-            self._session.answered(response.session_id)
+            self._session.responded(response.session_id)
         # Awaited before the next request: it has the new offsets.
         moved = await self._handler.handle(
             self.node, response, requested, self._session.topic, self._cursors, self._buffered

@@ -73,7 +73,7 @@ class FetchSessionHandler:
     def plan(self, changes: Mapping[TopicPartition, FetchPosition | None]) -> FetchPlan:
         """Return the next request. A change of None removes the partition.
 
-        This costs the number of changes, unless a session starts. Call :meth:`answered` or :meth:`restart` afterwards.
+        This costs the number of changes, unless a session starts. Call :meth:`responded` or :meth:`restart` afterwards.
         """
         changed: dict[TopicPartition, FetchPosition] = {}
         forgotten: dict[TopicPartition, FetchPosition] = {}
@@ -110,7 +110,7 @@ class FetchSessionHandler:
         """Return the name of a topic that was requested by its id; empty if it was not."""
         return self._topics.get(topic_id, "")
 
-    def answered(self, session_id: int) -> None:
+    def responded(self, session_id: int) -> None:
         """Take note of a successful response."""
         if self._epoch == _FULL:
             self._id = session_id

@@ -99,7 +99,7 @@ class Commits:
             if not self._membership.is_current(generation):
                 return True
             # Changes the member, so it is done once, for the first such code.
-            action = self._membership.answered(code, generation, api)
+            action = self._membership.responded(code, generation, api)
             self._rebalance.take(action, error)
             if action is Action.REJOIN:
                 return True

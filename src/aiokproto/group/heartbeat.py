@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 
 from aiokproto.cluster import ClusterClient
-from aiokproto.cluster.coordinator_requests import AGAIN, HELD_BACK, CoordinatorRequests
+from aiokproto.cluster.coordinator_requests import HELD_BACK, RETRIED, CoordinatorRequests
 from aiokproto.cluster.pool import MAIN
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.error_codes import ErrorCode
@@ -67,7 +67,7 @@ class Heartbeat:
         loop = asyncio.get_running_loop()
         # The response of a session that has run out while it was under way.
         if loop.time() - self._sent_at >= self._config.session_timeout:
-            self._doubt()
+            self._mark_unconfirmed()
             return
         # Not moved with every heartbeat: the timer looks at _sent_at when it runs, and sets itself again.
         if self._timer is None:
@@ -87,12 +87,12 @@ class Heartbeat:
                 await asyncio.sleep(self._cluster.backoff(failures) if failures else self._config.heartbeat_interval)
                 # Asleep and not stopped between sessions: one task for the member's whole life, with one end to watch.
                 if self._membership.in_session:
-                    failures = 0 if await self._beat() else failures + 1
+                    failures = 0 if await self._send_heartbeat() else failures + 1
         finally:
             if self._timer is not None:
                 self._timer.cancel()
 
-    async def _beat(self) -> bool:
+    async def _send_heartbeat(self) -> bool:
         """Send one heartbeat. Return whether the coordinator responded."""
         # Before the coordinator is looked up: too early a time can only make the session look shorter.
         membership, sent_at = self._membership, asyncio.get_running_loop().time()
@@ -106,7 +106,7 @@ class Heartbeat:
             response = await self._requests.once(membership.heartbeat(), timeout=self._timeout, channel=channel)
         except KafkaError as error:
             action = classify(error, situation)
-            if action not in AGAIN:
+            if action not in RETRIED:
                 # Ends the task, which ends the member (GroupMember._heartbeats_ended).
                 raise
             log.debug("group %s: heartbeat: %s", self._config.group_id, error)
@@ -118,7 +118,7 @@ class Heartbeat:
                 self._responded_while_joining(classify(ErrorCode(response.error_code), situation), sent_at)
             return True
         # First the state machine, which forgets the generation if it is lost; then the note for the loop.
-        action = membership.answered(response.error_code, generation, HeartbeatRequest.api_key)
+        action = membership.responded(response.error_code, generation, HeartbeatRequest.api_key)
         if action in _KNOWN:
             self.confirm(sent_at)
         if action is Action.ACCEPT:
@@ -137,7 +137,7 @@ class Heartbeat:
         # Only doubted: JoinGroup will report the loss, and the loop alone acts on it. ILLEGAL_GENERATION is no sign, as
         # the next generation may have begun.
         elif action is Action.REJOIN_AS_NEW:
-            self._doubt()
+            self._mark_unconfirmed()
 
     def check_session(self) -> None:
         """Check the session before the event loop could run the timer, as right after a suspension."""
@@ -159,9 +159,9 @@ class Heartbeat:
         if loop.time() < ends_at:
             self._timer = loop.call_at(ends_at, self._session_ended)
             return
-        self._doubt()
+        self._mark_unconfirmed()
 
-    def _doubt(self) -> None:
+    def _mark_unconfirmed(self) -> None:
         """Count the session as unconfirmed."""
         if self.confirmed:
             silence = asyncio.get_running_loop().time() - self._sent_at

@@ -159,7 +159,7 @@ class Membership:
         """
         return generation == self.generation and self.phase is Phase.STABLE
 
-    def answered(self, code: int, generation: int, api: int) -> Action:
+    def responded(self, code: int, generation: int, api: int) -> Action:
         """Handle the error code of a heartbeat or commit sent in ``generation``. Return what to do; ACCEPT if
         outdated."""
         # Outdated responses must not move the member: it may have joined the next generation already.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from aiokproto.cluster import ClusterClient, ClusterSnapshot
-from aiokproto.cluster.coordinator_requests import AGAIN
+from aiokproto.cluster.coordinator_requests import RETRIED
 from aiokproto.codec.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -36,7 +36,7 @@ _GROUPS_FROM = 8
 _STABLE_FROM = 7
 """The first version of OffsetFetch that can wait for open transactions (KIP-447)."""
 
-NOT_ANSWERED = ErrorCode.UNKNOWN_SERVER_ERROR
+NO_RESULT = ErrorCode.UNKNOWN_SERVER_ERROR
 """The error code of a partition that a response leaves out."""
 
 
@@ -66,12 +66,12 @@ class OffsetsByTopic:
     def codes(self, response: OffsetCommitResponse | TxnOffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
         """Return the error code of each partition."""
         # A topic id that was not asked maps to "", which no partition has: it is ignored.
-        answered = {
+        received = {
             TopicPartition(topic.name or self._names.get(topic.topic_id, ""), entry.partition_index): entry.error_code
             for topic in response.topics
             for entry in topic.partitions
         }
-        return {partition: ErrorCode(answered.get(partition, NOT_ANSWERED)) for partition in self._partitions}
+        return {partition: ErrorCode(received.get(partition, NO_RESULT)) for partition in self._partitions}
 
     def _is_gone(self, partition: TopicPartition, code: ErrorCode, situation: Situation) -> bool:
         """Return whether a partition was refused because its topic was deleted: retrying would delay the others."""
@@ -221,7 +221,7 @@ def _worst(codes: Iterable[ErrorCode], situation: Situation) -> ErrorCode:
     def rank(code: ErrorCode) -> int:
         action = classify(code, situation)
         # A retry first: only with the retried response is it known what becomes of the rest.
-        ranks = (action in AGAIN, action in LOST, action is Action.REJOIN, action is Action.STOP, bool(code))
+        ranks = (action in RETRIED, action in LOST, action is Action.REJOIN, action is Action.STOP, bool(code))
         return ranks.index(True) if True in ranks else len(ranks)
 
     return min(codes, key=rank, default=ErrorCode.NONE)

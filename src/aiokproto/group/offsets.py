@@ -11,7 +11,7 @@ from aiokproto.cluster.coordinator_requests import CoordinatorRequests
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, error_for
 from aiokproto.group.membership import Membership
-from aiokproto.group.offset_requests import NOT_ANSWERED, CommitExchange, FetchExchange
+from aiokproto.group.offset_requests import NO_RESULT, CommitExchange, FetchExchange
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 
@@ -101,7 +101,7 @@ class GroupOffsets:
         for partition in exchange.partitions:
             entry = entries.get(partition)
             if entry is None or entry.error_code:
-                code = entry.error_code if entry else NOT_ANSWERED
+                code = entry.error_code if entry else NO_RESULT
                 failures[partition] = error_for(code, f"{context} for {partition}")
                 continue
             position = OffsetAndMetadata(entry.committed_offset, entry.metadata or "", entry.committed_leader_epoch)

@@ -40,8 +40,8 @@ class AppendOrder:
         call: Waiter = asyncio.get_running_loop().create_future()
         calls = self._calls.setdefault(topic, {})
         calls[call] = None
+        # The first is at its turn at once; it still has to wait for metadata or memory.
         if len(calls) == 1:
-            # The first is at its turn at once; it still has to wait for metadata or memory.
             call.set_result(None)
             # From now on the synchronous path is closed to this topic, or a later record would overtake this one.
             self._changed(topic)

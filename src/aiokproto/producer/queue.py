@@ -194,11 +194,7 @@ class PartitionQueue(OpenBatchSlot):
             self._restart_numbers(producer)
         if self.producer[0] < 0:
             self.producer = producer
-        # A retry keeps its number: only so does the broker recognize what it has written already.
-        if batch.sequence < 0:
-            batch.stamp(*self.producer, self.next_sequence)
-            # Sequence numbers wrap from 2**31 - 1 to 0, as in the broker.
-            self.next_sequence = (self.next_sequence + batch.count) & 0x7FFFFFFF
+        self._stamp(batch)
 
     def assign_in_transaction(self, batch: ProducerBatch, producer: tuple[int, int]) -> None:
         """As :meth:`assign`, for a producer whose coordinator decides the epoch: a new one restarts the numbers."""
@@ -208,8 +204,13 @@ class PartitionQueue(OpenBatchSlot):
             self.producer = producer
             self.next_sequence = 0
             self.restart = SequenceRestart.NO
+        self._stamp(batch)
+
+    def _stamp(self, batch: ProducerBatch) -> None:
+        # A retry keeps its number: only so does the broker recognize what it has written already.
         if batch.sequence < 0:
             batch.stamp(*self.producer, self.next_sequence)
+            # Sequence numbers wrap from 2**31 - 1 to 0, as in the broker.
             self.next_sequence = (self.next_sequence + batch.count) & 0x7FFFFFFF
 
     def _restart_numbers(self, producer: tuple[int, int]) -> None:
