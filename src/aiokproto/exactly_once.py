@@ -8,11 +8,16 @@ A batch of records, what is written for them, and the group's progress form one 
 
 **Why nothing is processed twice.** The offsets are in the transaction, so results and progress become visible
 together. The next owner of a partition waits until the transaction has ended before it reads the committed offset. The
-group's coordinator refuses the offsets of a member that the group has left behind, and then nothing becomes visible. A
-rebalance that takes partitions away waits for the next poll, which follows the commit.
+group's coordinator refuses the offsets of a member that the group has continued without, and then nothing becomes
+visible. A rebalance that revokes partitions waits for the next poll, which follows the commit; if that takes longer
+than ``max_poll_interval_ms``, the partitions are lost and the transaction is aborted.
 
-**Why nothing is lost.** Positions move only with a commit: after an abort they are set back, and a new process starts
-from the committed offsets.
+**Why nothing is lost.** Committed offsets move only with the transaction's commit. After an abort the positions are set
+back, and a new process starts from the committed offsets.
+
+**Who writes what.** The application writes records to the transaction and nothing else. The session alone sends the
+offsets, commits or aborts, and seeks; the consumer's own tasks add and remove partitions. Whether a partition is still
+the one that was read is seen by its :class:`~aiokproto.consumer.cursor.Cursor`, which every assignment makes anew.
 """
 
 from __future__ import annotations
@@ -217,7 +222,7 @@ class _OpenBatch:
                     await self.txn.commit()
                 except TransactionOutcomeUnknownError as error:
                     # Only the coordinator knows; whatever else was done could contradict it.
-                    log.warning("%s; asking again", error)
+                    log.warning("%s; requesting the commit again", error)
         except (TransactionAbortedError, CommitError) as error:
             log.info("the transaction of %s was aborted: %s", ", ".join(map(str, self._first)), error)
             # Changes nothing after a TransactionAbortedError; after a CommitError of _send_offsets() the transaction is
@@ -231,7 +236,7 @@ class _OpenBatch:
     async def _send_offsets(self) -> None:
         lost = [str(each) for each, cursor in self._cursors.items() if self._is_lost(each, cursor)]
         if lost:
-            raise CommitError(f"the group has taken away {', '.join(lost)}")
+            raise CommitError(f"the group does not assign this consumer any more {', '.join(lost)}")
         # No await since the check: the offsets belong to the generation that has these partitions.
         group = self._consumer.group_metadata()
         # Only partitions of this batch: positions of others have not moved since their own commit.

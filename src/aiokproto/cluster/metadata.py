@@ -156,9 +156,9 @@ class MetadataUpdater:
     async def bootstrap(self, timeout: float | None) -> None:
         """Request the first metadata: try all addresses until one responds, none can succeed, or time is up."""
         config, nodes = self._config, self._pool.bootstrap_nodes
-        patience = config.bootstrap_timeout if timeout is None else timeout
+        retry_timeout = config.bootstrap_timeout if timeout is None else timeout
         # Without a timeout of the caller, every address is tried once, however short the option is.
-        limit = max(patience, config.connect_timeout * len(nodes)) if timeout is None else timeout
+        limit = max(retry_timeout, config.connect_timeout * len(nodes)) if timeout is None else timeout
         start, attempt = _now(), 0
         while True:
             attempt += 1
@@ -172,11 +172,11 @@ class MetadataUpdater:
                 return
             pause = self._backoff.delay(attempt)
             # The pause counts: an attempt that would begin after the deadline is not worth the sleep.
-            if definitive(failures) or _now() + pause >= start + patience:
+            if definitive(failures) or _now() + pause >= start + retry_timeout:
                 raise bootstrap_error(failures, attempt, _now() - start)
             # Once: a client that starts before its cluster is common, and one line says it.
             if attempt == 1:
-                logger.warning("%s; retrying for %.3g s", bootstrap_error(failures, attempt, 0), patience)
+                logger.warning("%s; retrying for %.3g s", bootstrap_error(failures, attempt, 0), retry_timeout)
             await asyncio.sleep(pause)
 
     # --- The task ---

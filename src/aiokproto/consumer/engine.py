@@ -72,7 +72,11 @@ class Engine:
         self.resolver = PositionResolver(cluster, self.assignment, self.lookup, self.offsets, config.auto_offset_reset)
         self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.resolver.reset)
         self.rebalancing = Rebalancing(
-            self.assignment, self.reader, lambda: self.subscription, self._commit_before_revoking, self._moved_on
+            self.assignment,
+            self.reader,
+            lambda: self.subscription,
+            self._commit_before_revoking,
+            self._ownership_changed,
         )
         self.member = GroupMember(cluster, group, config.assignors, self.rebalancing) if group else None
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -134,7 +138,7 @@ class Engine:
             # No rebalance follows that would commit them.
             self._given_up |= self._processed(removed)
         self.assignment.remove(removed)
-        self._moved_on(removed)
+        self._ownership_changed(removed)
         self.assignment.add(sorted(partitions), COMMITTED)
         for partition in sorted(self._given_up.keys() & partitions):
             # Assigned again before the offset was committed: the group's offset is older.
@@ -403,7 +407,7 @@ class Engine:
 
     # The group
 
-    def _moved_on(self, partitions: Collection[TopicPartition]) -> None:
+    def _ownership_changed(self, partitions: Collection[TopicPartition]) -> None:
         """Forget what was committed of partitions that were assigned or revoked: others may commit for them
         meanwhile."""
         for partition in partitions:

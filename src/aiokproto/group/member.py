@@ -61,13 +61,13 @@ class GroupMember:
 
     def leave_on_poll_timeout(self, reason: str) -> None:
         """Leave the group until :meth:`rejoin`, since the application requests no records."""
-        if not self._rebalance.away:
-            self._rebalance.set_away(reason)
+        if not self._rebalance.left_reason:
+            self._rebalance.set_left_reason(reason)
 
     def rejoin(self) -> None:
         """Join again after :meth:`leave_on_poll_timeout`."""
-        if self._rebalance.away:
-            self._rebalance.set_away("")
+        if self._rebalance.left_reason:
+            self._rebalance.set_left_reason("")
 
     def check_session(self) -> None:
         """Check now whether the session is still confirmed: see :class:`~aiokproto.group.heartbeat.Heartbeat`."""
@@ -99,8 +99,8 @@ class GroupMember:
     @property
     def state(self) -> str:
         """The member's state, as text."""
-        if self._rebalance.away:
-            return f"out of group {self._config.group_id!r}: {self._rebalance.away}"
+        if self._rebalance.left_reason:
+            return f"out of group {self._config.group_id!r}: {self._rebalance.left_reason}"
         return f"{self._membership.phase.name.lower()} in group {self._config.group_id!r}"
 
     @property

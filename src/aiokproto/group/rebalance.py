@@ -35,7 +35,7 @@ class RebalanceLoop:
         outside: Whether it is not a member, and has no subscription for which to join.
         settled: Set while no generation is being joined.
         lost_reason: Why the group continued without this member, until the owner has received the LOST change.
-        away: Why it stays out of the group although it has a subscription.
+        left_reason: Why it stays out of the group although it has a subscription.
         join_failure: Why the last attempt to join failed; empty after a success.
     """
 
@@ -52,7 +52,7 @@ class RebalanceLoop:
         self.outside = True
         self.settled = asyncio.Event()
         self.lost_reason = ""
-        self.away = ""
+        self.left_reason = ""
         self.join_failure = ""
         self._cluster = cluster
         self._config = config
@@ -85,9 +85,9 @@ class RebalanceLoop:
             self.outside = self.outside and not topics
             self.rejoin("the subscription changed")
 
-    def set_away(self, reason: str) -> None:
+    def set_left_reason(self, reason: str) -> None:
         """Leave the group in spite of the subscription; with an empty reason, join again."""
-        self.away = reason
+        self.left_reason = reason
         self.rejoin("records are requested again")
 
     def rejoin(self, reason: str) -> None:
@@ -126,7 +126,7 @@ class RebalanceLoop:
             self._attempt.cancel()
 
     def _can_join(self) -> bool:
-        return bool(self._topics) and not self.away and self._failure is None
+        return bool(self._topics) and not self.left_reason and self._failure is None
 
     # The loop
 
@@ -155,13 +155,13 @@ class RebalanceLoop:
         await self._give_up(ChangeKind.LOST, set(self.owned))
 
     async def _stay_out(self) -> None:
-        away = self.away
-        # Away means that the application has stopped requesting records: a revocation would only wait for it.
-        await self._give_up(ChangeKind.LOST if away else ChangeKind.REVOKE, set(self.owned))
+        reason = self.left_reason
+        # A reason means that the application has stopped requesting records: a revocation would only wait for it.
+        await self._give_up(ChangeKind.LOST if reason else ChangeKind.REVOKE, set(self.owned))
         # The owner's callbacks may have subscribed again meanwhile: then there is no reason to leave.
         if self._can_join() or self._failure is not None:
             return
-        await self._joining.leave(away or "unsubscribed", _LEAVE_TIMEOUT)
+        await self._joining.leave(reason or "unsubscribed", _LEAVE_TIMEOUT)
         self.outside = not self._topics
         await self._owner.apply(Change(ChangeKind.LEFT, []))
         if not self._can_join():
@@ -210,8 +210,8 @@ class RebalanceLoop:
             return
         # Less than the rebalance timeout: the heartbeat that announced the rebalance was up to an interval late.
         # A tenth is left for the JoinGroup itself.
-        patience = max(self._config.max_poll_interval * 0.9 - self._config.heartbeat_interval, 0.1)
-        deadline = asyncio.get_running_loop().time() + patience
+        timeout = max(self._config.max_poll_interval * 0.9 - self._config.heartbeat_interval, 0.1)
+        deadline = asyncio.get_running_loop().time() + timeout
         await self._owner.apply(Change(kind, sorted(partitions), deadline))
         # After the owner is done: until then its commits are those of an owner.
         self.owned -= partitions

@@ -78,15 +78,15 @@ cdef class Delivery:
         return f"<Delivery {state}: record {self._index} of {self._outcome}>"
 
 
-cdef int tell(PyObject *me, PyObject *arg, PyObject **result) except -1:
+cdef int send_result(PyObject *me, PyObject *arg, PyObject **result) except -1:
     """``am_send``: the result, once it is known."""
-    answer = (<Delivery> me).get()
-    Py_INCREF(answer)
-    result[0] = <PyObject *> answer
+    metadata = (<Delivery> me).get()
+    Py_INCREF(metadata)
+    result[0] = <PyObject *> metadata
     return 0
 
 
-answers_by(Delivery, <sendfunc> <void *> tell)
+answers_by(Delivery, <sendfunc> <void *> send_result)
 
 
 async def delivered(Delivery delivery):
@@ -98,7 +98,7 @@ async def delivered(Delivery delivery):
 async def awaited(Waiting call):
     """Wait for what a call is after."""
     await wait_done(call.result)
-    return call.answer()
+    return call.outcome()
 
 
 cdef class Waiting(Call):
@@ -109,10 +109,10 @@ cdef class Waiting(Call):
 
     cdef object begin(self):
         if self.result.done:
-            return self.answer()
+            return self.outcome()
         self.inner = awaited(self)
 
-    cdef object answer(self):
+    cdef object outcome(self):
         return record_result(self.result, self.index, self.timestamp)
 
 
