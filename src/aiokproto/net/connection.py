@@ -95,6 +95,9 @@ class Connection(asyncio.BufferedProtocol):
         # Its writers are _send, which appends, and _flush_throttled, which alone removes: so the order of the calls is
         # kept.
         self._throttled: deque[ThrottledRequest] = deque()
+        # Clear while requests are in it. Only one-way requests wait for it, as for _writable.
+        self._flushed = asyncio.Event()
+        self._flushed.set()
         # 0.0 means no throttle, which spares the usual request a look at the clock.
         self._throttled_until = 0.0
         self._throttle_timer: asyncio.TimerHandle | None = None
@@ -200,17 +203,20 @@ class Connection(asyncio.BufferedProtocol):
     async def send_oneway(self, request: Request[Any], *, timeout: float, max_version: int | None = None) -> None:
         """Send a request that has no response (Produce with ``acks=0``).
 
-        Returns once the socket's write buffer is below its high-water mark. Without responses this is the only
-        backpressure: the buffer would otherwise grow without limit. Raises as :meth:`send`.
+        Returns once the request is written, after a throttle time (KIP-219), and the socket's write buffer is below its
+        high-water mark. Without responses this is the only backpressure: requests would otherwise collect without
+        limit. Raises as :meth:`send`.
         """
         self._send(request, self.versions.pick(type(request), max_version), None)
         # Written first, waited for afterwards: the request is in order, and a caller that is cancelled here leaves no
         # half of a frame.
-        if not self._writable.is_set():
+        if self._throttled or not self._writable.is_set():
+            # Outside of the deadline: the broker has imposed the pause, and MAX_THROTTLE bounds it.
+            await self._flushed.wait()
             late = f"{api_name(request.api_key)} to {self.peer}: not written to the socket in {timeout:.3g} s"
             async with deadline(self._loop.time() + timeout, lambda: late):
                 await self._writable.wait()
-            # _fail sets the event too, so that nobody waits for a socket that is gone.
+            # _fail sets both events too, so that nobody waits for a socket that is gone.
             if self._failure is not None:
                 raise copied(self._failure)
 
@@ -242,6 +248,7 @@ class Connection(asyncio.BufferedProtocol):
         # Also behind requests that still wait although the time has passed: overtaking them would reorder requests.
         if self._throttled_until and (self._throttled or self._loop.time() < self._throttled_until):
             self._throttled.append(ThrottledRequest(correlation_id, data, in_flight))
+            self._flushed.clear()
             if in_flight is not None and in_flight.deadline < INFINITY:
                 # While the request waits, only the caller's own deadline runs; without one (infinity) the throttle
                 # time, at most MAX_THROTTLE, bounds the wait.
@@ -288,6 +295,7 @@ class Connection(asyncio.BufferedProtocol):
             # Dropped if its caller has stopped waiting. The correlation id then stays unused: brokers only echo ids.
             if throttled.request is None or not throttled.request.done():
                 self._write(throttled.correlation_id, throttled.data, throttled.request)
+        self._flushed.set()
 
     # --- Deadlines and idle timeout: one timer for all ---
 
@@ -392,6 +400,7 @@ class Connection(asyncio.BufferedProtocol):
         # Cleared only now: _requests() reads both queues.
         self._protocol.pending.clear()
         self._throttled.clear()
+        self._flushed.set()
         self._writable.set()
         if self._transport is not None:
             if abort:
