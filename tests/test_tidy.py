@@ -51,6 +51,7 @@ PURE = (
     "producer.sticky",
     "producer.accumulator",
     "producer.batch",
+    "producer.limits",
     "producer.outcome",
     "producer.config",
     "producer.record",

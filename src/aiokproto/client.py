@@ -125,6 +125,7 @@ class Client(AsyncContext):
             ConfigurationError: Neither the request nor the arguments determine the broker; or ``request`` is not one.
             BrokerError: The coordinator lookup failed with an error that is not retried.
         """
+        # A dict or a response would fail deep in the driver, with an error about its attributes.
         if not isinstance(request, Request):
             raise ConfigurationError(f"request={request!r}: must be a request, as in MetadataRequest(topics=None)")
         # Division among brokers walks the request before an encoder has seen it.

@@ -126,6 +126,7 @@ class ClusterConfig:
             if name in options:
                 given[attribute] = check(name, options[name])  # type: ignore[literal-required,unused-ignore]
         given["ssl_context"] = _ssl_context(options)
+        # Only what is given: defaults are those of the dataclass, and stand there alone.
         config = cls(**given)
         _check_order("retry_backoff_max_ms", config.retry_backoff_max, "retry_backoff_ms", config.retry_backoff)
         _check_order(
@@ -151,6 +152,7 @@ def _ssl_context(options: Mapping[str, Any]) -> ssl.SSLContext | None:
         if context is not None:
             raise ConfigurationError("ssl_context is given, but security_protocol is 'PLAINTEXT': set it to 'SSL'")
         return None
+    # Made once per client, as it reads the files of the certificate authorities.
     return context or ssl.create_default_context()
 
 
@@ -172,6 +174,7 @@ def parse_addresses(name: str, value: object) -> tuple[Address, ...]:
     addresses = [_parse_address(name, str(item).strip()) for item in items if str(item).strip()]
     if not addresses:
         raise ConfigurationError(f"{name}={value!r} has no address: {takes}")
+    # Once each, in the given order.
     return tuple(dict.fromkeys(addresses))
 
 

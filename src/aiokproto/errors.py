@@ -298,6 +298,7 @@ _HINTS: dict[ErrorCode, str] = {
 def copied(error: E) -> E:
     """Return a copy of an error, to be raised by another call: one instance would collect the tracebacks of all."""
     again = copy(error)
+    # The original stays visible: its traceback is where the failure happened.
     again.__cause__ = error.__cause__ or error
     return again
 

@@ -8,11 +8,16 @@ A batch of records, what is written for them, and the group's progress form one 
 
 **Why nothing is processed twice.** The offsets are in the transaction, so results and progress become visible
 together. The next owner of a partition waits until the transaction has ended before it reads the committed offset. The
-group's coordinator refuses the offsets of a member that the group has left behind, and then nothing becomes visible. A
-rebalance that takes partitions away waits for the next poll, which follows the commit.
+group's coordinator refuses the offsets of a member that the group has continued without, and then nothing becomes
+visible. A rebalance that revokes partitions waits for the next poll, which follows the commit; if that takes longer
+than ``max_poll_interval_ms``, the partitions are lost and the transaction is aborted.
 
-**Why nothing is lost.** Positions move only with a commit: after an abort they are set back, and a new process starts
-from the committed offsets.
+**Why nothing is lost.** Committed offsets move only with the transaction's commit. After an abort the positions are set
+back, and a new process starts from the committed offsets.
+
+**Who writes what.** The application writes records to the transaction and nothing else. The session alone sends the
+offsets, commits or aborts, and seeks; the consumer's own tasks add and remove partitions. Whether a partition is still
+the one that was read is seen by its :class:`~aiokproto.consumer.cursor.Cursor`, which every assignment makes anew.
 """
 
 from __future__ import annotations
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aiokproto.exactly_once")
 
+# A commit costs some milliseconds, whatever its size: more records per transaction share them.
 _MAX_RECORDS = 2000
 _POLL_MS = 500.0
 
@@ -90,6 +96,8 @@ class ExactlyOnce(AsyncContext):
         """Start the producer, which aborts what an earlier process with its ``transactional_id`` has left, and the
         consumer. ``async with`` calls it. Raises as both clients do."""
         try:
+            # The producer first: it aborts what its predecessor left open, for which the consumer's committed offsets
+            # would wait.
             await self._producer.start()
             await self._consumer.start()
         except BaseException:
@@ -99,6 +107,7 @@ class ExactlyOnce(AsyncContext):
     async def close(self) -> None:
         """Abort the open transaction, leave the group and disconnect."""
         try:
+            # In either order nothing is lost: the next owner of the partitions waits for the end of the transaction.
             await self._consumer.close()
         finally:
             await self._producer.close()
@@ -156,6 +165,7 @@ class ExactlyOnce(AsyncContext):
                 await txn.abort()
 
     async def _next(self, max_records: int) -> tuple[list[Record], Transaction]:
+        # Before the next poll: requesting records lets a waiting rebalance go on, so the commit must be done.
         await self._finish()
         records: list[Record] = []
         while not records:
@@ -173,6 +183,7 @@ class ExactlyOnce(AsyncContext):
         # Cancelled, the batch stays: the next call goes on with its commit, or its abort.
         if not await batch.commit():
             batch.seek_back()
+        # Only when it is settled; a cancelled call finds the batch again.
         self._open = None
 
 
@@ -182,6 +193,7 @@ class _OpenBatch:
     def __init__(self, consumer: Consumer, txn: Transaction, records: list[Record]) -> None:
         self.txn = txn
         self._consumer = consumer
+        # Where to seek back to; of each partition, as a batch has records of several.
         self._first: dict[TopicPartition, int] = {}
         for record in records:
             self._first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
@@ -196,19 +208,25 @@ class _OpenBatch:
             ConfigurationError: The application has committed the transaction, without the offsets.
             KafkaError: One of the clients has failed.
         """
+        # By the application, without the offsets: its results are visible and would be written again.
         if self._status() is TransactionStatus.COMMITTED:
             raise ConfigurationError("the session commits the transaction, together with the offsets")
         try:
+            # COMMITTING after a cancelled call: the offsets are in the transaction already. ABORTED: the application
+            # did it.
             if self._status() is TransactionStatus.OPEN:
                 await self._send_offsets()
+            # A method and no local: commit() changes the status.
             while self._status() in (TransactionStatus.OPEN, TransactionStatus.COMMITTING):
                 try:
                     await self.txn.commit()
                 except TransactionOutcomeUnknownError as error:
                     # Only the coordinator knows; whatever else was done could contradict it.
-                    log.warning("%s; asking again", error)
+                    log.warning("%s; requesting the commit again", error)
         except (TransactionAbortedError, CommitError) as error:
             log.info("the transaction of %s was aborted: %s", ", ".join(map(str, self._first)), error)
+            # Changes nothing after a TransactionAbortedError; after a CommitError of _send_offsets() the transaction is
+            # still open.
             await self.txn.abort()
         return self._status() is TransactionStatus.COMMITTED
 
@@ -218,15 +236,17 @@ class _OpenBatch:
     async def _send_offsets(self) -> None:
         lost = [str(each) for each, cursor in self._cursors.items() if self._is_lost(each, cursor)]
         if lost:
-            raise CommitError(f"the group has taken away {', '.join(lost)}")
+            raise CommitError(f"the group does not assign this consumer any more {', '.join(lost)}")
         # No await since the check: the offsets belong to the generation that has these partitions.
         group = self._consumer.group_metadata()
+        # Only partitions of this batch: positions of others have not moved since their own commit.
         offsets = {each: offset for each, offset in self._consumer.positions().items() if each in self._first}
         await self.txn.send_offsets(offsets, group)
 
     def seek_back(self) -> None:
         """Deliver the records again, of the partitions that are still assigned."""
         for partition, offset in self._first.items():
+            # Another cursor starts from the committed offset by itself.
             if not self._is_lost(partition, self._cursors[partition]):
                 self._consumer.seek(partition, offset)
 

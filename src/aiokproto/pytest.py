@@ -65,6 +65,7 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[ThreadedCluster]:
 @pytest.fixture
 def kafka_topic(request: pytest.FixtureRequest, kafka_broker: ThreadedCluster) -> str:
     """The name of a new topic on ``kafka_broker`` with one partition, unique to the test."""
+    # Test names with parameters have brackets and more, which topic names cannot have.
     return kafka_broker.new_topic(re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:80])
 
 

@@ -83,6 +83,7 @@ class RecordMetadata:
         )
 
     def __reduce__(self) -> tuple[type[RecordMetadata], tuple[str, int, int, int]]:
+        # For pickling: the slots are private and read-only.
         return type(self), self._fields()
 
 

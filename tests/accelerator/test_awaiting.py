@@ -12,7 +12,8 @@ import pytest
 
 from aiokproto.consumer.delivery import DeliveryState
 from aiokproto.errors import BrokerError, KafkaError
-from aiokproto.producer.accumulator import Accumulator, BufferLimits
+from aiokproto.producer.accumulator import Accumulator
+from aiokproto.producer.limits import BufferLimits
 from aiokproto.producer.record import PendingRecord
 from aiokproto.types import Record, RecordMetadata
 from tests.accelerator.twins import each_form

@@ -60,10 +60,10 @@ def test_the_brokers_session_matches_the_wanted_partitions(
         assert session.wanted == desired
         if outcome == "ok":
             epoch += 1
-            session.answered(session_id)
+            session.responded(session_id)
             assert remembered == {(key, value.topic_id): value for key, value in desired.items()}
         elif outcome == "no session":
-            session.answered(0) if plan.epoch == 0 else session.answered(session_id)
+            session.responded(0) if plan.epoch == 0 else session.responded(session_id)
             epoch += 1
         else:
             again = session.restart(known=outcome == "lost")
@@ -74,12 +74,12 @@ def test_only_changes_are_sent() -> None:
     session = FetchSessionHandler()
     before = {ONE: wanted(0), TWO: wanted(0)}
     assert session.plan(before).partitions == before
-    session.answered(7)
+    session.responded(7)
     plan = session.plan({ONE: wanted(5), TWO: wanted(0)})
     assert (plan.session_id, plan.epoch, plan.partitions, plan.forgotten) == (7, 1, {ONE: wanted(5)}, {})
-    session.answered(7)
+    session.responded(7)
     assert session.plan({}).partitions == {}
-    session.answered(7)
+    session.responded(7)
     assert session.plan({TWO: None}).forgotten == {TWO: wanted(0)}
 
 
@@ -87,7 +87,7 @@ def test_a_broker_that_refuses_a_session_gets_full_requests() -> None:
     session = FetchSessionHandler()
     for changes in ({ONE: wanted(0)}, {TWO: wanted(3)}, {}):
         plan = session.plan(changes)
-        session.answered(0)
+        session.responded(0)
         assert (plan.session_id, plan.epoch) == (0, 0)
         assert plan.partitions == session.wanted
     assert session.wanted == {ONE: wanted(0), TWO: wanted(3)}
@@ -96,7 +96,7 @@ def test_a_broker_that_refuses_a_session_gets_full_requests() -> None:
 def test_a_topic_created_again_replaces_the_old_one_in_the_session() -> None:
     session = FetchSessionHandler()
     session.plan({ONE: wanted(5)})
-    session.answered(7)
+    session.responded(7)
     plan = session.plan({ONE: wanted(0, b"2" * 16)})
     assert (plan.partitions, plan.forgotten) == ({ONE: wanted(0, b"2" * 16)}, {ONE: wanted(5)})
     assert [session.topic(topic_id * 16) for topic_id in (b"1", b"2", b"3")] == ["x", "x", ""]
@@ -105,13 +105,13 @@ def test_a_topic_created_again_replaces_the_old_one_in_the_session() -> None:
 def test_topics_are_sent_by_name_while_a_topic_id_is_missing() -> None:
     session = FetchSessionHandler()
     assert session.plan({ONE: wanted(0)}).by_name is False
-    session.answered(7)
+    session.responded(7)
     assert session.plan({TWO: wanted(0, bytes(16))}).by_name is True
-    session.answered(7)
+    session.responded(7)
     assert session.plan({}).by_name is True, "the session has it"
-    session.answered(7)
+    session.responded(7)
     assert session.plan({TWO: wanted(0)}).by_name is True, "the session forgets it by its name"
-    session.answered(7)
+    session.responded(7)
     assert session.plan({}).by_name is False
 
 

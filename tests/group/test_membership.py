@@ -93,7 +93,7 @@ def test_how_each_error_changes_the_member(code: ErrorCode, action: Action, memb
     joins, syncs, beats = joining(), syncing(), stable()
     assert joins.joined(answer(code)) is action
     assert syncs.synced(code) is action
-    assert beats.answered(code, 1, HEARTBEAT) is action
+    assert beats.responded(code, 1, HEARTBEAT) is action
     for member in (joins, syncs, beats):
         assert (member.member_id, member.generation) == (member_id, generation)
         assert (member.phase is Phase.UNJOINED) == (generation == -1)
@@ -108,7 +108,7 @@ def test_a_heartbeat_or_commit_response_counts_only_in_its_own_stable_generation
 ) -> None:
     member = make()
     before = replace(member)
-    action = member.answered(code, generation, api)
+    action = member.responded(code, generation, api)
     if make is stable and generation == 1:
         assert action is classify(code, Situation(api, member=True))
     else:
@@ -120,7 +120,7 @@ def test_a_response_from_before_a_rebalance_does_not_end_the_new_generation() ->
     member = joining()
     assert member.joined(answer(generation=2)) is Action.ACCEPT
     assert member.synced(0) is Action.ACCEPT
-    assert member.answered(ErrorCode.ILLEGAL_GENERATION, 1, HEARTBEAT) is Action.ACCEPT
+    assert member.responded(ErrorCode.ILLEGAL_GENERATION, 1, HEARTBEAT) is Action.ACCEPT
     assert member.generation == 2
 
 

@@ -248,6 +248,30 @@ async def test_throttled_requests_wait_and_keep_their_order() -> None:
         )
 
 
+async def test_a_throttled_oneway_request_is_waited_for() -> None:
+    """It has no response, so nothing else limits how many collect until the pause ends."""
+    request = ProduceRequest(acks=0, timeout_ms=1, topic_data=[])
+    async with (
+        peer(
+            {ApiVersionsRequest: VERSIONS, HeartbeatRequest: throttled(MAX_THROTTLE), ProduceRequest: silent}
+        ) as broker,
+        connected(broker.port) as line,
+    ):
+        await line.send(beat(0), timeout=PATIENCE)
+        first, second = (asyncio.ensure_future(line.send_oneway(request, timeout=PATIENCE)) for _ in range(2))
+        await asyncio.sleep(0)
+        assert not first.done()
+        line._flush_throttled()
+        await first
+        await second
+        line._throttle(MAX_THROTTLE)
+        lost = asyncio.ensure_future(line.send_oneway(request, timeout=PATIENCE))
+        await asyncio.sleep(0)
+        line.close()
+        with pytest.raises(ClientClosedError):
+            await lost
+
+
 async def test_throttling_ends() -> None:
     async with (
         peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: throttled(0.02)}) as broker,

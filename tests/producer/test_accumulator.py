@@ -10,8 +10,9 @@ import pytest
 
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, DeadlineError, KafkaError, MessageTooLargeError, error_for
-from aiokproto.producer.accumulator import Accumulator, BufferLimits, Drained
+from aiokproto.producer.accumulator import Accumulator, Drained
 from aiokproto.producer.batch import ProducerBatch
+from aiokproto.producer.limits import BufferLimits
 from aiokproto.records import RecordBatch
 from aiokproto.types import RecordMetadata
 from tests.producer.sticky import lowest

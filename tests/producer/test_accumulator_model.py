@@ -15,8 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BufferFullError, KafkaError, error_for
-from aiokproto.producer.accumulator import Accumulator, BufferLimits
+from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.batch import ProducerBatch
+from aiokproto.producer.limits import BufferLimits
 from aiokproto.records import BatchRecord, RecordBatch, encode
 from aiokproto.types import RecordMetadata
 from tests.producer.fake import PartitionLog

@@ -28,7 +28,8 @@ from aiokproto.errors import (
     UnknownTopicError,
 )
 from aiokproto.producer import BatchDelivery, Producer
-from aiokproto.producer.accumulator import Accumulator, BufferLimits
+from aiokproto.producer.accumulator import Accumulator
+from aiokproto.producer.limits import BufferLimits
 from aiokproto.records import BatchRecord, RecordBatch, decode, encode
 from aiokproto.records.batch import HEADER
 from aiokproto.records.patch import update_crc

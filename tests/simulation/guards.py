@@ -79,8 +79,8 @@ MUTANTS = (
     Mutant(
         "no call overtakes one that waits",
         "producer/buffer.py",
-        "ready = self.closed is None and not self._order.waits(topic) and",
-        "ready = self.closed is None and",
+        "ready = is_open and not self._order.waits(topic) and",
+        "ready = is_open and",
     ),
     Mutant(
         "an expired batch is not reported as written",
@@ -121,7 +121,7 @@ MUTANTS = (
     Mutant(
         "a cancelled task ends the producer",
         "producer/sender.py",
-        "        if task.cancelled():\n            self._fail(",
+        "        if task.cancelled():\n            self.fail(",
         "        if task.cancelled():\n            str(",
     ),
     Mutant(
@@ -289,7 +289,7 @@ MUTANTS = (
     Mutant(
         "what a response leaves out is not committed",
         "group/offset_requests.py",
-        "answered.get(partition, NOT_ANSWERED)",
-        "answered.get(partition, 0)",
+        "received.get(partition, NO_RESULT)",
+        "received.get(partition, 0)",
     ),
 )

@@ -25,11 +25,14 @@ def bootstrap_error(failures: Failures, attempts: int, elapsed: float) -> Broker
     It is NotKafkaError or AuthenticationError if that is the cause at all addresses, else BootstrapError.
     """
     kind: type[BrokerConnectionError] = BootstrapError
+    # Only if all agree: with mixed causes one address may be mistyped while the cluster behind the others is merely
+    # down.
     for candidate in (NotKafkaError, AuthenticationError):
         if all(isinstance(error, candidate) for _, error in failures):
             kind = candidate
     tried = f" after {attempts} attempts in {elapsed:.3g} s" if attempts > 1 else ""
     each = "; ".join(f"{node}: {error}" for node, error in failures)
     error = kind(f"no bootstrap address could be used{tried}: {each}; check bootstrap_servers and security_protocol")
+    # One of several, for the traceback; the text has all.
     error.__cause__ = failures[-1][1]
     return error

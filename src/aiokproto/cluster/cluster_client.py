@@ -63,8 +63,10 @@ class ClusterClient:
         self._driver = RequestDriver(config, self._pool, self._metadata, self._coordinators, self._backoff)
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        # Never reset: a client that was closed cannot be started again, as its pool and threads are gone.
         self._started = False
         self._unstarted = ClientClosedError("the client is not started: use async with, or await start()")
+        # None only while it is usable: one test in check() covers "not started", "closed" and "failed".
         self._closed: KafkaError | None = self._unstarted
 
     @property
@@ -89,13 +91,16 @@ class ClusterClient:
         self._started = True
         self._loop = asyncio.get_running_loop()
         try:
+            # In the caller's task: there is no metadata task yet that could race with it.
             await self._metadata.bootstrap(timeout)
             if self._closed is not None and self._closed is not self._unstarted:
                 # Closed in the same loop iteration in which the first metadata arrived.
                 raise copied(self._closed)
+        # Also a cancellation: the connections that were made belong to nobody else.
         except BaseException:
             await self.close(0)
             raise
+        # Only now, with metadata: no call can find an empty snapshot.
         self._closed = None
         self._task = asyncio.create_task(self._metadata.run(), name="aiokproto metadata")
         self._task.add_done_callback(self._ended)
@@ -110,19 +115,27 @@ class ClusterClient:
             ConfigurationError: The client was started in another event loop; only that one can close it.
         """
         self.check_loop()
+        # Also without a start: a client that was closed first must not start afterwards.
         self._started = True
+        # After a failure the cause stays: "closed" would hide it from calls that are still waiting.
         if self._closed is None or self._closed is self._unstarted:
             self._closed = ClientClosedError("the client is closed")
         reason = self._closed
+        # First what waits, then the task, then lookups, then sockets: each step ends the users of the next, so none
+        # sees a half-closed one.
         self._metadata.close(reason)
         try:
             if self._task is not None:
                 self._task.cancel()
+                # Not `await self._task`, which would raise its exception, or cancel it a second time together with this
+                # call.
                 await asyncio.wait((self._task,))
             await self._driver.close(reason)
             await self._pool.close(reason, timeout)
         finally:
+            # In finally: when this call is cancelled during the flush nothing else would close the sockets.
             self._pool.drop(reason)
+            # A thread inside getaddrinfo cannot be interrupted, and waiting for it would block the event loop.
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def topic(
@@ -401,6 +414,7 @@ class ClusterClient:
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Stop the client: its metadata task has ended. After :meth:`close` this has no effect."""
         cause = asyncio.CancelledError() if task.cancelled() else task.exception()
+        # Its own text names the cause already.
         if isinstance(cause, KafkaError):
             self._stop(cause)
         else:
@@ -411,11 +425,13 @@ class ClusterClient:
 
     def _stop(self, error: KafkaError) -> None:
         """Close because of an error: pending calls raise it, and every later one."""
+        # The first cause counts: what follows (every connection lost) is its consequence.
         if self._closed is not None:
             return
         # The traceback of a CancelledError does not show who cancelled.
         cause = error.__cause__ if isinstance(error.__cause__, Exception) else None
         logger.error("the client has failed: %s", error, exc_info=cause)
+        # Set before the parts fail: a callback that they run may call in here.
         self._closed = error
         self._metadata.close(error)
         self._driver.fail(error)

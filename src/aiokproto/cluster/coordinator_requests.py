@@ -16,7 +16,7 @@ from aiokproto.plurals import counted
 
 R = TypeVar("R", bound=Response)
 
-AGAIN = frozenset({Action.BACKOFF, Action.FIND_COORDINATOR, Action.REFRESH_METADATA})
+RETRIED = frozenset({Action.BACKOFF, Action.FIND_COORDINATOR, Action.REFRESH_METADATA})
 """Actions after which the request is retried."""
 
 HELD_BACK = "group"
@@ -78,6 +78,7 @@ class CoordinatorRequests:
         Raises:
             KafkaError: As :meth:`~aiokproto.cluster.ClusterClient.send` and ``coordinator``.
         """
+        # Outside of the try: only once the request may have been written is there something to take back.
         node = await self._cluster.coordinator(self._kind, self.key)
         try:
             return await self._cluster.send(request, node, timeout=timeout, channel=channel)
@@ -108,19 +109,23 @@ class CoordinatorRequests:
                 f"{counted(attempt, 'failed attempt')}: {failure}"
             )
 
+        # One deadline around everything, sleeps included. The parts have shorter ones of their own, which end an
+        # attempt and not the call.
         async with until(at, describe):
             while True:
                 try:
                     response = await self._attempt(exchange, at - loop.time())
                 except KafkaError as error:
+                    # Cleared, so that the pause below is not that of the attempt before.
                     code = ErrorCode.NONE
                     action, failure = classify(error, situation), str(error)
-                    if action not in AGAIN:
+                    if action not in RETRIED:
                         raise
                 else:
                     code = exchange.failure(response)
                     action, failure = classify(code, situation), code.name
-                    if action not in AGAIN:
+                    # The response is returned as it is: the caller reads the error from it, with its partitions.
+                    if action not in RETRIED:
                         return response
                 attempt += 1
                 self.prepare_retry(action, f"{self._name(exchange)}: {failure}")
@@ -128,12 +133,17 @@ class CoordinatorRequests:
                 await asyncio.sleep(CONCURRENT_PAUSE if concurrent else self._cluster.backoff(attempt))
 
     async def _attempt(self, exchange: Exchange[R], left: float) -> R:
+        # Looked up for every attempt: after FIND_COORDINATOR the cache is empty, otherwise this is a dict lookup. Never
+        # 0 seconds, so that an expired deadline is reported by `describe`, with the last failure.
         node = await self._cluster.coordinator(self._kind, self.key, timeout=max(left, 0.001))
+        # The version decides the request's form (names or topic ids), so it is built after the coordinator is known,
+        # and sent in exactly that version.
         version = await self._cluster.version(exchange.request_type, node, max_version=exchange.highest())
         return await self._cluster.send(exchange.build(version), node, max_version=version)
 
     def prepare_retry(self, action: Action, reason: str) -> None:
         """Prepare the next attempt: forget the coordinator, or refresh the metadata."""
+        # BACKOFF (COORDINATOR_LOAD_IN_PROGRESS) keeps the coordinator: it is the right one, and not ready.
         if action is Action.FIND_COORDINATOR:
             self._cluster.forget_coordinator(self._kind, self.key)
         elif action is Action.REFRESH_METADATA:

@@ -54,8 +54,10 @@ def found_coordinator(response: FindCoordinatorResponse, kind: CoordinatorKind, 
         DecodeError: The response is about other keys.
     """
     context = f"FindCoordinator for {kind.name.lower()} {key!r}"
+    # Node id 0 is a broker, so an absent coordinator shows only in the empty host.
     if not response.coordinators and not response.host and not response.error_code:
         raise DecodeError(f"{context}: the response is empty")
+    # The form of versions before 4. The response decides and not the version, which this function does not need.
     if not response.coordinators:
         check(response.error_code, context, response.error_message)
         return BrokerNode(response.node_id, response.host, response.port)

@@ -61,22 +61,33 @@ class MetadataUpdater:
         self._config = config
         self._pool = pool
         self._backoff = backoff
+        # A pause of its own: the usual 100 ms backoff after success would be most of the time in which a new topic gets
+        # its leaders.
         self._soon = Backoff(min(_SOON, config.retry_backoff), config.retry_backoff_max, uniform)
         self._tracked = TrackedTopics(config.metadata_max_idle, last_used)
+        # How many calls wait for a topic now; each takes off only what it has added.
         self._wanted: Counter[str] = Counter()
+        # Of these, topics whose callers allow the broker to create them.
         self._create: set[str] = set()
+        # Once known, missing now, and requested with every refresh all the same.
         self._gone: set[str] = set()
+        # By topic: the code of its last response, until there is one without an error.
         self._errors: dict[str, int] = {}
+        # By topic: responses in a row that did not have it.
         self._missing: Counter[str] = Counter()
+        # Topics that a first call has requested since the last request was built; emptied when the next one is.
         self._new: set[str] = set()
         self._stale: str | None = None
+        # Failed refreshes in a row; _streak counts refreshes in a row, also good ones.
         self._failures = 0
         self._failing_since = self._warned_at = 0.0
         self._streak = 0
         self._refreshed_at = 0.0
         self._pause = 0.0
         self._last_error: KafkaError | None = None
+        # Set by REBOOTSTRAP_REQUIRED (KIP-1102): the known brokers are skipped until a bootstrap address has responded.
         self._rebootstrap = False
+        # Wakes the task only; calls wait in _waiters, which are woken after every refresh.
         self._wake = asyncio.Event()
         # A dict as an ordered set: waiting calls resume in the order in which they began to wait.
         self._waiters: dict[asyncio.Future[None], None] = {}
@@ -88,6 +99,7 @@ class MetadataUpdater:
         """Implement :meth:`ClusterClient.topics <aiokproto.cluster.ClusterClient.topics>`."""
         until = _now() + timeout
         if names is None:
+            # Not stored: a list of a hundred thousand topics would from then on be requested with every refresh.
             response = await self._request_all_topics(until, timeout)
             return {topic.name: topic_info(topic) for topic in response.topics if topic.name and not topic.error_code}
         self._tracked.add(names, keep, _now())
@@ -98,7 +110,10 @@ class MetadataUpdater:
                 async with deadline(until, lambda: self._deadline_text(self._unknown(names), timeout)):
                     await self._await_topics(names, create)
             finally:
+                # Counter subtraction drops entries at zero, so a topic nobody waits for leaves no trace.
                 self._wanted -= Counter(missing)
+        # The topics are there: _await_topics has returned with no await since, and this task's snapshot cannot have
+        # changed in between.
         return {name: self.snapshot.topics[name] for name in names}
 
     def invalidate(self, reason: str, topics: Iterable[str] = ()) -> None:
@@ -106,6 +121,7 @@ class MetadataUpdater:
         forgotten = [name for name in topics if name not in self.snapshot.topics]
         self._tracked.add(forgotten, False, _now())
         self._gone.update(forgotten)
+        # The first reason is kept, for the log; later calls are covered by the same refresh.
         if self._stale is None:
             logger.debug("metadata is out of date: %s", reason)
             self._stale = reason
@@ -127,6 +143,7 @@ class MetadataUpdater:
 
     async def wait_for_update(self, generation: int) -> ClusterSnapshot:
         """Wait until the snapshot is newer than ``generation``, and return it."""
+        # A loop: waiters are also woken by failed refreshes, which change nothing.
         while self.snapshot.generation <= generation:
             await self._wait_for_refresh()
         return self.snapshot
@@ -141,23 +158,27 @@ class MetadataUpdater:
     async def bootstrap(self, timeout: float | None) -> None:
         """Request the first metadata: try all addresses until one responds, none can succeed, or time is up."""
         config, nodes = self._config, self._pool.bootstrap_nodes
-        patience = config.bootstrap_timeout if timeout is None else timeout
+        retry_timeout = config.bootstrap_timeout if timeout is None else timeout
         # Without a timeout of the caller, every address is tried once, however short the option is.
-        limit = max(patience, config.connect_timeout * len(nodes)) if timeout is None else timeout
+        limit = max(retry_timeout, config.connect_timeout * len(nodes)) if timeout is None else timeout
         start, attempt = _now(), 0
         while True:
             attempt += 1
+            # Without topics: the bootstrap needs only the brokers, and an empty list means none from version 1 on.
             response, failures = await self._try(nodes, [], False, start + limit, STARTING)
             if response is not None:
                 self._apply(response, [])
+                # The address may be a load balancer's: it must carry no further traffic.
                 self._pool.release_bootstrap()
                 self._refreshed_at = _now()
                 return
             pause = self._backoff.delay(attempt)
-            if definitive(failures) or _now() + pause >= start + patience:
+            # The pause counts: an attempt that would begin after the deadline is not worth the sleep.
+            if definitive(failures) or _now() + pause >= start + retry_timeout:
                 raise bootstrap_error(failures, attempt, _now() - start)
+            # Once: a client that starts before its cluster is common, and one line says it.
             if attempt == 1:
-                logger.warning("%s; retrying for %.3g s", bootstrap_error(failures, attempt, 0), patience)
+                logger.warning("%s; retrying for %.3g s", bootstrap_error(failures, attempt, 0), retry_timeout)
             await asyncio.sleep(pause)
 
     # --- The task ---
@@ -170,11 +191,14 @@ class MetadataUpdater:
                 await self._refresh()
                 self._succeeded()
             except KafkaError as error:
+                # Ends the task, and so the client (ClusterClient._ended): nobody awaits a refresh to whom the error
+                # could be raised instead.
                 if classify(error, _REFRESH) is Action.STOP:
                     raise
                 self._failed(error)
             self._refreshed_at = _now()
             self._pause = (self._backoff if self._failures else self._soon).delay(self._streak)
+            # Also after a failure: waiting calls check whether their topic cannot succeed any more.
             self._notify()
 
     def _failed(self, error: KafkaError) -> None:
@@ -189,6 +213,7 @@ class MetadataUpdater:
             logger.warning(text, now - self._failing_since, self._failures, error)
         else:
             logger.debug(text, now - self._failing_since, self._failures, error)
+        # The refresh has taken its reason (_stale) with it; without a new one the next would be minutes away.
         self.invalidate("the last refresh failed")
 
     def _succeeded(self) -> None:
@@ -198,7 +223,9 @@ class MetadataUpdater:
         self._last_error = None
 
     async def _due(self) -> None:
+        # Computed again after every wake-up: it may have become urgent, or a reason may have appeared.
         while (when := self._next_time()) > _now():
+            # Before the wait, with no await since _next_time() was read: nothing can be missed in between.
             self._wake.clear()
             try:
                 async with timeout_at(when):
@@ -219,15 +246,20 @@ class MetadataUpdater:
 
     def _urgent(self) -> bool:
         """Whether a call waits for a topic that was not requested yet: its first request is sent without a pause."""
+        # While no broker can be reached, new calls must not defeat the backoff.
         return bool(self._new) and not self._failures
 
     async def _refresh(self) -> None:
         """Refresh once. What is invalidated or requested from now on belongs to the next refresh."""
         self._expire_idle()
+        # A call waits: a request for one topic is answered faster than one for thousands.
         only_new = self._new and self._stale is None and not self._aged()
         names = set(self._new) if only_new else {*self.snapshot.topics, *self._gone, *self._wanted}
         self._new.clear()
+        # Cleared before the request is sent, not after the response: what is reported meanwhile may be newer than what
+        # the broker looked up.
         self._stale = None
+        # No caller's deadline: many calls share the refresh, and each has its own.
         until = _now() + self._config.api_timeout
         create = names & self._create
         # allow_auto_topic_creation applies to a whole request, so topics to create get one of their own. Without any
@@ -256,6 +288,8 @@ class MetadataUpdater:
         """Apply a response, and request another refresh if it leaves topics missing or partitions without a leader."""
         for topic in response.topics:
             name, code = topic.name, ErrorCode(topic.error_code)
+            # A null name belongs to a request by topic id, which is never sent here; and brokers are not trusted to
+            # list only what was asked.
             if name is None or name not in requested:
                 continue
             self._missing[name] = self._missing[name] + 1 if code in _MISSING else 0
@@ -269,12 +303,14 @@ class MetadataUpdater:
         for name in drop:
             logger.info("topic %r does not exist any more", name)
         self._gone.update(drop)
+        # For the comparison below: topics are recognized as recreated by their ids.
         before = {name: info.topic_id for name, info in self.snapshot.topics.items()}
         self._publish(self.snapshot.updated(response, keep=requested, drop=drop))
         for name in self.snapshot.recreated(before):
             logger.warning("topic %r was deleted and created again", name)
         doubtful = [name for name in requested if self._missing[name] and name in self.snapshot.topics]
         leaderless = self.snapshot.leaderless(requested)
+        # Requested again, with the growing pause of _due: elections take milliseconds to seconds.
         if doubtful or leaderless:
             self.invalidate(
                 f"without a leader: {leaderless[:3]}" if leaderless else f"missing in a response: {doubtful[:3]}"
@@ -283,6 +319,8 @@ class MetadataUpdater:
     def _publish(self, snapshot: ClusterSnapshot) -> None:
         if snapshot is not self.snapshot:
             self.snapshot = snapshot
+            # Before anyone is woken: a call that finds the new snapshot must not get a connection to an address that it
+            # no longer has.
             self._pool.update(snapshot.brokers)
             self._notify()
 
@@ -303,6 +341,7 @@ class MetadataUpdater:
 
     async def _request(self, names: list[str] | None, create: bool, until: float) -> MetadataResponse:
         """Try the known brokers one after the other, then the bootstrap addresses (KIP-899)."""
+        # A known broker is preferred to the bootstrap addresses, which may be a load balancer, or outdated.
         known = [] if self._rebootstrap else self._pool.by_preference(self.snapshot.brokers)
         nodes = [*known, *self._pool.bootstrap_nodes]
         response, failures = await self._try(nodes, names, create, until, _REFRESH)
@@ -332,12 +371,14 @@ class MetadataUpdater:
         connection = await self._pool.connection(node.id, MAIN, timeout)
         version = connection.versions.pick(MetadataRequest)
         request = metadata_request(names, create, version)
+        # The dial may have used up some of it.
         left = max(until - _now(), 0)
         response = await connection.send(request, timeout=left, deadline=until, version=version)
         if response.error_code:
             code = ErrorCode(response.error_code)
             self._rebootstrap = classify(code, _REFRESH) is Action.REBOOTSTRAP
             raise error_for(code, f"Metadata to {node}")
+        # Applied, it would leave the client with nobody to ask.
         if not response.brokers:
             raise BrokerConnectionError(f"{node} lists no brokers (it may be starting)")
         return response
@@ -352,6 +393,7 @@ class MetadataUpdater:
         # must neither send a thousand requests, nor restart the count of responses each time.
         fresh = [name for name in unknown if self._wanted[name] == 1]
         for name in fresh:
+            # Forgotten for a first call: the topic may have been created since an earlier call failed.
             self._errors.pop(name, None)
             self._missing.pop(name, None)
         self._new.update(fresh)
@@ -363,6 +405,7 @@ class MetadataUpdater:
             unknown = self._unknown(names)
             for name in unknown:
                 self._check(name)
+            # Not yet hopeless: ask again.
             if unknown:
                 self.invalidate(f"topics are still unknown: {unknown[:3]}")
 
@@ -371,6 +414,7 @@ class MetadataUpdater:
         code = ErrorCode(self._errors.get(name, 0))
         fails = classify(code, _REFRESH) is Action.FAIL
         if fails or self._missing[name] >= UNKNOWN_LIMIT:
+            # Nobody waits for it any more, and the next caller may not allow it.
             self._create.discard(name)
             raise error_for(code, f"topic {name!r}")
 
@@ -396,6 +440,7 @@ class MetadataUpdater:
 
     def _notify(self) -> None:
         for waiter in self._waiters:
+            # Done if its call was cancelled in this iteration.
             if not waiter.done():
                 waiter.set_result(None)
 
@@ -406,6 +451,7 @@ def metadata_request(names: list[str] | None, create: bool, version: int) -> Met
     if version == 0 and topics is None:
         # In version 0, an empty list means all topics.
         topics = []
+    # Where the field does not exist it must have its default, true, or the encoder refuses it.
     return MetadataRequest(topics=topics, allow_auto_topic_creation=create or version < _NO_CREATE_FLAG)
 
 

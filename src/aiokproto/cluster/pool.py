@@ -57,11 +57,17 @@ class Pool:
         self._threads = threads
         self._stop = stop
         self._backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max, uniform)
+        # Ids of their own, as their node ids are unknown: so they can be dialled, preferred and backed off like
+        # brokers.
         self._bootstrap = {-1 - i: BrokerNode(-1 - i, *address) for i, address in enumerate(config.bootstrap_servers)}
         self._brokers: Mapping[int, BrokerNode] = {}
         self._connections: dict[tuple[int, str], Connection] = {}
+        # Only so that they are closed with the client; they leave the set at the next dial once they have closed
+        # themselves.
         self._retired: set[Connection] = set()
         self._dial_states: dict[int, _DialState] = {}
+        # A hundred requests that need a connection at once cause one dial, and the cancellation of one of them does not
+        # end it.
         self._dialling: SingleFlight[tuple[int, str], Connection] = SingleFlight()
         self._closed: KafkaError | None = None
 
@@ -76,6 +82,7 @@ class Pool:
         Raises:
             BrokerConnectionError: No such broker is known.
         """
+        # BrokerNode is a non-empty tuple, so node 0 is true here.
         node = self._brokers.get(node_id) or self._bootstrap.get(node_id)
         if node is None:
             raise BrokerConnectionError(f"broker {node_id} is not known (known: {sorted(self._brokers)})")
@@ -87,6 +94,7 @@ class Pool:
         for node_id, node in before.items():
             now = brokers.get(node_id)
             if now is None or (now.host, now.port) != (node.host, node.port):
+                # Failures of the old address say nothing about the new one.
                 self._dial_states.pop(node_id, None)
                 self._retire(node_id)
 
@@ -113,6 +121,7 @@ class Pool:
         connection = self.ready(node_id, channel)
         if connection is not None:
             return connection
+        # Before the task is made: an unknown broker is the caller's error and no failed dial.
         node = self.node(node_id)
         return await self._dialling.run(
             (node_id, channel), lambda: self._dial(node, channel), timeout, lambda: self._deadline_text(node, timeout)
@@ -125,7 +134,9 @@ class Pool:
             connection = self.ready(node_id)
             failures = self._dial_states[node_id].failures if node_id in self._dial_states else 0
             silent = connection is not None and connection.silent_for > HEDGE_DELAY
+            # No connection counts as one request in flight: an idle one is preferred, a dial to a busy one.
             load = connection.in_flight if connection is not None else 1
+            # The order of the fields is the order of importance.
             return (node_id in avoid, failures, silent, load, uniform(0, 1))
 
         return sorted(nodes, key=rank)
@@ -134,17 +145,20 @@ class Pool:
         """Close a connection with all requests in flight on it. The next request connects again."""
         connection = self._connections.pop((node_id, channel), None)
         if connection is not None:
+            # close() first, for its reason: abort() would report ClientClosedError to the others.
             connection.close(BrokerConnectionError(f"the connection to {connection.peer} was given up"))
             connection.abort()
 
     async def close(self, reason: KafkaError, timeout: float) -> None:
         """Fail the requests in flight, flush and close. Connections that do not close in time are aborted."""
+        # Before the wait: nothing may be dialled meanwhile.
         self.fail(reason)
         await self._dialling.wait_closed()
         late = self._all()
         until = asyncio.get_running_loop().time() + timeout
         try:
             async with timeout_at(until):
+                # One after the other: all are closing already, so the slowest alone decides.
                 while late:
                     await late[0].wait_closed()
                     late.pop(0)
@@ -166,6 +180,7 @@ class Pool:
             connection.abort()
 
     async def _dial(self, node: BrokerNode, channel: str) -> Connection:
+        # Shared by the channels of the broker. Changed by this task alone between its awaits.
         state = self._dial_states.setdefault(node.id, _DialState())
         loop = asyncio.get_running_loop()
         if state.retry_at > loop.time():
@@ -180,11 +195,15 @@ class Pool:
             state.last_error = error
             state.retry_at = loop.time() + self._backoff.delay(state.failures)
             logger.debug("connecting to %s failed (%d in a row): %s", node, state.failures, error)
+            # Not left to the callers: none may be waiting any more, and the client would keep dialling with a
+            # certificate that no broker accepts.
             if classify(error, Situation()) is Action.STOP:
                 self._stop(error)
             raise
+        # Reached: the next failure starts with the shortest pause.
         self._dial_states.pop(node.id, None)
         self._retired = {old for old in self._retired if not old.closed}
+        # Closed while it was dialled; the connection is registered all the same, as close() waits for all.
         if self._closed is not None:
             connection.abort()
         self._connections[node.id, channel] = connection

@@ -106,6 +106,7 @@ class RequestDriver:
     async def send(
         self, request: Request[R], node: int, timeout: float | None, max_version: int | None, channel: str = MAIN
     ) -> R:
+        # Without a caller's limit a throttle may take what it takes: only the response has a deadline.
         if timeout is None:
             return await self._send(request, node, self._config.request_timeout, INFINITY, max_version, channel)
         return await self._send(request, node, timeout, _now() + timeout, max_version, channel)
@@ -121,11 +122,14 @@ class RequestDriver:
     ) -> R:
         """Make one attempt: ``timeout`` (s) to connect and for the response, ``deadline`` for all of it."""
         try:
+            # No await on this path: the request is written before the caller first suspends, which keeps requests of
+            # one task in order.
             connection = self._pool.ready(node, channel)
             if connection is None:
                 connection, timeout = await self._connect(node, channel, min(timeout, deadline - _now()))
             return await connection.send(request, timeout=timeout, deadline=deadline, max_version=max_version)
         except BrokerConnectionError as error:
+            # The broker may be gone or have moved; for a broker that merely restarts it costs one refresh.
             self._metadata.invalidate(str(error))
             raise
 
@@ -186,8 +190,11 @@ class RequestDriver:
         # The broker may take the request's own timeout_ms to execute it (CreateTopics, for example).
         attempt_timeout = max(self._config.request_timeout, getattr(request, "timeout_ms", 0) / 1000)
         if max_version is None:
+            # Only if the caller has not decided: whoever names a version knows its fields.
             max_version = last_version_by_name(request)
         retry = RetryState()
+        # Without an ApiKey: which error of which API is final is the caller's business, as the response is returned.
+        # Only routing errors are retried here.
         situation = Situation(coordinated=node is None and request.route in COORDINATED)
 
         async def attempt() -> R:
@@ -197,6 +204,7 @@ class RequestDriver:
             if len(parts) > 1:
                 return await self._send_parts(request.route, parts, until, max_version)
             (target,) = parts
+            # A lookup that failed for a single part has raised.
             assert isinstance(target, int)
 
             async def send_to(target: int) -> R:
@@ -204,6 +212,7 @@ class RequestDriver:
                 return await self._send(request, target, attempt_timeout, until, max_version)
 
             if hedged:
+                # By preference and without `target`: any broker serves a hedged request.
                 nodes = self._pool.by_preference(self._metadata.snapshot.brokers, retry.avoid)
                 hedged_response, failures = await first_response(nodes or [target], send_to, lambda error: False)
                 if hedged_response is None:
@@ -215,6 +224,7 @@ class RequestDriver:
             if classify(code, situation) in _RETRIED:
                 detail = getattr(response, "error_message", None)
                 raise error_for(code, f"{api_name(request.api_key)} to broker {target}", detail)
+            # The caller has chosen the broker: nothing is sent to another one.
             if node is not None or key is not None:
                 return response
             part = take_misrouted(request, response, self._metadata.snapshot.topic_name)
@@ -227,13 +237,16 @@ class RequestDriver:
     ) -> R:
         """Send the part that this broker no longer leads or coordinates to another one; join both responses."""
         self._metadata.invalidate(f"{api_name(part.api_key)}: some of its partitions or groups have moved")
+        # All, not only the moved one: which of them the response meant is not worth knowing, a lookup each is cheap.
         for coordinator in retry.coordinators:
             self._coordinators.forget(*coordinator)
+        # The coordinator or leader has only just moved; asked at once, brokers would name the old one.
         await asyncio.sleep(min(self._backoff.delay(1), max(until - _now(), 0.0)))
         left = max(until - _now(), 0.0)
         try:
             other = await self.request(part, node=None, key=None, timeout=left, max_version=max_version)
         except KafkaError as error:
+            # As error codes: the items that did succeed must reach the caller.
             refusal = None if isinstance(error, _CALLER_ERRORS) else error_response(part, error)
             if refusal is None:
                 raise
@@ -250,6 +263,8 @@ class RequestDriver:
             left = max(until - _now(), 0.0)
             return await self.request(part, node=node, key=None, timeout=left, max_version=max_version)
 
+        # return_exceptions: one failed part must not leave the others running unobserved. When this call is cancelled
+        # gather cancels them all.
         results = await asyncio.gather(*(send_part(*each) for each in parts.items()), return_exceptions=True)
         failures: list[KafkaError] = []
         responses: list[R] = []
@@ -261,11 +276,14 @@ class RequestDriver:
             if not isinstance(result, KafkaError) or isinstance(result, _CALLER_ERRORS):
                 raise result
             failures.append(result)
+            # For every broker the items are the brokers, which a response has no place for: reported below, with what
+            # did arrive.
             response = error_response(part, result) if route is not Route.EVERY else None
             if response is None:
                 unreported.append(result)
             else:
                 responses.append(response)
+        # Then there is nothing good to save, and an exception says more than codes.
         if len(failures) == len(parts):
             raise failures[0]
         joined = join(responses, self._metadata.snapshot.topic_name)
@@ -277,6 +295,7 @@ class RequestDriver:
 
     async def coordinator(self, kind: CoordinatorKind, key: str, timeout: float) -> int:
         node = self._coordinators.get(kind, key)
+        # A coordinator that has left the cluster cannot be dialled: look it up again.
         if node is not None and node in self._metadata.snapshot.brokers:
             return node
         what = f"the coordinator of {kind.name.lower()} {key!r}"
@@ -285,10 +304,12 @@ class RequestDriver:
         )
 
     async def _find(self, kind: CoordinatorKind, key: str) -> int:
+        # Not the caller's: others may be waiting for the same lookup, with more time.
         timeout = self._config.api_timeout
         retry = RetryState()
 
         async def find_on(node: int) -> BrokerNode:
+            # Picked first, since the key is in another field from version 4 on.
             version = (await self.versions(node)).pick(FindCoordinatorRequest)
             return found_coordinator(
                 await self.send(find_coordinator_request(kind, key, version), node, None, version), kind, key
@@ -305,6 +326,7 @@ class RequestDriver:
             found, failures = await first_response(nodes, find_on, final)
             if found is None:
                 raise failures[-1][1]
+            # Metadata may not list it yet, and without an address it could not be dialled.
             self._metadata.add_broker(found)
             self._coordinators.put(kind, key, found.id)
             return found.id
@@ -340,6 +362,7 @@ class RequestDriver:
                 # The last attempt is often cut short by this deadline; the failure before it is the interesting one.
                 late = isinstance(error, DeadlineError)
                 last = last if late else str(error)
+                # Raised now and not after the sleep: the attempt that would follow has no time left.
                 if _now() + pause >= until:
                     failures = f"{error}; before: {last}" if late and last else str(error)
                     text = f"{what}: timed out after {timeout:.3g} s ({counted(attempts, 'attempt')}); last: {failures}"
@@ -350,6 +373,7 @@ class RequestDriver:
                 elif row.action is Action.FIND_COORDINATOR:
                     for coordinator in retry.coordinators:
                         self._coordinators.forget(*coordinator)
+                # Only the last one, so that with two brokers the attempts alternate.
                 retry.avoid = set() if retry.node is None else {retry.node}
             await asyncio.sleep(pause)
 

@@ -149,6 +149,7 @@ class ClusterSnapshot:
         for node in endpoints:
             if node.node_id == leader and node.host and 0 < node.port <= MAX_PORT:
                 brokers = {**brokers, leader: BrokerNode(leader, node.host, node.port, node.rack)}
+        # A leader without a known address could not be dialled: the next Metadata response brings both.
         if leader not in brokers:
             return self
         info = self.topics[topic]
@@ -174,6 +175,7 @@ class ClusterSnapshot:
         return ClusterSnapshot(
             brokers=brokers,
             controller_id=response.controller_id,
+            # Null before version 2; a broker that omits it must not erase it.
             cluster_id=response.cluster_id or self.cluster_id,
             topics=topics,
             topic_names={info.topic_id: name for name, info in topics.items() if info.topic_id != ZERO_UUID},
@@ -191,11 +193,13 @@ def topic_info(topic: MetadataResponseTopic, known: TopicInfo | None = None) -> 
     size = max((partition.partition_index for partition in topic.partitions), default=-1) + 1
     if size > MAX_PARTITIONS or any(partition.partition_index < 0 for partition in topic.partitions):
         raise DecodeError(f"MetadataResponse: topic {topic.name!r} has a partition of impossible index")
+    # A gap in the indexes is a partition without a leader, not an error: index and place must stay the same.
     partitions = [PartitionInfo()] * size
     for partition in topic.partitions:
         partitions[partition.partition_index] = _partition_info(partition)
     if known is not None and known.topic_id == topic.topic_id:
         for index, before in enumerate(known.partitions[:size]):
+            # -1 is unknown (before version 7): it can be neither older nor newer, so the response counts.
             if -1 < partitions[index].leader_epoch < before.leader_epoch:
                 partitions[index] = before
     return TopicInfo(topic.name, topic.topic_id, tuple(partitions), topic.is_internal)

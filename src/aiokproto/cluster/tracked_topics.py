@@ -27,6 +27,7 @@ class TrackedTopics:
         """Track topics that a caller requested. One that was ever added with ``keep`` never expires."""
         for name in names:
             if keep:
+                # For ever: a consumer that subscribed to it does not ask again.
                 self._kept.add(name)
                 self._requested_at.pop(name, None)
             elif name not in self._kept:
@@ -37,6 +38,7 @@ class TrackedTopics:
         idle = [
             name
             for name, requested in self._requested_at.items()
+            # Asked now and not noted per record: sending must not touch this dict.
             if now - max(requested, self._last_used(name)) >= self._idle
         ]
         for name in idle:

@@ -47,6 +47,7 @@ cdef class RecordIterator:
         cdef Next call = self.last
         # A finished call that nothing else refers to is reused: `last` and `call` are two references.
         if call is None or Py_REFCNT(call) > 2 or not call.over():
+            # The last one is still awaited, or referenced elsewhere: a second wait must be an object of its own.
             call = self.last = Next.__new__(Next)
             call.delivery = self._delivery
             call.more = self._more
@@ -69,6 +70,7 @@ cdef class Next(Call):
     cdef object begin(self):
         if self.delivery.open:
             return take(self.delivery)
+        # A coroutine only when there is something to wait for.
         self.inner = take_later(self.delivery, self.more)
 
 

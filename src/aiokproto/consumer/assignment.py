@@ -48,7 +48,10 @@ class Assignment(DeliveryState):
         super().__init__()
         self.cursors: dict[TopicPartition, Cursor] = {}
         self.delivered = 0
+        # The partition that `open` belongs to; None when no record is open.
         self._serving: Cursor | None = None
+        # Partitions with something to deliver, in turn. An entry can be outdated (paused, removed): next_cursor() drops
+        # it.
         self._turns: deque[Cursor] = deque()
         self._signals = signals
 
@@ -68,6 +71,7 @@ class Assignment(DeliveryState):
 
     def add(self, partitions: Iterable[TopicPartition], start: int, held: str = "") -> None:
         """Add partitions that are not there yet; while ``held`` (a reason), they are neither fetched nor delivered."""
+        # One that is there already keeps its cursor, and so its position.
         added = [Cursor(partition, start, held) for partition in partitions if partition not in self.cursors]
         self.cursors.update((cursor.partition, cursor) for cursor in added)
         self._signals.changed(added)
@@ -78,6 +82,7 @@ class Assignment(DeliveryState):
         for cursor in removed:
             self._interrupt(cursor)
             cursor.hold("not assigned")
+            # A new version: whatever is in flight for the removed partition is dropped when it arrives.
             cursor.seek(cursor.lookup.start)
         self._signals.changed(removed)
 
@@ -104,6 +109,7 @@ class Assignment(DeliveryState):
 
     def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
         """Pause or resume partitions; their buffered records stay."""
+        # All are looked up before one is changed: an unassigned partition raises, and nothing is half done.
         cursors = [self.get(partition) for partition in partitions]
         for cursor in cursors:
             cursor.pause(paused)
@@ -116,6 +122,7 @@ class Assignment(DeliveryState):
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue from an offset."""
         cursor = self.get(partition)
+        # Before the position changes: the open records are those of before the seek.
         self._interrupt(cursor)
         cursor.set_position(offset)
         self._signals.changed([cursor])
@@ -145,12 +152,14 @@ class Assignment(DeliveryState):
         """Stop a partition until the application seeks; the next read raises the error."""
         cursor.fail(error)
         self._signals.changed([cursor])
+        # An error is queued like records are, so that it is raised in its turn.
         self.arrived(cursor)
 
     # Delivery
 
     def enqueue(self, cursor: Cursor) -> None:
         """Queue a partition for delivery if it has something to deliver."""
+        # While it is served it is in no queue: _yield_serving() queues it again.
         if cursor.ready and not cursor.queued and cursor is not self._serving:
             cursor.queued = True
             self._turns.append(cursor)
@@ -163,9 +172,11 @@ class Assignment(DeliveryState):
     def next_cursor(self) -> Cursor | None:
         """Return the partition to deliver next, None if there is nothing. It stays first until :meth:`serve` or
         :meth:`yield_turn`."""
+        # The application has taken all open records, or a seek has dropped them: the next partition's turn.
         self._yield_serving()
         while self._turns:
             cursor = self._turns[0]
+            # The same partition may have been removed and assigned again: that is another cursor.
             if cursor.ready and self.cursors.get(cursor.partition) is cursor:
                 return cursor
             cursor.queued = False
@@ -176,6 +187,7 @@ class Assignment(DeliveryState):
         """Deliver the opened records of this partition from now on."""
         self.yield_turn(cursor)
         self._serving = cursor
+        # The buffer's own list: popping a record from it moves the partition's position (RecordBuffer.position).
         self.open = cursor.buffer.records
         self.delivered += 1
         self._signals.room()
@@ -209,6 +221,7 @@ class Assignment(DeliveryState):
     def take(self, count: int) -> list[Record]:
         """Take up to ``count`` of the opened records, in order of offsets."""
         records = self.open
+        # The list has its last record first.
         taken = records[: -count - 1 : -1]
         del records[-count:]
         return taken
@@ -232,6 +245,7 @@ class Assignment(DeliveryState):
         if isinstance(current, FetchedBatch):
             return {TopicPartition(current.topic, current.partition): current.base_offset}
         first: dict[TopicPartition, int] = {}
+        # In order of offsets, so setdefault keeps the first one of each partition.
         for record in [current] if isinstance(current, Record) else current:
             first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
         return first
@@ -254,10 +268,12 @@ class Assignment(DeliveryState):
     def _interrupt(self, cursor: Cursor) -> None:
         if cursor is self._serving:
             self._serving = None
+            # A new list and not clear(): the buffer still owns the old one, with its undelivered records.
             self.open = []
 
     def _yield_serving(self) -> None:
         cursor, self._serving, self.open = self._serving, None, []
         if cursor is not None:
+            # Not at each record: the hot path only pops.
             cursor.buffer.delivered()
             self.enqueue(cursor)

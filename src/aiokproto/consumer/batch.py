@@ -46,6 +46,7 @@ class FetchedBatch:
             UnsupportedCompressionError: The codec is unknown or its library is missing.
         """
         partition = TopicPartition(self.topic, self.partition)
+        # Lazily: one decoded batch at a time is in memory.
         opened = (read_batch(batch, partition, self.base_offset) for batch in self.record_batches)
         return chain.from_iterable(opened)
 
@@ -67,6 +68,7 @@ class FetchedBatch:
         from aiokproto.records.columns import to_columns
 
         require_arrow()
+        # The first batch can start before the position that was sought.
         found = to_columns(self.record_batches).between(self.base_offset, self.next_offset)
         return found.to_arrow(self.topic, self.partition, headers=headers, columns=columns)
 

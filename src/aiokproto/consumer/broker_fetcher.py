@@ -87,9 +87,13 @@ class BrokerFetcher:
         self._cursors: dict[TopicPartition, Cursor] = {}
         # A dictionary used as an ordered set: what changed first is requested first.
         self._changed: dict[TopicPartition, None] = {}
+        # Partitions whose first batch is larger than the limit, to be requested with its size.
         self._cut: dict[TopicPartition, None] = {}
         self._session = FetchSessionHandler()
+        # Failed requests in a row.
         self._failures = 0
+        # Ends a wait for room or for a backoff; a request in flight is never cut short, as its session would be in
+        # doubt.
         self._wake = asyncio.Event()
 
     def add(self, cursor: Cursor) -> None:
@@ -100,8 +104,10 @@ class BrokerFetcher:
 
     def remove(self, cursor: Cursor) -> None:
         """Stop fetching a partition from this broker."""
+        # A later cursor of the same partition may have taken the place.
         if self._cursors.get(cursor.partition) is cursor:
             del self._cursors[cursor.partition]
+            # Also of a removed one: the broker has to forget it (forgotten topics).
             self._changed[cursor.partition] = None
             self._cut.pop(cursor.partition, None)
             self._wake.set()
@@ -121,20 +127,25 @@ class BrokerFetcher:
     async def run(self) -> None:
         """Fetch until no partition is left. Raises errors that end the consumer."""
         try:
+            # Ends with the last partition; the Fetcher makes another one when the broker leads again.
             while self._cursors:
+                # Before the conditions are read: what happens from here on wakes.
                 self._wake.clear()
                 now = asyncio.get_running_loop().time()
                 if self.retry_at > now:
                     await wait_until(self._wake, self.retry_at)
+                # `parked` does not count: a paused partition must not keep the others from being fetched.
                 elif self._buffered.waiting >= self._config.max_partition_bytes:
                     await self._wake.wait()
                 else:
                     await self._fetch()
+        # Set even if the run raises: no partition may be placed here any more.
         finally:
             self.ended = True
 
     async def _fetch(self) -> None:
         """Send one request and handle its response."""
+        # Counts as requested from here on; a failure takes it back (_failed).
         plan, requested = self._next()
         if not requested:
             # No partition is fetchable now: they are about to be removed.
@@ -153,14 +164,18 @@ class BrokerFetcher:
         if code:
             self._failed(error_for(code, f"Fetch from broker {self.node}"), classify(code, _FETCH), code)
             return
+        # A response without a top-level error: the session is good, whatever single partitions report.
         self._failures, self.failure, self.retry_at = 0, "", 0.0
+        # Not after a request outside of the session, which did not count.
         if requested is self._session.wanted:
-            self._session.answered(response.session_id)
+            self._session.responded(response.session_id)
+        # Awaited before the next request: it has the new offsets.
         moved = await self._handler.handle(
             self.node, response, requested, self._session.topic, self._cursors, self._buffered
         )
         # Release its memory now, not when the next response is received.
         del response
+        # The broker advances no offset by itself: each that has moved is named in the next request.
         for partition in moved:
             self._changed[partition] = None
             cursor = self._cursors.get(partition)
@@ -182,6 +197,7 @@ class BrokerFetcher:
             partition = next(iter(self._changed))
             del self._changed[partition]
             cursor = self._cursors.get(partition)
+            # None removes it: paused, held and failed partitions leave the session, and come back with a change.
             usual = self._config.max_partition_bytes
             changes[partition] = self._wanted(cursor, usual) if cursor is not None and cursor.fetchable else None
         return self._session.plan(changes), self._session.wanted
@@ -197,6 +213,7 @@ class BrokerFetcher:
             # has.
             -1 if cursor.fetch.replica else snapshot.leader_epoch(*partition),
             max_bytes,
+            # Not sent: it tells at the response whether the application has sought since.
             cursor.version,
         )
 
@@ -215,20 +232,25 @@ class BrokerFetcher:
         return await self._cluster.send(
             request,
             self.node,
+            # The long poll is no delay: the broker is late only after it.
             timeout=config.max_wait + self._cluster.config.request_timeout,
             max_version=BY_NAME if plan.by_name else None,
+            # A connection of its own: a long poll would hold up all responses behind it.
             channel="fetch",
         )
 
     def _failed(self, error: KafkaError, action: Action, code: ErrorCode = ErrorCode.NONE) -> None:
         """Handle a failed request: request everything again in a new session, at once or after a backoff."""
+        # No call waits for a Fetch, so FAIL ends the consumer too.
         if action in (Action.STOP, Action.FAIL):
             raise error
         log.debug("fetching from broker %d: %s", self.node, error)
+        # Whether the broker has counted the request is not known after a failure; only a full request is safe.
         requested = self._session.restart(known=code is not ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         self._changed.update(dict.fromkeys(requested))
         self._changed.update(dict.fromkeys(self._cursors))
         self._failures += 1
+        # A lost session is no trouble: brokers evict them. A second time in a row it is.
         if action is not Action.NEW_SESSION or self._failures > 1:
             self.failure = str(error)
             self.retry_at = asyncio.get_running_loop().time() + self._cluster.backoff(self._failures)
@@ -251,6 +273,7 @@ async def wait_until(event: asyncio.Event, until: float | None) -> None:
     if until is None:
         await event.wait()
         return
+    # A timer that sets the event, and no wait_for: that makes a task for each wait on Python before 3.12.
     handle = asyncio.get_running_loop().call_at(until, event.set)
     try:
         await event.wait()

@@ -61,8 +61,10 @@ class RecordBuffer:
         """Drop everything and set the position."""
         self.records = []
         self.batch = None
+        # A thread that is opening the old batch goes on; its result is not used.
         self.opening = None
         while self.chunks:
+            # drop() takes its bytes off the broker's account.
             self.chunks.popleft().drop()
         self.end = offset
         self.leader_epoch = leader_epoch
@@ -72,6 +74,7 @@ class RecordBuffer:
         if not chunk.exhausted:
             self.chunks.append(chunk)
         elif self.chunks:
+            # Behind undelivered records: the position moves only when those are delivered.
             self.chunks[-1].end = chunk.end
         else:
             self.end = chunk.end
@@ -92,6 +95,7 @@ class RecordBuffer:
         self.opening = None
         self.records = records
         self.batch = batch
+        # For commits (KIP-320): the epoch of what is being delivered, not of the newest batch fetched.
         self.leader_epoch = batch.partition_leader_epoch
         self.end = chunk.take()
         if chunk.exhausted:
@@ -104,8 +108,11 @@ class RecordBuffer:
 
     def take(self) -> list[RecordBatch]:
         """Take the undelivered batches of the first chunk, and move the position behind them."""
+        # A batch that `async for` has begun: batches() delivers the whole of it, and FetchedBatch leaves out what comes
+        # before its base offset.
         batches = [self.batch] if self.records and self.batch else []
         self.opening = None
+        # A new list: the assignment may still hold the old one as its open records.
         self.records = []
         if self.chunks:
             chunk = self.chunks[0]

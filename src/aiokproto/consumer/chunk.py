@@ -68,6 +68,7 @@ class Chunk:
     def __init__(self, partition: TopicPartition, position: int) -> None:
         self.partition = partition
         self.position = position
+        # None until count_in(): while a response is cut, nothing is buffered yet.
         self._buffered: BufferedBytes | None = None
         self.parked = False
         self.end = position
@@ -95,6 +96,7 @@ class Chunk:
         """Remove the first batch, which was opened. Return the offset to continue from after it."""
         batch = self.batches.popleft()
         self._resize(-batch.size_in_bytes)
+        # The end can lie behind the last batch: control batches and aborted ones follow that nobody sees.
         return batch.next_offset if self.batches or self.damage else self.end
 
     def take_all(self) -> list[RecordBatch]:
@@ -117,9 +119,11 @@ class Chunk:
         if self.parked:
             return
         size = self.size
+        # Off the one account before it goes to the other.
         self._resize(-size)
         self.parked = True
         self._resize(size)
+        # Twice: copying a chunk that is most of its response would save little.
         if self.batches and 2 * size < memoryview(self.batches[0].raw.obj).nbytes:
             own = b"".join(batch.raw for batch in self.batches)
             self.batches = deque(decode(memoryview(own), check_crc=False))
@@ -163,26 +167,32 @@ def chunks(
 
     def wanted() -> Iterator[RecordBatch]:
         nonlocal passed, found
+        # Checksums are compared when the batch is opened, in a thread if it is large.
         for batch in decode(data, check_crc=False):
+            # By the end and not the base: the requested offset can lie in the middle of a batch.
             if batch.next_offset > position:
                 found += 1
+                # Of every batch, also invisible ones: else the same markers would be fetched for ever.
                 chunk.end = batch.next_offset
                 yield batch
             else:
                 passed += batch.size_in_bytes
 
     try:
+        # All batches from the position on: an abort marker ends a transaction whose batches were skipped.
         for batch in visible(wanted(), aborted):
             chunk.add(batch)
             work += expected_size(batch)
             if work >= MOST_WORK or len(chunk.batches) == MOST_BATCHES:
                 yield chunk
                 chunk, work = Chunk(partition, chunk.end), 0
+        # Bytes, but no whole batch: a broker before 0.10.1 has cut it (KIP-74).
         if data and not found:
             # The size of a batch is in its second field: without that, request enough to read it.
             chunk.wanted_size = passed + (first_batch_size(data[passed:]) or LOG_OVERHEAD)
             raise CorruptRecordError("not one whole record batch was sent")
     except CorruptRecordError as error:
+        # Kept and not raised: the good batches before it are delivered first.
         chunk.damage = error
     yield chunk
 
@@ -211,6 +221,7 @@ def read_batch(batch: RecordBatch, partition: TopicPartition, position: int) -> 
     checksum."""
     topic, number = partition
     records = batch.records(RecordMaker(topic, number, batch.timestamp_type, batch.partition_leader_epoch))
+    # By bisection: offsets grow within a batch, with gaps after compaction.
     if records and records[0].offset < position:
         del records[: bisect_left(records, position, key=attrgetter("offset"))]
     return records

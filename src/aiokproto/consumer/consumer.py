@@ -162,6 +162,7 @@ class Consumer(AsyncContext):
         """
         # Checked at the call, not at the await: a task that runs the coroutine would not see the caller's exception.
         finished = sys.exc_info()[0] is None
+        # The coroutine itself and not an `async def` of this class: see above.
         return self._engine.close(seconds("timeout_ms", timeout_ms), processed=finished)
 
     async def __aenter__(self) -> Self:
@@ -171,6 +172,7 @@ class Consumer(AsyncContext):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        # An exception in the block: the record that it was about is not processed.
         await self._engine.close(_CLOSE_TIMEOUT_MS / 1000, processed=kind is None)
 
     # Records
@@ -208,12 +210,14 @@ class Consumer(AsyncContext):
         integer("max_records", max_records, 1)
         timeout = seconds("timeout_ms", timeout_ms)
         assignment = self._assignment
+        # It returns with records open, or not at all.
         if not await self._engine.reader.open(asyncio.get_running_loop().time() + timeout):
             return []
         # No await from here on: a cancellation would lose the records that were taken out.
         records = assignment.take(max_records)
         while len(records) < max_records and self._engine.reader.open_at_once():
             records += assignment.take(max_records - len(records))
+        # All of them are being processed now, until the next call.
         assignment.current = records
         return records
 
@@ -304,11 +308,13 @@ class Consumer(AsyncContext):
         """
         if self._engine.rebalancing.in_callback():
             raise RuntimeError("unsubscribe() would wait for this rebalance callback, in which it is called")
+        # Before the subscription goes: its offsets are committed with the revocation.
         self._assignment.mark_processed()
         old = self._engine.subscription
         self._engine.set_subscription(
             SubscriptionState(on_assigned=old.on_assigned, on_revoked=old.on_revoked, on_lost=old.on_lost)
         )
+        # The revocation waits for the application to request the next record, which this task does not.
         self._engine.reader.give_up_waiting()
         if self._engine.running:
             await self._engine.unsubscribed(self._seconds(timeout_ms))
@@ -376,9 +382,11 @@ class Consumer(AsyncContext):
         wanted = to_partition(partition)
         at = asyncio.get_running_loop().time() + self._seconds(timeout_ms)
         async with until(at, lambda: f"position of {wanted}: {self.partition_state(wanted)}"):
+            # Looked up in each round: the partition may be revoked meanwhile, and then raises.
             while (known := (cursor := self._assignment.get(wanted)).position) is None:
                 if cursor.error is not None:
                     raise cursor.error.with_traceback(None)
+                # Also while the partition is held: a rebalance callback may ask, and delivery waits for the callback.
                 self._engine.resolver.request(cursor)
                 await self._engine.moved()
         return known
@@ -388,6 +396,7 @@ class Consumer(AsyncContext):
 
         It is what :meth:`commit` commits, and what a transaction commits as the consumer's progress.
         """
+        # Everything delivered counts: the caller says by the call that it is done with it.
         return self._assignment.committable(processed=False)
 
     def group_metadata(self) -> GroupMetadata:
@@ -447,6 +456,7 @@ class Consumer(AsyncContext):
                 "commit() takes {(record.topic, record.partition): record.offset + 1}, the offset to continue from"
             )
         if offsets is None:
+            # As for positions(): whoever calls commit() has processed what it has.
             chosen = self._assignment.committable(processed=False)
         else:
             given = to_offsets("commit", offsets)

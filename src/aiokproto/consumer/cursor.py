@@ -92,11 +92,13 @@ class Cursor:
     @property
     def position(self) -> int | None:
         """The next offset to deliver; None while the start position is unknown."""
+        # fetch.offset is None exactly while the position is unknown; the buffer then has no meaning.
         return None if self.fetch.offset is None else self.buffer.position
 
     @property
     def ready(self) -> bool:
         """Whether records, or an error, can be delivered now."""
+        # An error is delivered too, so a failed partition is ready.
         return not self.paused and not self.held and (bool(self.buffer) or self.error is not None)
 
     @property
@@ -109,6 +111,7 @@ class Cursor:
         """Whether the partition should be fetched; broker and time are the fetcher's business."""
         if self.fetch.offset is None or self.paused or self.held or self.error is not None:
             return False
+        # What follows a damaged batch could not be delivered before it.
         return not self.buffer.damaged
 
     def lag(self, read_committed: bool) -> int | None:
@@ -122,6 +125,7 @@ class Cursor:
         position = self.position
         if position is None:
             return None
+        # min: after a seek backwards the position is before the record that is being processed.
         offset = position if processing is None else min(processing, position)
         return OffsetAndMetadata(offset, "", self.buffer.leader_epoch)
 
@@ -137,6 +141,7 @@ class Cursor:
         self._restart(offset, offset, leader_epoch)
 
     def _restart(self, fetch_offset: int | None, position: int, leader_epoch: int) -> None:
+        # First: from here on responses to earlier requests are not current.
         self.version = next(_VERSIONS)
         self.buffer.restart(position, leader_epoch)
         self.fetch.restart(fetch_offset)
@@ -147,6 +152,7 @@ class Cursor:
         self.fetch.advance(chunk.end)
         chunk.count_in(buffered)
         self.buffer.put(chunk)
+        # A chunk that arrives for a paused partition is counted as parked at once.
         self._park()
 
     def pause(self, paused: bool) -> None:

@@ -45,6 +45,7 @@ def decompress_ahead(batches: Iterable[RecordBatch], most: int = MOST_DECOMPRESS
         if is_decompressible(batch):
             with suppress(CorruptRecordError, UnsupportedCompressionError):
                 body = decompress(batch.compression, batch.raw[HEADER.size :], min(most, batch.max_decompressed))
+                # A limit for all together: the ratio of a compressed batch is the producer's choice.
                 most -= len(body)
                 batch = DecompressedBatch(batch, body)
         found.append(batch)

@@ -72,26 +72,37 @@ class Engine:
         self.resolver = PositionResolver(cluster, self.assignment, self.lookup, self.offsets, config.auto_offset_reset)
         self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.resolver.reset)
         self.rebalancing = Rebalancing(
-            self.assignment, self.reader, lambda: self.subscription, self._commit_before_revoking, self._moved_on
+            self.assignment,
+            self.reader,
+            lambda: self.subscription,
+            self._commit_before_revoking,
+            self._ownership_changed,
         )
         self.member = GroupMember(cluster, group, config.assignors, self.rebalancing) if group else None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._failure: BaseException | None = None
+        # From the subscription task: topics that cannot be found. Raised by the next read.
         self._trouble: KafkaError | None = None
         self._closed = ClientClosedError("the consumer is not started: use async with, or await start()")
         self._started = False
         self._running = False
         self._closing = False
+        # Something in the assignment has changed; for calls that wait for a condition of their own.
         self._moved = asyncio.Event()
+        # The subscription has to be applied again.
         self._follow = asyncio.Event()
+        # From the automatic commit, for the next read.
         self._commit_refused: KafkaError | None = None
+        # What this consumer has committed, so that unchanged positions are not committed at each interval.
         self._committed: dict[TopicPartition, int] = {}
+        # Processed, not yet committed offsets of partitions that assign() has dropped.
         self._given_up: dict[TopicPartition, OffsetAndMetadata] = {}
 
     # Signals
 
     def _changed(self, cursors: Collection[Cursor] = ()) -> None:
         self._moved.set()
+        # Only marks and events: the signal comes from inside calls of the application, which must not wait.
         self.fetcher.changed(cursors)
         self.resolver.changed(cursors)
         self.reader.wake()
@@ -114,6 +125,8 @@ class Engine:
         self.cluster.check_loop()
         self.subscription = subscription
         self._trouble = None
+        # Applied at once, without the task: assign() and then seek() must find the partitions. A member that is still
+        # in the group gives up its partitions first.
         if not subscription.by_topic and (self.member is None or self.member.outside):
             self._assign(subscription.partitions or frozenset())
         self._follow.set()
@@ -125,9 +138,10 @@ class Engine:
             # No rebalance follows that would commit them.
             self._given_up |= self._processed(removed)
         self.assignment.remove(removed)
-        self._moved_on(removed)
+        self._ownership_changed(removed)
         self.assignment.add(sorted(partitions), COMMITTED)
         for partition in sorted(self._given_up.keys() & partitions):
+            # Assigned again before the offset was committed: the group's offset is older.
             self.assignment.seek(partition, self._given_up.pop(partition).offset)
 
     # Lifecycle
@@ -141,6 +155,7 @@ class Engine:
         """Raise if the consumer is closed, if one of its tasks has ended, or in another event loop."""
         self.cluster.check_loop()
         if self._failure is not None:
+            # The task's own error, so that callers can tell it apart.
             if isinstance(self._failure, KafkaError):
                 raise self._failure.with_traceback(None)
             raise ClientClosedError(f"the consumer has failed: {self._failure!r}") from self._failure
@@ -171,6 +186,7 @@ class Engine:
             trouble, self._trouble = self._trouble, None
             raise trouble.with_traceback(None)
         if self.member is not None:
+            # Reading is what brings a member back that left because nothing was read.
             self.member.rejoin()
             self.member.check_session()
 
@@ -183,7 +199,7 @@ class Engine:
             await self.cluster.start()
             self._running = True
             await self._resolve(self.subscription)
-            # It may have been closed in the very turn in which the answer came.
+            # It may have been closed in the loop iteration in which the response came.
             self.cluster.check()
         except BaseException:
             self._running = False
@@ -227,14 +243,17 @@ class Engine:
         if self.rebalancing.in_callback():
             raise RuntimeError("a consumer cannot be closed in a rebalance callback: closing waits for the callback")
         deadline = asyncio.get_running_loop().time() + timeout
+        # From here on no new read, and the end of a task is no failure.
         self._closing = True
         self._closed = ClientClosedError("the consumer is closed")
         if processed:
             self.assignment.mark_processed()
+        # Before the first await: no record is delivered whose offset the last commit would miss.
         self.assignment.stop()
         self.reader.wake()
         in_time = False
         try:
+            # First the tasks: the last commit must not meet a rebalance.
             await self._end_tasks(deadline)
             await self._last_commit(deadline)
             in_time = True
@@ -252,6 +271,7 @@ class Engine:
 
     async def _end_tasks(self, deadline: float) -> None:
         try:
+            # A callback that runs may finish; cancelling it would cut the application's own work.
             await self.rebalancing.until_idle(_left(deadline) / 2)
         finally:
             for task in self._tasks.values():
@@ -269,6 +289,7 @@ class Engine:
     async def _leave_group(self, deadline: float) -> None:
         if self.member is None:
             return
+        # Before LeaveGroup: after it other members own the partitions.
         error = await self.rebalancing.end(lost=self.member.removed, timeout=_left(deadline) * 3 / 4)
         # Even if the callback raised: other members wait for the partitions.
         if left := _left(deadline):
@@ -285,6 +306,7 @@ class Engine:
             generation = snapshot.generation
             if self.member is not None:
                 self.member.metadata_changed()
+            # With a group the leader watches the topics; this member only has to notice that one is gone.
             if self.subscription.by_topic and (self.member is None or self._has_lost_a_match(snapshot)):
                 self._follow.set()
             self.fetcher.metadata_changed()
@@ -300,6 +322,7 @@ class Engine:
         """Apply the subscription, and apply it again when it or the cluster's topics change."""
         while True:
             self._follow.clear()
+            # Compared by identity below: one that was replaced meanwhile is dropped.
             wanted = self.subscription
             again: float | None = None
             try:
@@ -311,6 +334,7 @@ class Engine:
                 if wanted is self.subscription:
                     self._trouble = error
                     self.reader.wake()
+                # Without end: a topic may be created later, and the error is raised each time.
                 again = _TOPIC_RETRY
             try:
                 await asyncio.wait_for(self._follow.wait(), again)
@@ -325,22 +349,26 @@ class Engine:
         if wanted.partitions is not None:
             topics = frozenset(partition.topic for partition in wanted.partitions)
         found, failures = await self._find(topics)
+        # subscribe() was called during the lookup; the task applies the new one next.
         if wanted is not self.subscription:
             return
         if wanted.partitions is None:
             if self.member is not None:
+                # Also topics that were not found: the leader assigns them once they exist.
                 self.member.set_topics(topics)
             else:
                 self._assign_all(topics, found)
         # An assigned partition reports by itself that its topic is gone.
         known = {partition.topic for partition in self.assignment.cursors}
         for name, failure in failures.items():
+            # Without tasks start() is running: it raises for every topic.
             if name not in known or not self._tasks:
                 raise failure
 
     async def _find(self, topics: Iterable[str]) -> tuple[dict[str, TopicInfo], dict[str, KafkaError]]:
         """Look up topics. Return those that exist, and the errors of the others, so that these hold up nothing."""
         names = sorted(topics)
+        # At once: with a hundred topics one that is missing would delay the others by seconds each.
         answers = await asyncio.gather(*(self.cluster.topic(name) for name in names), return_exceptions=True)
         found: dict[str, TopicInfo] = {}
         failures: dict[str, KafkaError] = {}
@@ -379,10 +407,11 @@ class Engine:
 
     # The group
 
-    def _moved_on(self, partitions: Collection[TopicPartition]) -> None:
+    def _ownership_changed(self, partitions: Collection[TopicPartition]) -> None:
         """Forget what was committed of partitions that were assigned or revoked: others may commit for them
         meanwhile."""
         for partition in partitions:
+            # Else an offset that another member has moved would count as committed.
             self._committed.pop(partition, None)
         self._moved.set()
 
@@ -399,6 +428,7 @@ class Engine:
         since = loop.time()
         while True:
             await asyncio.sleep(min(limit / 4, 1.0))
+            # `current` by identity: `async for` requests records without a call of the reader for each.
             now = (self.reader.requests, self.assignment.current)
             if self.reader.waiting or now[0] != seen[0] or now[1] is not seen[1]:
                 seen, since = now, loop.time()
@@ -415,10 +445,12 @@ class Engine:
         assert self.member is not None
         if not offsets:
             return
+        # Partitions from assign() belong to no generation.
         if self.subscription.partitions is None:
             await self.member.commit(offsets, timeout, blocked=self._rebalance_blocked())
         else:
             await self.member.commit_from_outside(offsets, timeout)
+        # After the response: a commit that failed is made again.
         self._committed.update({partition: position.offset for partition, position in offsets.items()})
 
     def _rebalance_blocked(self) -> str:
@@ -432,8 +464,10 @@ class Engine:
         while True:
             await asyncio.sleep(interval)
             try:
+                # Not the interval alone: with a short one every commit would time out on a slow coordinator.
                 await self._commit_processed(max(interval, 5.0))
                 await self._commit_given_up(max(interval, 5.0))
+            # A rebalance took the partitions: ordinary, and their new owner goes on from the last commit.
             except CommitError as error:
                 log.info("consumer: commit: %s", error)
             except KafkaError as error:
@@ -468,10 +502,12 @@ class Engine:
         if not self._given_up:
             return
         assert self.member is not None
+        # Taken out first: assign() may add to it during the await.
         offsets, self._given_up = self._given_up, {}
         try:
             await self.member.commit_from_outside(offsets, timeout)
         except (DeadlineError, asyncio.CancelledError):
+            # One that was assigned again has been sought to its offset already.
             again = {each: position for each, position in offsets.items() if each not in self.assignment.cursors}
             self._given_up = again | self._given_up
             raise

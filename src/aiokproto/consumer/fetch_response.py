@@ -87,12 +87,14 @@ class FetchResponseHandler:
         Returns:
             The partitions that the next request has to ask for at another offset.
         """
+        # One slice for the whole response: a thousand partitions must not hold the event loop.
         time_slice, moved = TimeSlice(), []
         for topic in response.responses:
             name = topic.topic or names(topic.topic_id)
             for data in topic.partitions:
                 partition = TopicPartition(name, data.partition_index)
                 cursor, wanted = cursors.get(partition), requested.get(partition)
+                # Dropped silently: whoever changed the cursor has requested what it needs.
                 if cursor is None or wanted is None or not _is_current(cursor, wanted):
                     continue
                 if data.error_code:
@@ -113,6 +115,7 @@ class FetchResponseHandler:
     ) -> bool:
         """Buffer the records of a partition. Return whether its offset to fetch has changed."""
         fetch = cursor.fetch
+        # Also without records: the broker serves the partition.
         fetch.succeeded()
         fetch.high_watermark = data.high_watermark
         fetch.last_stable_offset = data.last_stable_offset
@@ -120,10 +123,12 @@ class FetchResponseHandler:
         if data.preferred_read_replica >= 0:
             fetch.replica = (data.preferred_read_replica, asyncio.get_running_loop().time() + REPLICA_FOR)
             self.place(cursor)
+        # A leader that names a replica sends none (KIP-392); nor does a long poll that has ended.
         if not data.records:
             return False
         aborted = data.aborted_transactions or [] if self._config.read_committed else []
         for chunk in chunks(cursor.partition, wanted.offset, memoryview(data.records), aborted):
+            # Checked for each chunk: pause() below lets the application seek.
             if cursor.version != wanted.version or fetch.offset != chunk.position:
                 return False
             if cursors.get(cursor.partition) is not cursor:
@@ -132,11 +137,13 @@ class FetchResponseHandler:
                 return False
             # Compare with this request: an earlier one for the larger size may have failed.
             if chunk.wanted_size > wanted.max_bytes and self._has_room_for(chunk):
+                # Nothing is buffered: the offset stays, and is requested again alone.
                 fetch.wanted_size = chunk.wanted_size
                 return True
             cursor.received(chunk, buffered)
             if chunk.damage is not None:
                 self.place(cursor)
+            # For each chunk and not at the end: the application can begin while the rest is cut.
             self._assignment.arrived(cursor)
             await time_slice.pause()
         return True
@@ -157,6 +164,7 @@ class FetchResponseHandler:
         """Act on a partition's error code."""
         code, fetch = ErrorCode(data.error_code), cursor.fetch
         context = f"Fetch of {cursor.partition} at offset {fetch.offset} from broker {node}"
+        # The replica as it is now: only a follower's refusal sends the client back to the leader.
         action = classify(code, Situation(FetchRequest.api_key, follower=fetch.replica is not None))
         if action is Action.STOP:
             raise error_for(code, context)
@@ -169,12 +177,14 @@ class FetchResponseHandler:
             )
             self._assignment.fail(cursor, error)
         elif action is Action.RESET_OFFSET:
+            # Buffered records are valid, and delivered first; after the backoff the broker refuses again.
             if not self._reset(cursor, f"offset {fetch.offset} is outside the log"):
                 self.back_off(cursor, code.name)
         elif action is Action.FETCH_FROM_LEADER:
             self._leave_follower(node, cursor, code)
         else:
             leader = data.current_leader
+            # KIP-951; before version 12 the field has its default, -1.
             if leader.leader_id >= 0:
                 self._cluster.update_leader(*cursor.partition, leader.leader_id, leader.leader_epoch, endpoints)
             self._wait_for_leader(cursor, code, f"{context}: {code.name}", action)

@@ -65,6 +65,7 @@ class FetchSessionHandler:
     def __init__(self) -> None:
         self.wanted: dict[TopicPartition, FetchPosition] = {}
         self._topics: dict[bytes, str] = {}
+        # How many of `wanted` have no topic id: one of them is enough to need names.
         self._without_id = 0
         self._id = 0
         self._epoch = _FULL
@@ -72,12 +73,13 @@ class FetchSessionHandler:
     def plan(self, changes: Mapping[TopicPartition, FetchPosition | None]) -> FetchPlan:
         """Return the next request. A change of None removes the partition.
 
-        This costs the number of changes, unless a session starts. Call :meth:`answered` or :meth:`restart` afterwards.
+        This costs the number of changes, unless a session starts. Call :meth:`responded` or :meth:`restart` afterwards.
         """
         changed: dict[TopicPartition, FetchPosition] = {}
         forgotten: dict[TopicPartition, FetchPosition] = {}
         for partition, wanted in changes.items():
             before = self.wanted.get(partition)
+            # `version` is compared too, so a seek to the same offset is sent again: what is in flight is dropped.
             if wanted == before:
                 continue
             if wanted is not None:
@@ -88,6 +90,7 @@ class FetchSessionHandler:
             self._replace(partition, before, wanted)
         # A version with names can also remove partitions that were requested by id: the names are the same.
         by_name = self._without_id > 0 or any(wanted.topic_id == ZERO_UUID for wanted in forgotten.values())
+        # A full request names everything, so nothing need be forgotten.
         if self._epoch == _FULL:
             return FetchPlan(self._id, _FULL, dict(self.wanted), {}, by_name)
         return FetchPlan(self._id, self._epoch, changed, forgotten, by_name)
@@ -99,6 +102,7 @@ class FetchSessionHandler:
             self.wanted.pop(partition, None)
             return
         self.wanted[partition] = wanted
+        # Never removed before a restart: a response may still mention a topic that was forgotten.
         self._topics[wanted.topic_id] = partition.topic
         self._without_id += wanted.topic_id == ZERO_UUID
 
@@ -106,12 +110,14 @@ class FetchSessionHandler:
         """Return the name of a topic that was requested by its id; empty if it was not."""
         return self._topics.get(topic_id, "")
 
-    def answered(self, session_id: int) -> None:
+    def responded(self, session_id: int) -> None:
         """Take note of a successful response."""
         if self._epoch == _FULL:
             self._id = session_id
+            # 0: the broker grants no session, and the next request is full again.
             self._epoch = 1 if session_id else _FULL
         else:
+            # Wraps to 1: 0 would start a session.
             self._epoch = 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
 
     def restart(self, *, known: bool) -> list[TopicPartition]:

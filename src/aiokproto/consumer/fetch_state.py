@@ -47,8 +47,10 @@ class FetchState:
     def restart(self, offset: int | None) -> None:
         """Continue from another offset; None if it has to be looked up."""
         self.offset = offset
+        # The new position belongs to whatever topic has the name now.
         self.topic_id = ZERO_UUID
         self.wanted_size = 0
+        # From the leader first: only it names a replica.
         self.replica: tuple[int, float] | None = None
         self.succeeded()
 

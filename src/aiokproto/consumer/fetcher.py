@@ -52,15 +52,20 @@ class Fetcher:
         self._handler = FetchResponseHandler(cluster, assignment, config, self._mark, reset)
         self._fetchers: dict[int, BrokerFetcher] = {}
         self._tasks: dict[BrokerFetcher, asyncio.Task[None]] = {}
+        # By broker and never removed: chunks count in it until they are delivered, even if the fetcher has ended.
         self._buffered: dict[int, BufferedBytes] = {}
+        # Where each partition is fetched. The only writer is _place(), so it is one broker at most.
         self._places: dict[Cursor, BrokerFetcher] = {}
         # Dictionaries used as ordered sets.
         self._changed: dict[Cursor, None] = {}
         self._leaderless: dict[Cursor, None] = {}
         self._leaderless_pause = _LEADERLESS_PAUSE
         self._refresh_at = 0.0
+        # A heap of partitions to place again at a time; an outdated entry only places one once more.
         self._later: list[tuple[float, int, Cursor]] = []
+        # Breaks ties in the heap: cursors cannot be compared.
         self._numbers = count()
+        # The topics as of the last placing, to find those that have changed.
         self._topics: dict[str, TopicInfo | None] = {}
         self._wake = asyncio.Event()
         self._slice = TimeSlice()
@@ -92,13 +97,17 @@ class Fetcher:
         seen: ClusterSnapshot | None = None
         try:
             while True:
+                # Before the state is read, so that no change is missed.
                 self._wake.clear()
+                # By identity: every update is a new object.
                 if self._cluster.snapshot is not seen:
                     seen = self._cluster.snapshot
                     await self._mark_moved(seen)
                 self._mark_due()
                 await self._place_changed()
+                # The tasks are not awaited anywhere else: their errors end the consumer from here.
                 self._raise_failure()
+                # The awaits above may have let something change.
                 if not self._changed and self._cluster.snapshot is seen:
                     await wait_until(self._wake, self._next_due())
         finally:
@@ -112,6 +121,7 @@ class Fetcher:
         self._topics = {name: snapshot.topics.get(name) for name in {each.topic for each in self._assignment.cursors}}
         moved = {name for name, info in self._topics.items() if name not in before or before[name] != info}
         brokers = snapshot.brokers.keys()
+        # A copy: pause() lets the assignment change.
         for cursor in list(self._assignment.cursors.values()):
             replica = cursor.fetch.replica
             if cursor.partition.topic in moved or (replica is not None and replica[0] not in brokers):
@@ -127,6 +137,7 @@ class Fetcher:
 
     def _mark_due(self) -> None:
         now = asyncio.get_running_loop().time()
+        # The refresh starts again with the short pause next time.
         if not self._leaderless:
             self._leaderless_pause, self._refresh_at = _LEADERLESS_PAUSE, now + _LEADERLESS_PAUSE
         elif self._refresh_at <= now:
@@ -138,6 +149,7 @@ class Fetcher:
 
     async def _place_changed(self) -> None:
         while self._changed:
+            # One by one, with a look at the dict each time: more can be marked during pause().
             cursor = next(iter(self._changed))
             del self._changed[cursor]
             self._place(cursor, asyncio.get_running_loop().time())
@@ -147,12 +159,14 @@ class Fetcher:
         """Have a partition fetched from the right broker and from no other, or from none."""
         self._leaderless.pop(cursor, None)
         node = self._node(cursor, now) if self._is_due(cursor, now) else None
+        # Removed from the old broker before it is added to the new one: never at both.
         place = self._places.get(cursor)
         if place is not None and (place.node != node or place.ended):
             del self._places[cursor]
             place.remove(cursor)
         if node is not None:
             fetcher = self._places[cursor] = self._fetcher(node)
+            # Also if it is there already: its offset or its state may be new.
             fetcher.add(cursor)
 
     def _is_due(self, cursor: Cursor, now: float) -> bool:
@@ -164,6 +178,7 @@ class Fetcher:
         if cursor.fetch.retry_at > now:
             self._place_later(cursor, cursor.fetch.retry_at)
             return False
+        # Again: the reset above may have taken its position away.
         return cursor.fetchable
 
     def _place_later(self, cursor: Cursor, when: float) -> None:
@@ -175,6 +190,7 @@ class Fetcher:
         # While the topic is missing in the metadata, the broker that serves it knows better.
         topic_id = info.topic_id if info else ZERO_UUID
         fetch = cursor.fetch
+        # The first time, or from a cluster before 2.8, which has no ids.
         if fetch.topic_id == ZERO_UUID:
             fetch.topic_id = topic_id
         return topic_id not in (fetch.topic_id, ZERO_UUID)
@@ -185,6 +201,7 @@ class Fetcher:
         if fetch.replica is not None:
             node, until = fetch.replica
             if now < until and node in snapshot.brokers:
+                # The leader is asked again then; it may name a closer one.
                 self._place_later(cursor, until)
                 return node
             fetch.replica = None
@@ -195,6 +212,7 @@ class Fetcher:
                 self._handler.avoid_followers(node)
         leader = snapshot.leader(*cursor.partition)
         if leader is None:
+            # On each placing; the pause of _mark_due() spaces them.
             self._cluster.invalidate(f"{cursor.partition} has no leader")
             if snapshot.partition(*cursor.partition) is None:
                 self._handler.missing(cursor, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -213,6 +231,7 @@ class Fetcher:
             )
             self._fetchers[node] = fetcher
             task = self._tasks[fetcher] = asyncio.create_task(fetcher.run(), name=f"aiokproto-fetch-{node}")
+            # Wakes run(), which raises its error, or places what is left.
             task.add_done_callback(lambda _: self._wake.set())
         return fetcher
 
@@ -220,15 +239,17 @@ class Fetcher:
         for fetcher in [fetcher for fetcher, task in self._tasks.items() if task.done()]:
             if self._fetchers.get(fetcher.node) is fetcher:
                 del self._fetchers[fetcher.node]
+            # Raises the error of the fetcher, if it has one.
             self._tasks.pop(fetcher).result()
 
     def _is_placing(self) -> bool:
         return bool(self._changed)
 
     def _share(self) -> int:
-        """Return the size limit of a response: an equal share of what is left of the buffer, but at least one
-        partition's
-        worth. With less, a full buffer of paused partitions would stop the others."""
+        """Return the size limit of a response: an equal share of what is left of the buffer.
+
+        At least one partition's worth: with less, a full buffer of paused partitions would stop the others.
+        """
         buffered = sum(each.size for each in self._buffered.values())
         return max(
             (self._config.buffer_bytes - buffered) // max(len(self._fetchers), 1), self._config.max_partition_bytes

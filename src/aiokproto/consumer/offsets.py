@@ -60,6 +60,7 @@ class OffsetLookup:
                 partition = next(iter(left))
                 why = failures.get(partition, "there was no time for a request")
                 raise DeadlineError(f"ListOffsets of {partition}: no offset in {timeout:g} s: {why}")
+            # In each round: a topic may be deleted meanwhile, and then raises UnknownTopicError.
             await self._check_known(left, remaining)
             offsets, failures = await self.once(left, remaining)
             found |= offsets
@@ -96,6 +97,7 @@ class OffsetLookup:
             else:
                 by_node.setdefault(node, {})[partition] = time
         found: dict[TopicPartition, FoundOffset] = {}
+        # _query() turns failures into values, except those that end the call.
         for offsets, failed in await asyncio.gather(
             *(self._query(node, part, timeout) for node, part in by_node.items())
         ):
@@ -121,6 +123,7 @@ class OffsetLookup:
             if action in (Action.STOP, Action.FAIL):
                 raise
             self._cluster.invalidate(f"ListOffsets: {error}")
+            # One error object for all partitions of the broker.
             return {}, dict.fromkeys(wanted, error)
         found: dict[TopicPartition, FoundOffset] = {}
         failures: dict[TopicPartition, KafkaError] = {}
@@ -135,6 +138,7 @@ class OffsetLookup:
                 failures[partition] = error_for(code, f"ListOffsets of {partition} from broker {node}")
                 if action is Action.REFRESH_METADATA:
                     self._cluster.invalidate(str(failures[partition]))
+        # What the response leaves out would otherwise be waited for without a reason.
         for partition in wanted.keys() - found.keys() - failures.keys():
             failures[partition] = error_for(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"ListOffsets of {partition} from broker {node}"
@@ -145,6 +149,7 @@ class OffsetLookup:
         topics: dict[str, ListOffsetsTopic] = {}
         for (name, number), time in wanted.items():
             topic = topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[]))
+            # A leader that has been replaced then refuses, instead of answering from an old log (KIP-320).
             epoch = self._cluster.snapshot.leader_epoch(name, number)
             topic.partitions.append(
                 ListOffsetsPartition(partition_index=number, current_leader_epoch=epoch, timestamp=time)

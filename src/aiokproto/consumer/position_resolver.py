@@ -75,6 +75,7 @@ class PositionResolver:
                 self._unresolved[cursor] = None
                 self._wake.set()
             else:
+                # Sought, removed or failed: a request in flight finds its lookup outdated (_is_current).
                 self._unresolved.pop(cursor, None)
 
     def metadata_changed(self) -> None:
@@ -84,6 +85,7 @@ class PositionResolver:
 
     def request(self, cursor: Cursor) -> None:
         """Look up a position even while the partition is held: a rebalance callback waits for it."""
+        # Stays set: it belongs to this lookup, and a seek makes another.
         cursor.lookup.needed = True
         self._wake.set()
 
@@ -93,6 +95,8 @@ class PositionResolver:
         Returns:
             Whether it was applied: not while records are buffered, which are valid and delivered first.
         """
+        # Its records were fetched before the log was cut, or belong to the former topic; both are still to be
+        # delivered.
         if cursor.buffer:
             return False
         self._apply_policy(cursor, why)
@@ -116,12 +120,15 @@ class PositionResolver:
         attempts: set[asyncio.Task[None]] = set()
         try:
             while True:
+                # Before _due(): a change after it wakes.
                 self._wake.clear()
                 for task in [task for task in attempts if task.done()]:
                     attempts.remove(task)
+                    # Raises the error that ends the consumer.
                     task.result()
                 due, retry_at = self._due()
                 for source, lookups in due.items():
+                    # One task per request: a broker that does not respond delays its own lookups only.
                     for begin in range(0, len(lookups), MOST_AT_ONCE):
                         # Fixed here and not when the task first runs: a seek in between would be overwritten.
                         task = asyncio.create_task(
@@ -143,14 +150,17 @@ class PositionResolver:
         retry_at: float | None = None
         for cursor in self._unresolved:
             lookup = cursor.lookup
+            # Held: the group may move the offset until it is released.
             if lookup.under_way or (cursor.held and not lookup.needed):
                 continue
             # Newer metadata ends the wait: it may have the missing leader.
             if lookup.retry_at > now and lookup.generation == snapshot.generation:
                 retry_at = lookup.retry_at if retry_at is None else min(retry_at, lookup.retry_at)
                 continue
+            # None without a leader: OffsetLookup.once() then fails it, and refreshes the metadata.
             source = _GROUP if lookup.start == COMMITTED else snapshot.leader(*cursor.partition)
             due.setdefault(source, []).append((cursor, lookup))
+            # Here and not in the task, so that the next round does not start a second one.
             lookup.under_way = True
             lookup.requested_at = now
             lookup.generation = snapshot.generation
@@ -158,6 +168,7 @@ class PositionResolver:
 
     async def _attempt(self, source: int | None, lookups: Mapping[Cursor, StartLookup]) -> None:
         """Make one attempt for these partitions."""
+        # Without a finally: an error here ends the consumer.
         again = await (self._from_group if source == _GROUP else self._from_log)(lookups)
         now = asyncio.get_running_loop().time()
         for lookup in lookups.values():
@@ -174,6 +185,7 @@ class PositionResolver:
         for partition, answer in found.items():
             cursor = by_name[partition]
             if _is_current(cursor, lookups):
+                # First half of a lookup by time; the next round asks for the timestamp.
                 if cursor.lookup.needs_end:
                     cursor.lookup.end = answer.offset
                 elif answer.offset < 0:
@@ -226,6 +238,7 @@ class PositionResolver:
             if position is not None:
                 self._assignment.resolved(cursor, position.offset, position.leader_epoch)
             elif (start := RESETS[self._reset]) is not None:
+                # The next round looks in the log. Not a new lookup: attempts and `needed` carry over.
                 cursor.lookup.start = start
             else:
                 no_offset = "the group has committed no offset" if self._group is not None else "no offset is given"
@@ -246,4 +259,5 @@ class PositionResolver:
 
 
 def _is_current(cursor: Cursor, lookups: Mapping[Cursor, StartLookup]) -> bool:
+    # Each seek makes another StartLookup, so identity tells whether this one still counts.
     return cursor.lookup is lookups[cursor] and cursor.unresolved

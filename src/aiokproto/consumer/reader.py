@@ -53,7 +53,9 @@ class Reader:
         self._check_crcs = check_crcs
         self._check = check
         self._run_in_thread = run_in_thread
+        # For the one call that waits; set by whatever may give it records or an error.
         self._arrived = asyncio.Event()
+        # For a revocation that waits for the application; set by each request for records.
         self._processed = asyncio.Event()
         self._slice = TimeSlice()
 
@@ -81,10 +83,14 @@ class Reader:
         Raises:
             KafkaError: A partition, or the consumer, has failed.
         """
+        # Outside of the try: a second caller is refused, and must not clear the first one's `waiting`.
         self._begin()
         try:
+            # Here, where nothing is taken yet: `async for` over buffered records would otherwise never let other tasks
+            # run.
             await self._slice.pause()
             while (cursor := await self._next(deadline)) is not None:
+                # Records may be open from before, of a partition whose delivery was interrupted.
                 if cursor.buffer.records or self._open(cursor):
                     self._assignment.serve(cursor)
                     return True
@@ -97,9 +103,11 @@ class Reader:
         if self._slice.is_over():
             return False
         cursor = self._assignment.next_cursor()
+        # An error is left to the next call: this one has records to return.
         while cursor is not None and cursor.error is None:
             buffer = cursor.buffer
             if not buffer.records:
+                # Damage, or work for a thread: both are for open().
                 if not buffer.chunks[0].batches or expected_size(buffer.chunks[0].batches[0]) > OFF_LOOP:
                     return False
                 batch = buffer.chunks[0].batches[0]
@@ -138,6 +146,7 @@ class Reader:
                     continue
                 if prepared is None:
                     continue
+                # Before take(), which moves it.
                 base = cursor.position
                 assert base is not None
                 buffer.take()
@@ -150,11 +159,13 @@ class Reader:
             self.waiting = False
 
     def _begin(self) -> None:
+        # First: a consumer that cannot deliver must not count the current record as processed.
         self._check()
         if self.waiting:
             raise RuntimeError("another task is waiting for records of this consumer; only one can at a time")
         self.waiting = True
         self.requests += 1
+        # Requesting the next record is what says that the last one is processed.
         self._assignment.mark_processed()
         self._processed.set()
 
@@ -163,6 +174,7 @@ class Reader:
         one."""
         while True:
             self._check()
+            # Before the look: what arrives after it wakes.
             self._arrived.clear()
             cursor = self._assignment.next_cursor()
             if cursor is None:
@@ -198,6 +210,7 @@ class Reader:
         batch = chunk.batches[0]
         work = partial(open_batch, batch, cursor.partition, cursor.buffer.end, self._check_crcs)
         try:
+            # An estimate: knowing the size would take the decompression.
             if expected_size(batch) <= OFF_LOOP:
                 records: list[Record] | None = work()
             else:
@@ -230,12 +243,14 @@ class Reader:
         The work starts once: a call that is cancelled leaves the result to the next one. ``what`` identifies it.
         """
         buffer = cursor.buffer
+        # Another piece of work: the buffer was restarted, or batches() reads what `async for` had begun.
         if buffer.opening is None or buffer.opening[0] != what:
             future = self._run_in_thread(work)
             buffer.opening = (what, future)
             future.add_done_callback(partial(self._opened_in_thread, cursor))
         future = buffer.opening[1]
         if not future.done():
+            # Queued again by _opened_in_thread.
             self._assignment.yield_turn(cursor)
             return None
         buffer.opening = None
@@ -244,6 +259,7 @@ class Reader:
 
     def _opened_in_thread(self, cursor: Cursor, future: asyncio.Future[Any]) -> None:
         # Retrieve the error: after a seek no call asks for it, and asyncio would log it as never retrieved.
+        # Cancelled: the client is closed.
         if future.cancelled() or (future.exception() is not None and cursor.buffer.opening is None):
             return
         self._assignment.arrived(cursor)

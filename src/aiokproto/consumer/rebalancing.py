@@ -46,8 +46,7 @@ class Rebalancing:
     """Carries out the changes that the group makes to the assignment.
 
     Invariant: ``on_assigned`` is called once for a partition, then ``on_revoked`` or ``on_lost`` once, whatever ends
-        the
-    ownership: a rebalance, a loss, :meth:`end`, a callback that raises.
+    the ownership: a rebalance, a loss, :meth:`end`, a callback that raises.
 
     Attributes:
         called_for: Partitions for which ``on_assigned`` was called, and neither ``on_revoked`` nor ``on_lost`` yet.
@@ -69,15 +68,19 @@ class Rebalancing:
         self._subscription = subscription
         self._commit_processed = commit_processed
         self._changed = changed
+        # Set by lost() during a change, so that its steps stop waiting; each change ends it.
         self._lost = False
         self._confirmed = True
+        # Set once, by close(): end() then makes the last calls, and apply() none.
         self._ending = False
+        # Clear while a callback runs. At most one does: the group member applies one change at a time.
         self._idle = asyncio.Event()
         self._idle.set()
 
     def in_callback(self) -> bool:
         """Whether the current task runs in a rebalance callback of this consumer, or was started by one that still
         runs."""
+        # No callback runs: the frequent answer, without the context variable.
         if self._idle.is_set():
             return False
         call = _CALL.get()
@@ -90,6 +93,7 @@ class Rebalancing:
         partitions = change.partitions
         try:
             if change.kind is ChangeKind.ASSIGN:
+                # Assigned but held during the callback: it can seek, and nothing is delivered before.
                 self._assignment.add(partitions, COMMITTED, held="being assigned")
                 await self._call(change.kind, partitions)
                 self._deliver(partitions)
@@ -97,12 +101,15 @@ class Rebalancing:
                 await self._finish(partitions, change.deadline)
                 # While the application finished its records, the group may have removed this member.
                 await self._call(ChangeKind.LOST if self._lost else ChangeKind.REVOKE, partitions)
+                # After the callback, which may still commit and ask for positions.
                 self._assignment.remove(partitions)
             elif change.kind is ChangeKind.LOST:
+                # Before the callback: other members may own the partitions, so nothing of them counts any more.
                 self._assignment.remove(partitions)
                 await self._call(change.kind, partitions)
         finally:
             self._lost = False
+            # In finally: calls that wait for the assignment must look again, also if a callback raised.
             self._changed(partitions)
 
     def lost(self) -> None:
@@ -119,6 +126,7 @@ class Rebalancing:
         if confirmed:
             self._assignment.release([each for each, cursor in cursors if cursor.held == UNCONFIRMED])
         else:
+            # One that is held for another reason keeps it: release() must end only what this began.
             self._assignment.hold([each for each, cursor in cursors if not cursor.held], UNCONFIRMED)
 
     # Closing
@@ -127,6 +135,7 @@ class Rebalancing:
         """Carry out no further change, and wait for a running callback, at most ``timeout`` seconds."""
         self._ending = True
         if not self._idle.is_set():
+            # asyncio.wait and not wait_for: at the timeout closing goes on, and nothing raises.
             waiting = asyncio.ensure_future(self._idle.wait())
             try:
                 await asyncio.wait([waiting], timeout=timeout)
@@ -142,6 +151,7 @@ class Rebalancing:
         if not self.called_for:
             return None
         kind = ChangeKind.LOST if lost else ChangeKind.REVOKE
+        # A task, so that a callback which takes too long can be cancelled without cancelling close().
         call = asyncio.create_task(self._invoke(kind, sorted(self.called_for)), name="aiokproto-consumer-callback")
         try:
             await asyncio.wait([call], timeout=timeout)
@@ -150,21 +160,26 @@ class Rebalancing:
             log.warning("consumer: closing: the rebalance callback took longer than %.1f s", timeout)
             return None
         finally:
+            # It was too slow, or close() was cancelled. It gets a moment, as it may swallow the cancellation.
             if call.cancel():
                 await asyncio.wait([call], timeout=_CANCELLED_WITHIN)
 
     async def _finish(self, partitions: list[TopicPartition], deadline: float) -> None:
         """Stop delivery of partitions, let the application finish the current record, and commit."""
         loop = asyncio.get_running_loop()
+        # Before anything is waited for: the record that is being processed is the last one.
         self._assignment.hold(partitions, "being revoked")
         while not self._lost and not self._assignment.being_processed().keys().isdisjoint(partitions):
             if loop.time() >= deadline:
                 log.warning("consumer: %s revoked while records are processed, which took too long", names(partitions))
                 break
+            # In a loop: any request for records ends the wait, but the record may be of another partition.
             await self._reader.wait_processed(deadline)
         if not self._lost:
             try:
+                # At least a second, even after the deadline: a late commit is better than repeated records.
                 await self._commit_processed(partitions, max(deadline - loop.time(), 1.0))
+            # Logged and not raised: the partitions have to be given up all the same.
             except KafkaError as error:
                 log.warning("consumer: commit before %s are revoked: %s", names(partitions), error)
 
@@ -186,8 +201,10 @@ class Rebalancing:
 
     async def _invoke(self, kind: ChangeKind, partitions: list[TopicPartition]) -> None:
         if kind is ChangeKind.ASSIGN:
+            # Before the call: whatever it does, it was made once.
             self.called_for.update(partitions)
         else:
+            # Before the call too: one that raises is not made again by end().
             self.called_for.difference_update(partitions)
         listener = self._listener(kind)
         if listener is None:
@@ -196,10 +213,12 @@ class Rebalancing:
         token = _CALL.set(call)
         self._idle.clear()
         try:
+            # A copy: the application may keep or change it.
             result = listener(list(partitions))
             if isawaitable(result):
                 await result
         finally:
+            # For tasks that the callback started and that outlive it: they are no longer in a callback.
             call.running = False
             _CALL.reset(token)
             self._idle.set()

@@ -42,10 +42,12 @@ class SilenceWatch:
     async def run(self) -> None:
         """Watch until cancelled."""
         loop = asyncio.get_running_loop()
+        # Counters and no hooks: the paths that deliver records know nothing of this watch.
         delivered, requests, since = -1, 0, loop.time()
         while True:
             if self._assignment.delivered != delivered:
                 delivered, since, self._logged = self._assignment.delivered, loop.time(), ""
+            # An application that requests nothing does not wait, so nothing is missing.
             waited, requests = self._reader.waiting or self._reader.requests != requests, self._reader.requests
             if waited and loop.time() - since >= SILENT_FOR and (causes := await self._causes()):
                 self._log(causes, loop.time() - since, loop.time())

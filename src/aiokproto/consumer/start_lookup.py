@@ -63,6 +63,7 @@ class StartLookup:
     @property
     def wanted(self) -> int:
         """The timestamp of the next ListOffsets request."""
+        # COMMITTED never gets here: the group's offset is looked up first, and replaces it.
         return LATEST if self.needs_end else self.start
 
     def failed(self, failure: str) -> None:

@@ -33,6 +33,7 @@ class TimeSlice:
         """Let other tasks run if the slice is used up. Cancelling it has no effect on the slice."""
         if not self._within(LONG):
             await asyncio.sleep(0)
+            # After the pause: the time of other tasks does not count.
             self._began = self._clock()
 
     def _within(self, seconds: float) -> bool:

@@ -21,6 +21,8 @@ COMMON: Rows = {
     Code.NONE: Row(Action.ACCEPT, "the request succeeded"),
     ClientClosedError: Row(Action.STOP, "the client is closed"),
     AuthenticationError: Row(Action.STOP, "retries cannot succeed, and can lock the account"),
+    # Not final once the cluster has been reached: an address can change hands in a running cluster. See "starting"
+    # below.
     NotKafkaError: Row(Action.REFRESH_METADATA, "the address may belong to another server by now"),
     BrokerConnectionError: Row(Action.REFRESH_METADATA, "the broker may be back, or another has taken over"),
     DeadlineError: Row(Action.REFRESH_METADATA, "the broker may be dead, and its partitions have other leaders"),

@@ -36,6 +36,8 @@ JOIN_GROUP = Table(
 SYNC_GROUP = Table(
     {
         **_MEMBER,
+        # Another meaning than in _INTERNAL: a coordinator whose write of the assignment fails returns this code to
+        # every member.
         Code.UNKNOWN_SERVER_ERROR: Row(Action.REJOIN, "the assignment could not be stored: the group starts again"),
     }
 )

@@ -73,6 +73,7 @@ PRODUCE = Table(
             },
         ),
         (
+            # Before "transactional", whose last row would abort for this code.
             "overtaken",
             {
                 Code.OUT_OF_ORDER_SEQUENCE_NUMBER: Row(

@@ -34,6 +34,7 @@ class Change(NamedTuple):
     """
 
     kind: ChangeKind
+    # A list and not a set: callbacks receive it, in a stable order.
     partitions: list[TopicPartition]
     deadline: float = 0.0
 
@@ -46,9 +47,10 @@ class PartitionOwner(Protocol):
         ...
 
     def lost(self) -> None:
-        """The group has removed the member. A LOST change follows when :meth:`apply` has returned, which should be
-        soon:
-        what it waits for can no longer be committed."""
+        """The group has removed the member. A LOST change follows when :meth:`apply` has returned.
+
+        It should return soon: what it waits for can no longer be committed.
+        """
         ...
 
     def session(self, confirmed: bool) -> None:

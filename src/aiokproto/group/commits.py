@@ -33,6 +33,7 @@ class Commits:
         self._offsets = GroupOffsets(cluster, group_id)
         self._context = f"OffsetCommit of group {group_id!r}"
         self._group = f"group {group_id!r}"
+        # asyncio.Lock is fair: commits are sent in the order of the calls.
         self._turn = asyncio.Lock()
 
     async def as_member(
@@ -53,6 +54,7 @@ class Commits:
         """
         at = asyncio.get_running_loop().time() + timeout
         async with self._one_at_a_time(at):
+            # Computed anew after each rebalance: what was revoked meanwhile drops out, and is reported at the end.
             while mine := {each: position for each, position in offsets.items() if each in self._rebalance.owned}:
                 # Without a generation it would count as a commit from outside, which an empty group accepts from
                 # anyone.
@@ -60,9 +62,12 @@ class Commits:
                     raise CommitError(f"{self._group}: not a member at the moment; {_names(mine)} not committed")
                 if not await self._must_repeat(mine, at):
                     break
+                # A call from inside a rebalance callback: the rebalance waits for the callback, which would wait for
+                # the rebalance.
                 if blocked:
                     raise CommitError(f"{self._group}: {blocked}; {_names(mine)} not committed")
                 await self._settled(at)
+        # Raised last, after the others are committed. `mine` is what the loop saw when it ended.
         if gone := offsets.keys() - mine.keys():
             raise CommitError(f"{self._group}: {_names(gone)} not committed: not assigned to this member")
 
@@ -70,6 +75,7 @@ class Commits:
         """Commit offsets of partitions that the group does not assign. Raises as :meth:`as_member`."""
         at = asyncio.get_running_loop().time() + timeout
         async with self._one_at_a_time(at):
+            # In the same lock: a later commit of the same partition must not be overtaken by the retry of this one.
             codes = (await self._offsets.commit(offsets, None, at)).codes
         for partition, code in codes.items():
             if code:
@@ -84,11 +90,16 @@ class Commits:
         api, situation = OffsetCommitRequest.api_key, Situation(OffsetCommitRequest.api_key, member=True)
         for partition, code in failed.items():
             error = self._error(code, partition)
+            # A code about the partition (too large metadata, unknown topic): the one about the member, if there is one,
+            # says more.
             if classify(code, situation) not in LOST | {Action.REJOIN, Action.STOP}:
                 continue
+            # The generation has ended while the commit was in flight, so the refusal says nothing about the current
+            # one.
             if not self._membership.is_current(generation):
                 return True
-            action = self._membership.answered(code, generation, api)
+            # Changes the member, so it is done once, for the first such code.
+            action = self._membership.responded(code, generation, api)
             self._rebalance.take(action, error)
             if action is Action.REJOIN:
                 return True
@@ -100,11 +111,15 @@ class Commits:
 
     async def _settled(self, at: float) -> None:
         async with until(at, lambda: f"{self._context}: the rebalance did not end in time"):
+            # The loop has only been noted to rejoin, and clears `settled` when it runs: without the pause the event
+            # could still be set from before.
             await asyncio.sleep(self._cluster.backoff(1))
             await self._rebalance.settled.wait()
 
     @asynccontextmanager
     async def _one_at_a_time(self, at: float) -> AsyncIterator[None]:
+        # The deadline covers the wait for the lock only: the commit has its own, and a cancellation in acquire() leaves
+        # the lock free.
         async with until(at, lambda: "OffsetCommit: another commit is still in flight"):
             await self._turn.acquire()
         try:

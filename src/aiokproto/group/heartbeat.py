@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 
 from aiokproto.cluster import ClusterClient
-from aiokproto.cluster.coordinator_requests import AGAIN, HELD_BACK, CoordinatorRequests
+from aiokproto.cluster.coordinator_requests import HELD_BACK, RETRIED, CoordinatorRequests
 from aiokproto.cluster.pool import MAIN
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.error_codes import ErrorCode
@@ -26,9 +26,9 @@ class Heartbeat:
     """Sends heartbeats, however long the application processes records.
 
     Invariant: the session is confirmed only if the coordinator has responded to a request that was sent within the
-        session timeout. After a longer silence (the coordinator cannot be reached, or this process was suspended) it
-        may have removed the member, so the session counts as unconfirmed until the next response. After a suspension a
-        timer notices this in the event loop's first iteration, and :meth:`check_session` even before.
+    session timeout. After a longer silence (the coordinator cannot be reached, or this process was suspended) it may
+    have removed the member, so the session counts as unconfirmed until the next response. After a suspension a timer
+    notices this in the event loop's first iteration, and :meth:`check_session` even before.
 
     Attributes:
         confirmed: Whether the coordinator has confirmed the session within the session timeout.
@@ -45,6 +45,7 @@ class Heartbeat:
     ) -> None:
         """``on_response`` receives responses that ask for an action; ``on_session`` each change of
         :attr:`confirmed`."""
+        # True before the first join: there is no session that could have ended.
         self.confirmed = True
         self._cluster = cluster
         self._config = config
@@ -52,6 +53,8 @@ class Heartbeat:
         self._requests = requests
         self._on_response = on_response
         self._on_session = on_session
+        # When the newest request that was confirmed was sent. Not when its response came: that may have lain in the
+        # socket through a suspension.
         self._sent_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         # Several attempts have to fit into a session: otherwise one lost response would end it.
@@ -59,11 +62,14 @@ class Heartbeat:
 
     def confirm(self, sent_at: float) -> None:
         """Note that the coordinator knows the member, by the response to a request sent at that loop time."""
+        # Responses of two connections can arrive in another order than their requests were sent.
         self._sent_at = max(self._sent_at, sent_at)
         loop = asyncio.get_running_loop()
+        # The response of a session that has run out while it was under way.
         if loop.time() - self._sent_at >= self._config.session_timeout:
-            self._doubt()
+            self._mark_unconfirmed()
             return
+        # Not moved with every heartbeat: the timer looks at _sent_at when it runs, and sets itself again.
         if self._timer is None:
             self._timer = loop.call_at(self._sent_at + self._config.session_timeout, self._session_ended)
         self._set_confirmed(True)
@@ -77,16 +83,20 @@ class Heartbeat:
         failures = 0
         try:
             while True:
+                # After a failure sooner than an interval: what is left of the session must see several attempts.
                 await asyncio.sleep(self._cluster.backoff(failures) if failures else self._config.heartbeat_interval)
+                # Asleep and not stopped between sessions: one task for the member's whole life, with one end to watch.
                 if self._membership.in_session:
-                    failures = 0 if await self._beat() else failures + 1
+                    failures = 0 if await self._send_heartbeat() else failures + 1
         finally:
             if self._timer is not None:
                 self._timer.cancel()
 
-    async def _beat(self) -> bool:
+    async def _send_heartbeat(self) -> bool:
         """Send one heartbeat. Return whether the coordinator responded."""
+        # Before the coordinator is looked up: too early a time can only make the session look shorter.
         membership, sent_at = self._membership, asyncio.get_running_loop().time()
+        # Remembered: the response is judged by the generation of the request.
         generation = membership.generation
         situation = Situation(HeartbeatRequest.api_key, member=True)
         try:
@@ -96,16 +106,19 @@ class Heartbeat:
             response = await self._requests.once(membership.heartbeat(), timeout=self._timeout, channel=channel)
         except KafkaError as error:
             action = classify(error, situation)
-            if action not in AGAIN:
+            if action not in RETRIED:
+                # Ends the task, which ends the member (GroupMember._heartbeats_ended).
                 raise
             log.debug("group %s: heartbeat: %s", self._config.group_id, error)
             self._requests.prepare_retry(action, f"Heartbeat: {error}")
             return False
         if not membership.is_current(generation):
+            # Of an earlier generation nothing can be learned.
             if generation == membership.generation:
                 self._responded_while_joining(classify(ErrorCode(response.error_code), situation), sent_at)
             return True
-        action = membership.answered(response.error_code, generation, HeartbeatRequest.api_key)
+        # First the state machine, which forgets the generation if it is lost; then the note for the loop.
+        action = membership.responded(response.error_code, generation, HeartbeatRequest.api_key)
         if action in _KNOWN:
             self.confirm(sent_at)
         if action is Action.ACCEPT:
@@ -113,6 +126,7 @@ class Heartbeat:
         refusal = error_for(response.error_code, f"Heartbeat of group {self._config.group_id!r}")
         self._requests.prepare_retry(action, str(refusal))
         self._on_response(action, refusal)
+        # These are responses too; only what is retried (COORDINATOR_NOT_AVAILABLE) counts as a failure.
         return action in LOST or action is Action.REJOIN
 
     def _responded_while_joining(self, action: Action, sent_at: float) -> None:
@@ -120,8 +134,10 @@ class Heartbeat:
         group?"""
         if action in _KNOWN:
             self.confirm(sent_at)
+        # Only doubted: JoinGroup will report the loss, and the loop alone acts on it. ILLEGAL_GENERATION is no sign, as
+        # the next generation may have begun.
         elif action is Action.REJOIN_AS_NEW:
-            self._doubt()
+            self._mark_unconfirmed()
 
     def check_session(self) -> None:
         """Check the session before the event loop could run the timer, as right after a suspension."""
@@ -135,6 +151,7 @@ class Heartbeat:
     def _session_ended(self) -> None:
         """Handle the timer; the session may have been confirmed since it was set."""
         loop = asyncio.get_running_loop()
+        # Nothing to time between sessions; the next confirmation sets it again.
         self._timer = None
         if not self._membership.in_session:
             return
@@ -142,9 +159,9 @@ class Heartbeat:
         if loop.time() < ends_at:
             self._timer = loop.call_at(ends_at, self._session_ended)
             return
-        self._doubt()
+        self._mark_unconfirmed()
 
-    def _doubt(self) -> None:
+    def _mark_unconfirmed(self) -> None:
         """Count the session as unconfirmed."""
         if self.confirmed:
             silence = asyncio.get_running_loop().time() - self._sent_at

@@ -75,14 +75,20 @@ class Joining:
             KafkaError: The group refuses this member for good, or agreed on an assignor that this member does not have.
         """
         membership, api = self._membership, JoinGroupRequest.api_key
+        # The rebalance timeout that JoinGroup announces: for so long the coordinator may hold the response back.
         timeout = self._config.max_poll_interval + _JOIN_MARGIN
         try:
             protocols = self._protocols(topics, owned)
+            # One attempt, without the retries of CoordinatorRequests.send: the loop looks between attempts whether it
+            # should still join, and with what.
             joined = await self._requests.once(membership.join(protocols, reason), timeout=timeout)
             action = membership.joined(joined)
             if action is not Action.ACCEPT:
                 return self._failed(action, error_for(joined.error_code, f"JoinGroup of group {membership.group_id!r}"))
+            # From here on a failure is one of SyncGroup. (The assignment itself may look up topics, whose errors Leader
+            # handles.)
             api, assignments = SyncGroupRequest.api_key, await self._assignments()
+            # Taken after the assignment, which can take seconds: the session is confirmed from this request on.
             sent_at = asyncio.get_running_loop().time()
             synced = await self._requests.once(membership.sync(assignments), timeout=timeout)
             action = membership.synced(synced.error_code)
@@ -90,7 +96,9 @@ class Joining:
                 return self._failed(action, error_for(synced.error_code, f"SyncGroup of group {membership.group_id!r}"))
         except KafkaError as error:
             return self._failed(classify(error, Situation(api, member=True)), error)
+        # Not by JoinGroup: its response may have been held back for longer than a session.
         self._heartbeat.confirm(sent_at)
+        # Outside of the try, so that a malformed assignment ends the member, as failures.membership has it.
         assigned = set(decode_assignment(bytes(synced.assignment)))
         self._assignor().on_assignment(sorted(assigned), membership.generation)
         return assigned
@@ -107,11 +115,14 @@ class Joining:
         A static member does not leave: it is expected to return (KIP-345).
         """
         request = self._membership.leave(reason)
+        # Before the request: whatever becomes of it, this client acts as that member no more. A static member is
+        # forgotten too, and found again by its instance id.
         self._membership.forget()
         if request is None:
             return
         exchange, group_id = _Leave(request), self._config.group_id
         try:
+            # With retries: a lost LeaveGroup costs the others a whole session timeout.
             response = await self._requests.send(exchange, asyncio.get_running_loop().time() + timeout)
             if code := exchange.failure(response):
                 raise error_for(code, f"LeaveGroup of group {group_id!r}")
@@ -119,6 +130,7 @@ class Joining:
             log.info("group %s: could not leave; the session will expire: %s", group_id, error)
 
     def _failed(self, action: Action, error: KafkaError) -> JoinFailure:
+        # FAIL ends the join for good as well: there is no call to whom it could be raised instead.
         if action in (Action.STOP, Action.FAIL):
             raise error
         self._requests.prepare_retry(action, str(error))
@@ -135,6 +147,8 @@ class Joining:
         assignor = self._assignor()
         if not self._membership.leads:
             return {}
+        # A static leader that came back: the coordinator keeps the assignment, but changes of topics must still be
+        # noticed (KIP-814).
         if self._membership.skip_assignment:
             await self._leader.watch(self._membership.members)
             return {}
@@ -142,6 +156,8 @@ class Joining:
 
     def _assignor(self) -> Assignor:
         protocol = self._membership.protocol
+        # The coordinator picks one that all members have; only a broken one, or a group of another protocol type, gets
+        # here.
         if protocol not in self._assignors:
             raise ConfigurationError(
                 f"group {self._config.group_id!r} agreed on the assignor {protocol!r}, "
@@ -169,5 +185,6 @@ class _Leave:
         return LeaveGroupRequest(group_id=request.group_id, member_id=request.member_id)
 
     def failure(self, response: LeaveGroupResponse) -> ErrorCode:
+        # Both forms: the codes of single members are in versions 3 and later.
         codes = [ErrorCode(code) for code in (response.error_code, *(each.error_code for each in response.members))]
         return next((code for code in codes if classify(code, _LEAVE_GROUP) is not Action.ACCEPT), ErrorCode.NONE)

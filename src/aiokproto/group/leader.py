@@ -22,12 +22,13 @@ class Leader:
     """Computes the group's assignment.
 
     Invariant: a mistake of one member does not affect the others. A subscription that cannot be decoded, or a topic
-        that does not exist, yields no partitions; the others are assigned theirs.
+    that does not exist, yields no partitions; the others are assigned theirs.
     """
 
     def __init__(self, cluster: ClusterClient, group_id: str) -> None:
         self._cluster = cluster
         self._group_id = group_id
+        # Topic → number of partitions that the assignment was computed with; 0 for one that was not found.
         self._sizes: dict[str, int] = {}
 
     async def assign(self, assignor: Assignor, members: Mapping[str, tuple[str | None, bytes]]) -> dict[str, bytes]:
@@ -46,6 +47,8 @@ class Leader:
         """Let :meth:`outdated` compare with the topics as they are now. Returns what the members subscribe to."""
         subscriptions = {member_id: self._decode(member_id, *encoded) for member_id, encoded in members.items()}
         topics = sorted({topic for subscription in subscriptions.values() for topic in subscription.topics})
+        # At once, as every member waits for this SyncGroup. A failed lookup is a size of 0, so that no exception leaves
+        # the others running.
         sizes = await asyncio.gather(*(self._size(topic) for topic in topics))
         self._sizes = dict(zip(topics, sizes, strict=True))
         return subscriptions
@@ -54,6 +57,8 @@ class Leader:
         """Return why the assignment is outdated; empty if it is not."""
         for topic, size in self._sizes.items():
             info = snapshot.topics.get(topic)
+            # A topic missing from the snapshot is no reason: one that was deleted keeps its assignment, and one that
+            # expired says nothing.
             if info is not None and len(info.partitions) != size:
                 return f"topic {topic!r} has {counted(len(info.partitions), 'partition')}, not {size}"
         return ""

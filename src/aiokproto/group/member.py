@@ -41,6 +41,8 @@ class GroupMember:
             config.group_id, config.group_instance_id, config.session_timeout, config.max_poll_interval
         )
         requests = CoordinatorRequests(cluster, CoordinatorKind.GROUP, config.group_id)
+        # Built from the inside out: the loop needs Joining, which needs the heartbeat, whose notes go back to the loop
+        # by _take.
         self._heartbeat = Heartbeat(cluster, config, self._membership, requests, self._take, owner.session)
         self._joining = Joining(cluster, config, assignors, self._membership, requests, self._heartbeat)
         self._rebalance = RebalanceLoop(cluster, config, self._membership, self._joining, owner)
@@ -59,13 +61,13 @@ class GroupMember:
 
     def leave_on_poll_timeout(self, reason: str) -> None:
         """Leave the group until :meth:`rejoin`, since the application requests no records."""
-        if not self._rebalance.away:
-            self._rebalance.set_away(reason)
+        if not self._rebalance.left_reason:
+            self._rebalance.set_left_reason(reason)
 
     def rejoin(self) -> None:
         """Join again after :meth:`leave_on_poll_timeout`."""
-        if self._rebalance.away:
-            self._rebalance.set_away("")
+        if self._rebalance.left_reason:
+            self._rebalance.set_left_reason("")
 
     def check_session(self) -> None:
         """Check now whether the session is still confirmed: see :class:`~aiokproto.group.heartbeat.Heartbeat`."""
@@ -97,8 +99,8 @@ class GroupMember:
     @property
     def state(self) -> str:
         """The member's state, as text."""
-        if self._rebalance.away:
-            return f"out of group {self._config.group_id!r}: {self._rebalance.away}"
+        if self._rebalance.left_reason:
+            return f"out of group {self._config.group_id!r}: {self._rebalance.left_reason}"
         return f"{self._membership.phase.name.lower()} in group {self._config.group_id!r}"
 
     @property
@@ -118,17 +120,21 @@ class GroupMember:
             ConfigurationError: The group agreed on an assignor that this member does not have.
             ClientClosedError: The heartbeat task was cancelled.
         """
+        # A task of its own for the member's whole life: the loop may wait minutes for a callback or a JoinGroup, and a
+        # session lasts 45 s.
         heartbeats = asyncio.create_task(self._heartbeat.run(), name="aiokproto-heartbeat")
         heartbeats.add_done_callback(self._heartbeats_ended)
         try:
             await self._rebalance.run()
         finally:
             heartbeats.cancel()
+            # Its error, if any, has ended the loop already by way of _heartbeats_ended.
             with suppress(asyncio.CancelledError, KafkaError):
                 await heartbeats
 
     async def leave(self, reason: str, timeout: float = _LEAVE_TIMEOUT) -> None:
         """Leave the group after :meth:`run` has ended. Failures are only logged."""
+        # The consumer has revoked them; the loop that would have is over.
         self._rebalance.owned.clear()
         await self._joining.leave(reason, timeout)
 
@@ -149,5 +155,6 @@ class GroupMember:
         self._rebalance.take(action, error)
 
     def _heartbeats_ended(self, task: asyncio.Task[None]) -> None:
+        # Also when run() cancels it at its own end: the note is then never read.
         error = None if task.cancelled() else task.exception()
         self._rebalance.fail(error or ClientClosedError("the heartbeat task was cancelled"))

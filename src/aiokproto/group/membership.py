@@ -10,10 +10,12 @@ announce the next rebalance.
 
               join              ok                    ok
     UNJOINED ──────→ JOINING ──────────→ SYNCING ──────────────→ STABLE ───┐ heartbeat, commit: ok
-        ↑               │ ↑                 │                      │  ↑────┘ │               │
-        └─────────────────┴──────────────────────┘ │               │   REBALANCE_IN_PROGRESS: same member, next
-        generation └───────────────┴── UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION: the group continued without it; its
-        partitions are lost
+        ↑               │ ↑                 │                      │  ↑────┘
+        │               │ └─────────────────┴──────────────────────┤
+        │               │   REBALANCE_IN_PROGRESS: same member,    │
+        │               │   next generation                        │
+        └───────────────┴──────────────────────────────────────────┘
+          UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION: the group continued without it; its partitions are lost
 
 :mod:`aiokproto.failures` decides what a response means. After ILLEGAL_GENERATION the coordinator still knows the member
 id, after UNKNOWN_MEMBER_ID it does not. MEMBER_ID_REQUIRED (KIP-394) assigns the id before the member joins, so that a
@@ -91,11 +93,13 @@ class Membership:
             group_instance_id=self.instance_id,
             protocol_type=PROTOCOL_TYPE,
             protocols=[JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols.items()],
+            # Kafka limits the text to 255 characters (KIP-800); null, not empty, if there is none.
             reason=reason[:255] or None,
         )
 
     def joined(self, response: JoinGroupResponse) -> Action:
         """Handle the response to :meth:`join`. Return what to do."""
+        # The policy maps MEMBER_ID_REQUIRED to REJOIN: the next request has the id.
         action = self._take(response.error_code, JoinGroupRequest.api_key)
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id
@@ -155,9 +159,10 @@ class Membership:
         """
         return generation == self.generation and self.phase is Phase.STABLE
 
-    def answered(self, code: int, generation: int, api: int) -> Action:
+    def responded(self, code: int, generation: int, api: int) -> Action:
         """Handle the error code of a heartbeat or commit sent in ``generation``. Return what to do; ACCEPT if
         outdated."""
+        # Outdated responses must not move the member: it may have joined the next generation already.
         return self._take(code, api) if self.is_current(generation) else Action.ACCEPT
 
     def leave(self, reason: str) -> LeaveGroupRequest | None:
@@ -166,6 +171,7 @@ class Membership:
             return None
         return LeaveGroupRequest(
             group_id=self.group_id,
+            # For versions before 3, the list for later ones: whoever builds the request for a version picks one.
             member_id=self.member_id,
             members=[MemberIdentity(member_id=self.member_id, reason=reason[:255])],
         )
@@ -178,6 +184,7 @@ class Membership:
     def _take(self, code: int, api: int) -> Action:
         action = classify(ErrorCode(code), Situation(api, member=True))
         if action in LOST:
+            # UNKNOWN_MEMBER_ID: the id is dead. After ILLEGAL_GENERATION it is kept, and joins without a new one.
             if action is Action.REJOIN_AS_NEW:
                 self.member_id = ""
             self._leave_generation()

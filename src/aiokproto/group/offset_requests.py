@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from aiokproto.cluster import ClusterClient, ClusterSnapshot
-from aiokproto.cluster.coordinator_requests import AGAIN
+from aiokproto.cluster.coordinator_requests import RETRIED
 from aiokproto.codec.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -36,7 +36,7 @@ _GROUPS_FROM = 8
 _STABLE_FROM = 7
 """The first version of OffsetFetch that can wait for open transactions (KIP-447)."""
 
-NOT_ANSWERED = ErrorCode.UNKNOWN_SERVER_ERROR
+NO_RESULT = ErrorCode.UNKNOWN_SERVER_ERROR
 """The error code of a partition that a response leaves out."""
 
 
@@ -65,12 +65,13 @@ class OffsetsByTopic:
 
     def codes(self, response: OffsetCommitResponse | TxnOffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
         """Return the error code of each partition."""
-        answered = {
+        # A topic id that was not asked maps to "", which no partition has: it is ignored.
+        received = {
             TopicPartition(topic.name or self._names.get(topic.topic_id, ""), entry.partition_index): entry.error_code
             for topic in response.topics
             for entry in topic.partitions
         }
-        return {partition: ErrorCode(answered.get(partition, NOT_ANSWERED)) for partition in self._partitions}
+        return {partition: ErrorCode(received.get(partition, NO_RESULT)) for partition in self._partitions}
 
     def _is_gone(self, partition: TopicPartition, code: ErrorCode, situation: Situation) -> bool:
         """Return whether a partition was refused because its topic was deleted: retrying would delay the others."""
@@ -78,6 +79,7 @@ class OffsetsByTopic:
             return False
         # It may also be the coordinator whose metadata is outdated: compare with fresh metadata.
         self._cluster.invalidate(f"committing the offset of {partition}: {code.name}")
+        # As it is now; the refresh requested above serves the next attempt.
         snapshot = self._cluster.snapshot
         return snapshot.partition(*partition) is None or partition.topic in snapshot.recreated(self.ids)
 
@@ -117,6 +119,8 @@ class CommitExchange:
             )
             for name, positions in self._offsets.topics.items()
         ]
+        # Built once, with this generation: a retry in a later one would commit offsets of partitions that the member
+        # may not own there.
         self.request = OffsetCommitRequest(
             group_id=group_id,
             generation_id_or_member_epoch=member.generation if member else -1,
@@ -157,9 +161,11 @@ class FetchExchange:
         for topic, number in self.partitions:
             self._numbers.setdefault(topic, []).append(number)
         self._ids: dict[str, bytes] = {}
+        # Until the coordinator does not know an id.
         self._by_id = True
 
     def highest(self) -> int | None:
+        # Looked up for every attempt, unlike a commit's: reading the offset of a topic's newest id is what is wanted.
         self._ids = _topic_ids(self._cluster.snapshot, self._numbers) if self._by_id else {}
         return None if self._ids else _BY_NAME
 
@@ -214,7 +220,8 @@ def _worst(codes: Iterable[ErrorCode], situation: Situation) -> ErrorCode:
 
     def rank(code: ErrorCode) -> int:
         action = classify(code, situation)
-        ranks = (action in AGAIN, action in LOST, action is Action.REJOIN, action is Action.STOP, bool(code))
+        # A retry first: only with the retried response is it known what becomes of the rest.
+        ranks = (action in RETRIED, action in LOST, action is Action.REJOIN, action is Action.STOP, bool(code))
         return ranks.index(True) if True in ranks else len(ranks)
 
     return min(codes, key=rank, default=ErrorCode.NONE)

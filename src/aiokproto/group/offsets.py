@@ -11,7 +11,7 @@ from aiokproto.cluster.coordinator_requests import CoordinatorRequests
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, error_for
 from aiokproto.group.membership import Membership
-from aiokproto.group.offset_requests import NOT_ANSWERED, CommitExchange, FetchExchange
+from aiokproto.group.offset_requests import NO_RESULT, CommitExchange, FetchExchange
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 
@@ -56,6 +56,7 @@ class GroupOffsets:
             DeadlineError: No response in time.
             KafkaError: The request failed for good.
         """
+        # Reads the generation now: the caller has checked it with no await in between.
         exchange = CommitExchange(self._cluster, self.group_id, offsets, member)
         response = await self._requests.send(exchange, at)
         return CommitResult(exchange.codes(response), exchange.request.generation_id_or_member_epoch)
@@ -100,9 +101,10 @@ class GroupOffsets:
         for partition in exchange.partitions:
             entry = entries.get(partition)
             if entry is None or entry.error_code:
-                code = entry.error_code if entry else NOT_ANSWERED
+                code = entry.error_code if entry else NO_RESULT
                 failures[partition] = error_for(code, f"{context} for {partition}")
                 continue
             position = OffsetAndMetadata(entry.committed_offset, entry.metadata or "", entry.committed_leader_epoch)
+            # -1 stands for "none committed".
             found[partition] = position if entry.committed_offset >= 0 else None
         return found, failures

@@ -30,6 +30,7 @@ def encode_subscription(
     rack_id: str | None,
 ) -> bytes:
     """Encode a member's subscription, for JoinGroup."""
+    # The newest: members that know older versions read their own fields and skip the rest.
     version = ConsumerProtocolSubscription.versions.highest
     message = ConsumerProtocolSubscription(
         topics=sorted(topics),
@@ -48,6 +49,7 @@ def decode_subscription(data: bytes, group_instance_id: str | None) -> Subscript
         DecodeError: The bytes are not a subscription.
     """
     version = _version(data, ConsumerProtocolSubscription.versions.highest)
+    # decode_from and not decode: bytes after the known fields belong to a newer version.
     message, _ = ConsumerProtocolSubscription.decode_from(data, _VERSION.size, version)
     return Subscription(
         topics=frozenset(message.topics),
@@ -85,6 +87,7 @@ def _version(data: bytes, highest: int) -> int:
     (version,) = _VERSION.unpack_from(data)
     if version < 0:
         raise DecodeError(f"consumer protocol: version {version}")
+    # Newer versions only append fields, so ours is a prefix.
     return min(int(version), highest)
 
 

@@ -35,7 +35,7 @@ class RebalanceLoop:
         outside: Whether it is not a member, and has no subscription for which to join.
         settled: Set while no generation is being joined.
         lost_reason: Why the group continued without this member, until the owner has received the LOST change.
-        away: Why it stays out of the group although it has a subscription.
+        left_reason: Why it stays out of the group although it has a subscription.
         join_failure: Why the last attempt to join failed; empty after a success.
     """
 
@@ -52,7 +52,7 @@ class RebalanceLoop:
         self.outside = True
         self.settled = asyncio.Event()
         self.lost_reason = ""
-        self.away = ""
+        self.left_reason = ""
         self.join_failure = ""
         self._cluster = cluster
         self._config = config
@@ -60,10 +60,14 @@ class RebalanceLoop:
         self._joining = joining
         self._owner = owner
         self._topics: frozenset[str] = frozenset()
+        # Assigned by the last generation without being subscribed.
         self._unwanted: set[TopicPartition] = set()
         self._rejoin_reason = "first join"
         self._failure: BaseException | None = None
+        # The JoinGroup in progress, so that a note can cut it short.
         self._attempt: asyncio.Task[set[TopicPartition] | JoinFailure] | None = None
+        # Set by every note, cleared by the loop before it looks at the state: a note made later is seen in the next
+        # round.
         self._noted = asyncio.Event()
 
     @property
@@ -77,12 +81,13 @@ class RebalanceLoop:
         """Replace the subscription; without topics the member leaves the group."""
         if topics != self._topics:
             self._topics = topics
+            # Cleared by the call and not by the first JoinGroup: from now on Consumer.assign() has to be refused.
             self.outside = self.outside and not topics
             self.rejoin("the subscription changed")
 
-    def set_away(self, reason: str) -> None:
+    def set_left_reason(self, reason: str) -> None:
         """Leave the group in spite of the subscription; with an empty reason, join again."""
-        self.away = reason
+        self.left_reason = reason
         self.rejoin("records are requested again")
 
     def rejoin(self, reason: str) -> None:
@@ -93,12 +98,15 @@ class RebalanceLoop:
     def lose(self, error: KafkaError) -> None:
         """Note that the group continued without this member."""
         self.lost_reason = str(error)
+        # At once, while the loop may be waiting for the owner to finish a REVOKE: that must stop waiting for commits
+        # that cannot succeed.
         if self.owned:
             self._owner.lost()
         self.rejoin(str(error))
 
     def fail(self, error: BaseException) -> None:
         """Note that the group refuses this member for good: :meth:`run` raises the error."""
+        # The first: later ones are its consequences.
         self._failure = self._failure or error
         self._note()
 
@@ -118,7 +126,7 @@ class RebalanceLoop:
             self._attempt.cancel()
 
     def _can_join(self) -> bool:
-        return bool(self._topics) and not self.away and self._failure is None
+        return bool(self._topics) and not self.left_reason and self._failure is None
 
     # The loop
 
@@ -130,6 +138,7 @@ class RebalanceLoop:
         """
         while True:
             self._noted.clear()
+            # Checked in the order of urgency: an error ends everything, lost partitions come before new ones.
             if self._failure is not None:
                 raise self._failure
             if self.lost_reason:
@@ -141,21 +150,26 @@ class RebalanceLoop:
 
     async def _lose(self) -> None:
         log.warning("group %s: lost all partitions: %s", self._config.group_id, self.lost_reason)
+        # Before the await: a second loss during it is a new note.
         self.lost_reason = ""
         await self._give_up(ChangeKind.LOST, set(self.owned))
 
     async def _stay_out(self) -> None:
-        away = self.away
-        await self._give_up(ChangeKind.LOST if away else ChangeKind.REVOKE, set(self.owned))
+        reason = self.left_reason
+        # A reason means that the application has stopped requesting records: a revocation would only wait for it.
+        await self._give_up(ChangeKind.LOST if reason else ChangeKind.REVOKE, set(self.owned))
+        # The owner's callbacks may have subscribed again meanwhile: then there is no reason to leave.
         if self._can_join() or self._failure is not None:
             return
-        await self._joining.leave(away or "unsubscribed", _LEAVE_TIMEOUT)
+        await self._joining.leave(reason or "unsubscribed", _LEAVE_TIMEOUT)
         self.outside = not self._topics
         await self._owner.apply(Change(ChangeKind.LEFT, []))
         if not self._can_join():
             await self._noted.wait()
 
     async def _rebalance(self) -> None:
+        # Eager assignors: all, before joining, as the leader may give any partition to another member at once.
+        # Cooperative: only what is unsubscribed.
         gone = {each for each in self.owned if not self._joining.cooperative or each.topic not in self._topics}
         await self._give_up(ChangeKind.REVOKE, gone)
         if self.lost_reason or not self._can_join():
@@ -163,12 +177,16 @@ class RebalanceLoop:
         assigned = await self._join()
         if assigned is None:
             return
+        # The subscription may have changed while joining, or the leader saw an older one.
         unwanted = {each for each in assigned if each.topic not in self._topics}
         assigned -= unwanted
         revoked, added = self.owned - assigned, assigned - self.owned
+        # Before the new ones are added: processing of what leaves ends first, and its offsets are committed in this
+        # generation.
         await self._give_up(ChangeKind.REVOKE, revoked)
         if self.lost_reason:
             return
+        # Before the owner hears of it: it may commit from inside its callback.
         self.owned |= added
         self._log_generation(len(added), len(revoked))
         await self._owner.apply(Change(ChangeKind.ASSIGN, sorted(added)))
@@ -184,15 +202,18 @@ class RebalanceLoop:
             # A topic has grown while the assignment was on its way.
             self.rejoin(reason)
         self._unwanted = unwanted
+        # Set already if anything was noted since _join cleared it.
         await self._noted.wait()
 
     async def _give_up(self, kind: ChangeKind, partitions: set[TopicPartition]) -> None:
         if not partitions:
             return
         # Less than the rebalance timeout: the heartbeat that announced the rebalance was up to an interval late.
-        patience = max(self._config.max_poll_interval * 0.9 - self._config.heartbeat_interval, 0.1)
-        deadline = asyncio.get_running_loop().time() + patience
+        # A tenth is left for the JoinGroup itself.
+        timeout = max(self._config.max_poll_interval * 0.9 - self._config.heartbeat_interval, 0.1)
+        deadline = asyncio.get_running_loop().time() + timeout
         await self._owner.apply(Change(kind, sorted(partitions), deadline))
+        # After the owner is done: until then its commits are those of an owner.
         self.owned -= partitions
 
     async def _join(self) -> set[TopicPartition] | None:
@@ -202,6 +223,7 @@ class RebalanceLoop:
         self.settled.clear()
         try:
             while self._can_join():
+                # Each attempt sends the newest subscription, which serves all notes made before it.
                 self._noted.clear()
                 result = await self._attempt_to_join()
                 if result is None or isinstance(result, set):
@@ -210,29 +232,37 @@ class RebalanceLoop:
                 action, error = result.action, result.error
                 self.join_failure = str(error)
                 failures += 1
+                # The loop must have LOST carried out before it joins: those partitions may be read elsewhere.
                 if action in LOST and self.owned:
                     self.lose(error)
                     return None
                 # The first refusal of this kind changes the request (a member id, for example), so retry without
                 # backoff.
                 if action is not Action.REJOIN or failures > 1:
+                    # The first failures are usual (a coordinator that moves); from the third on it is trouble, every
+                    # tenth time.
                     level = logging.WARNING if failures % 10 == 3 else logging.DEBUG
                     log.log(level, "group %s: attempt %d to join: %s", self._config.group_id, failures, error)
                     await asyncio.sleep(self._cluster.backoff(failures))
             return None
         finally:
+            # Also when joining is given up: a commit that waits must look at the state, not hang.
             self.settled.set()
 
     async def _attempt_to_join(self) -> set[TopicPartition] | JoinFailure | None:
         """Make one attempt to join. Return None if it was cancelled because the member must not join any more."""
+        # A task of its own: _note() must be able to cancel the wait for JoinGroup without cancelling the loop.
         self._attempt = asyncio.create_task(
             self._joining.attempt(self._topics, self.owned, self._rejoin_reason), name="aiokproto-consumer-join"
         )
         try:
+            # asyncio.wait tells the two cancellations apart: the attempt's own is a result, the loop's is raised here.
             await asyncio.wait([self._attempt])
             return None if self._attempt.cancelled() else self._attempt.result()
         finally:
             attempt, self._attempt = self._attempt, None
+            # False if it is done. Otherwise the loop was cancelled: the attempt must not change the membership
+            # afterwards.
             if attempt.cancel():
                 await asyncio.wait([attempt])
 

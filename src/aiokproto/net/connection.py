@@ -82,14 +82,27 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._protocol = ClientProtocol[InFlightRequest](peer, config.client_id, config.max_response_size)
         self._transport: asyncio.Transport | None = None
+        # The reason for the end, and the only mark of it: every method tests this, never the transport, which reports
+        # the loss one loop iteration later.
         self._failure: KafkaError | None = None
+        # Set by connection_lost alone. close() only asks for the end: the transport flushes first, and wait_closed()
+        # waits for that.
         self._lost = asyncio.Event()
+        # Follows asyncio's write flow control (pause_writing). Only one-way requests wait for it: all others are
+        # limited by their callers, who wait for responses.
         self._writable = asyncio.Event()
         self._writable.set()
+        # Its writers are _send, which appends, and _flush_throttled, which alone removes: so the order of the calls is
+        # kept.
         self._throttled: deque[ThrottledRequest] = deque()
+        # Clear while requests are in it. Only one-way requests wait for it, as for _writable.
+        self._flushed = asyncio.Event()
+        self._flushed.set()
+        # 0.0 means no throttle, which spares the usual request a look at the clock.
         self._throttled_until = 0.0
         self._throttle_timer: asyncio.TimerHandle | None = None
         self._timer = Timer(self._on_timer)
+        # Of the last write. Reads need no mark: while a response is due the connection is not idle.
         self._last_used = self._loop.time()
 
     @property
@@ -154,6 +167,8 @@ class Connection(asyncio.BufferedProtocol):
         self, request: Request[Any], version: int, timeout: float, deadline: float = INFINITY
     ) -> memoryview:
         """Send a request in the given version and return the response's frame, undecoded. Raises as :meth:`send`."""
+        # No shield, and no removal from the queue when the caller is cancelled: the cancelled future counts as done(),
+        # and the late response is matched and dropped.
         future: asyncio.Future[memoryview] = self._loop.create_future()
         self._send(request, version, AwaitedRequest(future, request.api_key, timeout, deadline))
         return await future
@@ -181,20 +196,27 @@ class Connection(asyncio.BufferedProtocol):
             EncodeError: The version cannot carry the request.
         """
         version = self.versions.pick(type(request), max_version)
+        # Decoded in the loop iteration that reads the frame: there is no task that could do it later.
         decode = partial(self._decode, request, version)
         self._send(request, version, CallbackRequest(decode, on_response, request.api_key, timeout))
 
     async def send_oneway(self, request: Request[Any], *, timeout: float, max_version: int | None = None) -> None:
         """Send a request that has no response (Produce with ``acks=0``).
 
-        Returns once the socket's write buffer is below its high-water mark. Without responses this is the only
-        backpressure: the buffer would otherwise grow without limit. Raises as :meth:`send`.
+        Returns once the request is written, after a throttle time (KIP-219), and the socket's write buffer is below its
+        high-water mark. Without responses this is the only backpressure: requests would otherwise collect without
+        limit. Raises as :meth:`send`.
         """
         self._send(request, self.versions.pick(type(request), max_version), None)
-        if not self._writable.is_set():
+        # Written first, waited for afterwards: the request is in order, and a caller that is cancelled here leaves no
+        # half of a frame.
+        if self._throttled or not self._writable.is_set():
+            # Outside of the deadline: the broker has imposed the pause, and MAX_THROTTLE bounds it.
+            await self._flushed.wait()
             late = f"{api_name(request.api_key)} to {self.peer}: not written to the socket in {timeout:.3g} s"
             async with deadline(self._loop.time() + timeout, lambda: late):
                 await self._writable.wait()
+            # _fail sets both events too, so that nobody waits for a socket that is gone.
             if self._failure is not None:
                 raise copied(self._failure)
 
@@ -204,6 +226,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close at once and drop unsent data."""
+        # For the waiting requests; transport.abort() alone reports the loss only in the next loop iteration.
         self.close()
         if self._transport is not None:
             self._transport.abort()
@@ -216,13 +239,19 @@ class Connection(asyncio.BufferedProtocol):
     # --- Sending ---
 
     def _send(self, request: Request[Any], version: int, in_flight: InFlightRequest | None) -> None:
+        # Checked before anything is encoded: after the end no correlation id may be used up, and nothing queued.
         if self._failure is not None:
             raise copied(self._failure)
+        # Encoded before the throttle is looked at: an EncodeError belongs to this call and must not appear when the
+        # queue is flushed, where no caller is left to raise it to.
         correlation_id, data = self._protocol.encode(request, version)
         # Also behind requests that still wait although the time has passed: overtaking them would reorder requests.
         if self._throttled_until and (self._throttled or self._loop.time() < self._throttled_until):
             self._throttled.append(ThrottledRequest(correlation_id, data, in_flight))
+            self._flushed.clear()
             if in_flight is not None and in_flight.deadline < INFINITY:
+                # While the request waits, only the caller's own deadline runs; without one (infinity) the throttle
+                # time, at most MAX_THROTTLE, bounds the wait.
                 self._timer.call_at(in_flight.deadline)
         else:
             self._write(correlation_id, data, in_flight)
@@ -231,6 +260,7 @@ class Connection(asyncio.BufferedProtocol):
         assert self._transport is not None, "requests are made on a connected socket"
         self._last_used = now = self._loop.time()
         if in_flight is not None:
+            # Expected before it is written: no response, and no end of the connection, can find the queue without it.
             self._protocol.sent(correlation_id, in_flight.api_key, in_flight)
             in_flight.mark_sent(now, self._request_timeout)
             self._timer.call_at(in_flight.deadline)
@@ -241,6 +271,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             response = decode_response(frame, cast("type[R]", request.response), version)
         except DecodeError as error:
+            # The connection stays open: the frame was delimited by its length, so the next one is intact.
             raise DecodeError(f"{api_name(request.api_key)} to {self.peer}: malformed response: {error}") from error
         pause = throttle(response, version)
         if pause:
@@ -250,6 +281,7 @@ class Connection(asyncio.BufferedProtocol):
     def _throttle(self, pause: float) -> None:
         """Write nothing for ``pause`` seconds. A later, shorter throttle time does not shorten a running one."""
         self._throttled_until = max(self._throttled_until, self._loop.time() + pause)
+        # Replaced and not kept: a longer pause moves the end, and the timer must not flush before it.
         if self._throttle_timer is not None:
             self._throttle_timer.cancel()
         self._throttle_timer = self._loop.call_at(self._throttled_until, self._flush_throttled)
@@ -263,21 +295,28 @@ class Connection(asyncio.BufferedProtocol):
             # Dropped if its caller has stopped waiting. The correlation id then stays unused: brokers only echo ids.
             if throttled.request is None or not throttled.request.done():
                 self._write(throttled.correlation_id, throttled.data, throttled.request)
+        self._flushed.set()
 
     # --- Deadlines and idle timeout: one timer for all ---
 
     def _on_timer(self, now: float) -> None:
+        # Listed once, before anything fails: a callback may send again from within fail(), which would change the
+        # queues under the loop.
         requests = self._requests()
         for request in requests:
             if request.deadline <= now and not request.done():
                 request.fail(DeadlineError(self._deadline_text(request, now)))
+        # Any request, not only the oldest: one with a long timeout of its own (a JoinGroup) may be ahead of one that is
+        # overdue.
         late = next((request for request in requests if request.disconnect_at <= now), None)
         if late is not None:
             text = f"{self.peer} did not respond to {api_name(late.api_key)} in {now - late.sent_at:.3g} s"
+            # Aborted and not closed: the peer may have vanished, and a flush would wait until the kernel gives up.
             self._fail(BrokerConnectionError(text), abort=True)
         elif not requests and now - self._last_used >= self._config.connections_max_idle:
             self._fail(BrokerConnectionError(f"the connection to {self.peer} was closed: idle for too long"))
         elif requests:
+            # A request whose caller is gone has only the connection's deadline left.
             due = min(request.disconnect_at if request.done() else request.deadline for request in requests)
             # Responses can arrive long before that. From then on the connection is idle, without an event that would
             # schedule the timer: so it runs after one idle timeout at the latest.
@@ -294,6 +333,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _requests(self) -> list[InFlightRequest]:
         """All requests without a response, oldest first; throttled ones come last, as they were sent last."""
+        # One-way requests have no response, and so no deadline: None.
         throttled = [throttled.request for throttled in self._throttled if throttled.request is not None]
         return [pending.token for pending in self._protocol.pending] + throttled
 
@@ -309,6 +349,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         try:
+            # The token is popped before its frame is delivered, so a callback that sends, or closes the connection,
+            # finds the queue consistent.
             for request, frame in self._protocol.received(nbytes):
                 if not request.done():
                     request.complete(frame)
@@ -316,10 +358,12 @@ class Connection(asyncio.BufferedProtocol):
             # The oldest request gets the reason, as a retry would get the same response. The others only lost
             # their connection: the bytes are not read, and where the next frame begins is unknown without them.
             request = self._protocol.pending.popleft().token
+            # A caller that timed out or was cancelled: its response was awaited only to keep the order.
             if not request.done():
                 request.fail(error)
             lost = BrokerConnectionError(f"the connection to {self.peer} was closed: {error}")
             self._fail(lost, abort=True)
+        # Where the next frame begins is unknown now, so nothing after it can be trusted.
         except KafkaError as error:
             self._fail(error, abort=True)
 
@@ -337,12 +381,15 @@ class Connection(asyncio.BufferedProtocol):
             error = BrokerConnectionError(f"the connection to {self.peer} was lost{middle}: {cause}{hint}")
             error.__cause__ = exc
             self._fail(error)
+        # Last: whoever waits for it finds the failure set.
         self._lost.set()
 
     def _fail(self, failure: KafkaError, *, abort: bool = False) -> None:
         """End the connection, for either side. Only the first call has an effect."""
         if self._failure is not None:
             return
+        # Set before anything is failed: a callback that sends again from within fail() is refused, instead of being
+        # queued on a connection that has ended.
         self._failure = failure
         self._timer.cancel()
         if self._throttle_timer is not None:
@@ -350,8 +397,10 @@ class Connection(asyncio.BufferedProtocol):
         for request in self._requests():
             if not request.done():
                 request.fail(_for_request(failure, request))
+        # Cleared only now: _requests() reads both queues.
         self._protocol.pending.clear()
         self._throttled.clear()
+        self._flushed.set()
         self._writable.set()
         if self._transport is not None:
             if abort:

@@ -46,10 +46,13 @@ async def open_connection(
             threads=threads,
         )
 
+    # None is the newest version. A broker of 0.10 or later answers it, if only with UNSUPPORTED_VERSION; only one
+    # before 0.10, or a proxy, closes the connection.
     for version in (None, 0):
         connection = await connect()
         try:
             connection.versions = await _negotiate(connection, Negotiation(peer, version), until, timeout)
+        # Also a cancellation: nobody else holds the socket yet.
         except BaseException as error:
             connection.abort()
             if isinstance(error, BrokerConnectionError) and _closed_on_first_request(connection, error):
@@ -57,6 +60,7 @@ async def open_connection(
                 continue
             raise
         return connection
+    # A third socket, as the broker has closed both others, and no ApiVersions on it, which is why it closed them.
     connection = await connect()
     connection.versions = BrokerVersions(BEFORE_0_10, peer, assumed=True)
     return connection
@@ -64,6 +68,7 @@ async def open_connection(
 
 async def _negotiate(connection: Connection, negotiation: Negotiation, until: float, timeout: float) -> BrokerVersions:
     async with deadline(until, lambda: f"ApiVersions to {connection.peer}: no response in {timeout:.3g} s"):
+        # At most once per version: Negotiation lowers the version with every refusal.
         while True:
             frame = await connection.send_raw(negotiation.request(), negotiation.version, timeout)
             versions = negotiation.handle_response(frame)
@@ -72,4 +77,6 @@ async def _negotiate(connection: Connection, negotiation: Negotiation, until: fl
 
 
 def _closed_on_first_request(connection: Connection, error: BrokerConnectionError) -> bool:
+    # Anything it has answered rules out a broker that knows no ApiVersions; bytes of another protocol rule out a
+    # broker.
     return not connection.has_responded and not isinstance(error, NotKafkaError)

@@ -32,6 +32,7 @@ READ_AT_ONCE = 512 * 1024
 
 _INT32 = Packer(">i")
 _LENGTH_SIZE = 4
+# After the length (4), ApiKey (2) and version (2): the same in every version of the request header.
 _ID_AT = 8
 _IDS = 1 << 31
 
@@ -64,19 +65,25 @@ class ClientProtocol(Generic[T]):
         self.peer = peer
         self.pending: deque[Pending[T]] = deque()
         self._client_id = client_id
+        # At most one entry per API and version in use, a few dozen.
         self._headers: dict[tuple[int, int], bytes] = {}
         self._max_response_size = max_response_size
         self._next_id = first_correlation_id
         self._scratch = bytearray(SCRATCH_SIZE)
         self._scratch_view = memoryview(self._scratch)
+        # The unread part of the scratch buffer. Between reads _start is 0: _make_room has moved the rest to the front.
         self._start = self._end = 0
+        # The frame that is being read into a buffer of its own; while it is set the scratch buffer is empty.
         self._frame: memoryview | None = None
         self._frame_filled = 0
+        # Until the first whole response: what does not look like one is then blamed on the address, later on the
+        # connection.
         self._first = True
 
     @property
     def mid_frame(self) -> bool:
         """Whether part of a response has been read."""
+        # READ_AT_ONCE ends at the frame's end, so there is no rest to look at.
         return self._frame is not None or self._end > self._start
 
     @property
@@ -99,6 +106,7 @@ class ClientProtocol(Generic[T]):
         request.encode_into(data, version)
         _INT32.pack_into(data, 0, len(data) - _LENGTH_SIZE)
         _INT32.pack_into(data, _ID_AT, correlation_id)
+        # Only after encoding has succeeded: a request that was never sent uses up no id.
         self._next_id = (correlation_id + 1) % _IDS
         return correlation_id, data
 
@@ -121,7 +129,10 @@ class ClientProtocol(Generic[T]):
     def get_buffer(self) -> memoryview:
         """Return where to read to; never empty."""
         if self._frame is not None:
+            # Sliced anew each time: asyncio asks for a buffer before every recv, and must never be handed more than the
+            # frame lacks, or it would read into the next one.
             return self._frame[self._frame_filled : self._frame_filled + READ_AT_ONCE]
+        # Never empty: _make_room moves out what fills it.
         return self._scratch_view[self._end :]
 
     def received(self, count: int) -> Iterator[tuple[T, memoryview]]:
@@ -139,14 +150,17 @@ class ClientProtocol(Generic[T]):
             self._frame_filled += count
             if self._frame_filled == len(self._frame):
                 frame, self._frame = self._frame, None
+                # Not copied: nothing else refers to this buffer, and decoded records are views of it.
                 yield self._match(frame), frame
             return
         self._end += count
         while self._end - self._start >= _LENGTH_SIZE:
             begin = self._start + _LENGTH_SIZE
             size = self._announced()
+            # Tested against the limit first (_announced): a length of gigabytes must not reserve memory.
             if self._end - begin < size:
                 break
+            # Moved before the frame is handed out: the receiver may raise, and the frame must not be seen twice.
             self._start = begin + size
             # Copied: the scratch buffer is overwritten by the next read, while views of the frame live on.
             frame = memoryview(bytes(self._scratch_view[begin : begin + size]))
@@ -178,11 +192,13 @@ class ClientProtocol(Generic[T]):
         left = self._end - self._start
         if left >= _LENGTH_SIZE:
             size = self._announced()
+            # It could never be completed in the scratch buffer.
             if size > SCRATCH_SIZE - _LENGTH_SIZE:
                 self._frame = frame_buffer(size)
                 self._frame_filled = left - _LENGTH_SIZE
                 self._frame[: self._frame_filled] = self._scratch_view[self._start + _LENGTH_SIZE : self._end]
                 left = 0
+        # The slice on the right is a copy, as source and target may overlap; it is less than one small frame.
         if left and self._start:
             self._scratch[:left] = self._scratch[self._start : self._end]
         self._start, self._end = 0, left
@@ -194,6 +210,7 @@ class ClientProtocol(Generic[T]):
             raise BrokerConnectionError(f"{self.peer} responds to request {correlation_id}, but none is in flight")
         expected = self.pending[0]
         if correlation_id != expected.correlation_id:
+            # A scan only for the text: the connection ends here.
             known = any(pending.correlation_id == correlation_id for pending in self.pending)
             raise BrokerConnectionError(
                 f"{self.peer} responds {'out of order' if known else 'to a request that was never sent'}: "

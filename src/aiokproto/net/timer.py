@@ -56,9 +56,11 @@ class Timer:
         self._soon = self._timer = None
 
     def _run_soon(self) -> None:
+        # Before the callback, which may schedule the timer again.
         self._soon = None
         self._callback(self._loop.time())
 
     def _run_at(self) -> None:
+        # As above.
         self._timer = None
         self._callback(max(self._loop.time(), self._when))

@@ -76,10 +76,13 @@ async def dial(
         AuthenticationError: Either side rejected the other's certificate.
     """
     loop = asyncio.get_running_loop()
+    # Only the connection goes elsewhere; `host` stays what the certificate is verified against.
     name, number = address_map(host, port) if address_map is not None else (host, port)
     addresses = await _resolve(name, number, deadline, peer, threads)
     failures: list[str] = []
     for index, (family, address) in enumerate(addresses):
+        # Even shares of what is left: a first address that swallows packets must leave time for the others, and one
+        # that fails at once leaves them more.
         share = (deadline - loop.time()) / (len(addresses) - index)
         try:
             async with timeout_at(loop.time() + max(share, 0)):
@@ -105,6 +108,7 @@ async def _resolve(
     host: str, port: int, deadline: float, peer: str, threads: ThreadPoolExecutor | None
 ) -> list[tuple[int, str]]:
     for family in (socket.AF_INET, socket.AF_INET6):
+        # A literal address needs no resolver, hence no thread.
         with suppress(OSError, ValueError):
             socket.inet_pton(family, host)
             return [(int(family), host)]
@@ -116,6 +120,7 @@ async def _resolve(
     except (OSError, UnicodeError) as error:
         text = f"cannot connect to {peer}: {host!r} cannot be resolved: {_reason(error)}"
         raise BrokerConnectionError(text) from error
+    # Once each, in the resolver's order: getaddrinfo repeats an address for every socket type.
     return list(dict.fromkeys((int(family), str(address[0])) for family, _, _, _, address in found))[:MAX_ADDRESSES]
 
 
@@ -134,6 +139,8 @@ def tls_error(peer: str, error: ssl.SSLError) -> BrokerConnectionError:
     if reason in _NOT_TLS:
         hint = "connect to a plain listener with security_protocol='PLAINTEXT'"
         return NotKafkaError(f"{peer} does not speak TLS ({reason}): {hint}")
+    # OpenSSL names the alert in the reason (TLSV1_ALERT_UNKNOWN_CA, SSLV3_ALERT_BAD_CERTIFICATE); it has no field for
+    # it.
     if "ALERT" in reason and any(word in reason for word in _REFUSAL):
         return AuthenticationError(f"{peer} ended the TLS handshake: {reason}")
     return BrokerConnectionError(f"the TLS handshake with {peer} failed: {reason}")
@@ -144,6 +151,7 @@ def keep_alive(transport: asyncio.BaseTransport) -> None:
 
     Where the operating system does not have these socket options, its own times apply.
     """
+    # None in the simulation, whose transports have no socket.
     connected = transport.get_extra_info("socket")
     if connected is None:
         return

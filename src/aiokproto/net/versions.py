@@ -65,8 +65,10 @@ class BrokerVersions:
         Raises:
             UnsupportedVersionError: There is none. The text has both ranges.
         """
+        # Remembered, as this runs for every request; a call with a limit of its own is rare and computed anew.
         if max_version is None and request_type.api_key in self._picked:
             return self._picked[request_type.api_key]
+        # An empty range for an API that the broker does not list: the comparison below then fails by itself.
         theirs = self.ranges.get(request_type.api_key, Versions(0, -1))
         ours = stable(request_type)
         limit = ours.highest if max_version is None else min(ours.highest, max_version)
@@ -125,6 +127,8 @@ class Negotiation:
             DecodeError: The response is malformed.
         """
         response = decode_api_versions(frame, self.version)
+        # The one comparison of a code outside of failures: this error selects the response's schema (KIP-511), and is
+        # part of the exchange.
         unsupported = response.error_code == ErrorCode.UNSUPPORTED_VERSION
         if not unsupported and response.error_code:
             raise error_for(response.error_code, f"ApiVersions v{self.version} to {self.peer}")
@@ -134,6 +138,7 @@ class Negotiation:
             return BrokerVersions(ranges, self.peer, features=features)
         if self.version == 0:
             raise NotKafkaError(f"{self.peer} rejects ApiVersions v0, which every broker since 0.10 has")
+        # Brokers from 0.10 to 2.3 list nothing in this response: version 0 then, which all of them have.
         theirs = ranges.get(API_VERSIONS, Versions(0, 0))
         # Strictly lower each time: a broker that lists the version it has just rejected must not cause an endless loop.
         self.version = max(0, min(self.version - 1, theirs.highest))

@@ -15,6 +15,9 @@ The life of a record::
        ▼
     Outcome            outcome       the batch's result; every Delivery of the batch refers to it
 
+With a ``transactional_id``, ``transaction_manager`` stands beside the sender: it assigns epochs and sequence numbers,
+says which partitions may be sent, and ends the transaction.
+
 **Who owns what.** A batch is in exactly one place: ``open``, ``closed`` (waiting) or ``in_flight`` of its partition's
 queue. The accumulator alone moves it, and alone accounts for its bytes (``used``) from its first record to its
 outcome. All of it runs in one event loop; the only threads are those that compress, and they see one closed batch.
@@ -30,6 +33,11 @@ same reason nothing is sent to a new leader while the old one still has batches,
 a batch that was sent fails, its sequence numbers are a gap: the partition waits for its other numbered batches and then
 restarts at 0 in the next epoch (:class:`~aiokproto.producer.queue.SequenceRestart`).
 
+**Transactions (KIP-98, KIP-890).** Producer and :class:`~aiokproto.producer.transaction.Transaction` have the same
+methods (``record_sender``) over one buffer, in which one *writer* at a time may append. Its ``WriteSession`` is that
+right: whoever closes it, be it the application or a failed batch, also ends the calls that wait. A failed batch does
+not restart its partition's numbers; it fails the transaction, and the next one has another epoch.
+
 **What can never happen.** With idempotence: a record written twice (unless the broker lost its state of the producer
 id), or records of one partition in another order than the calls'. In any mode: a batch with two outcomes, a delivery
 that never ends (``delivery_timeout_ms`` ends every batch), or more than ``buffer_memory`` bytes buffered, save for
@@ -37,6 +45,7 @@ parts of a compressed batch that had to be split.
 
 **Deadlines.** ``max_block_ms`` bounds the wait before a record is buffered; ``delivery_timeout_ms`` counts from the
 batch's first record and covers linger, retries and backoff; ``request_timeout_ms`` bounds one attempt.
+Requests about a transaction have ``default_api_timeout_ms`` each.
 """
 
 from __future__ import annotations

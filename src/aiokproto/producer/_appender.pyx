@@ -53,6 +53,7 @@ cdef class RecordAppender:
         self._wall = None
 
     def _set_ready(self, topic, TopicQueues queues):
+        # The remembered lookup must not outlive the right to append.
         self.topic = self.queues = None
         if queues is None:
             self._ready_topics.pop(topic, None)
@@ -91,6 +92,8 @@ cdef class RecordAppender:
         if headers or headers is None:
             headers = check_headers(headers)
         when = self.wall() if timestamp is None else check_timestamp(timestamp)
+        # Identity: callers mostly pass the same string object; an equal one takes the dict. None is what a fresh
+        # appender remembers.
         if topic is self.topic and topic is not None:
             queues = self.queues
         else:
@@ -139,6 +142,8 @@ cdef class RecordAppender:
         first = batch.count
         for place in range(start, len(records)):
             value = records[place]
+            # Only exact bytes: the pure form takes subclasses in a run too, here they take the single path, with the
+            # same result.
             if type(value) is not bytes or batch.put(now, bytes_of(None), bytes_of(value), NO_HEADERS) < 0:
                 break
         return BatchSlice(queues.sticky.outcome, first, batch.count - first, now) if batch.count > first else None
@@ -158,6 +163,7 @@ cdef class Post(Call):
         appended = self.appender.append(self.topic, self.value, self.key, self.headers, self.partition, self.timestamp)
         if type(appended) is Delivery:
             return appended
+        # Only now a coroutine: nearly every post() ends without one.
         self.inner = self.appender._append_later(appended)
 
 

@@ -56,6 +56,7 @@ cdef class Delivery:
         return self.get()
 
     cdef object get(self):
+        # The common case without a look at the type of the result.
         if self._outcome.written:
             return record_result(self._outcome, self._index, self.timestamp)
         outcome = self.known()
@@ -77,15 +78,15 @@ cdef class Delivery:
         return f"<Delivery {state}: record {self._index} of {self._outcome}>"
 
 
-cdef int tell(PyObject *me, PyObject *arg, PyObject **result) except -1:
+cdef int send_result(PyObject *me, PyObject *arg, PyObject **result) except -1:
     """``am_send``: the result, once it is known."""
-    answer = (<Delivery> me).get()
-    Py_INCREF(answer)
-    result[0] = <PyObject *> answer
+    metadata = (<Delivery> me).get()
+    Py_INCREF(metadata)
+    result[0] = <PyObject *> metadata
     return 0
 
 
-answers_by(Delivery, <sendfunc> <void *> tell)
+answers_by(Delivery, <sendfunc> <void *> send_result)
 
 
 async def delivered(Delivery delivery):
@@ -97,7 +98,7 @@ async def delivered(Delivery delivery):
 async def awaited(Waiting call):
     """Wait for what a call is after."""
     await wait_done(call.result)
-    return call.answer()
+    return call.outcome()
 
 
 cdef class Waiting(Call):
@@ -108,10 +109,10 @@ cdef class Waiting(Call):
 
     cdef object begin(self):
         if self.result.done:
-            return self.answer()
+            return self.outcome()
         self.inner = awaited(self)
 
-    cdef object answer(self):
+    cdef object outcome(self):
         return record_result(self.result, self.index, self.timestamp)
 
 
@@ -137,6 +138,7 @@ cdef class BatchSlice:
         cdef ProduceResult result = self.outcome
         cdef list found
         cdef Py_ssize_t place
+        # Failed or split batches have a result of their own for each record.
         if not result.written:
             return [result.record_result(self.first + place, self._timestamp) for place in range(self.count)]
         result.observed = True

@@ -26,6 +26,7 @@ def key_hash(key) -> int:
     """The positive hash of a key."""
     if type(key) is not bytes:
         return pure_form("aiokproto.producer.partitioner", "key_hash")(key)
+    # No cache: that of the pure form spares a loop in Python.
     return hashed(key, len(<bytes> key)) & 0x7FFFFFFF
 
 

@@ -22,6 +22,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, MessageTooLargeError, error_for
 from aiokproto.plurals import counted
 from aiokproto.producer.batch import EncodedBatch, ProducerBatch
+from aiokproto.producer.limits import BATCH_OVERHEAD, BufferLimits
 from aiokproto.producer.outcome import DeliveryContext
 from aiokproto.producer.queue import PartitionQueue, SequenceRestart, TopicQueues
 from aiokproto.producer.sticky import StickyPartitioner
@@ -31,29 +32,7 @@ from aiokproto.types import Header, TopicPartition
 FIRST_RESERVATION = 4096
 """Bytes that a partition's first batch reserves. The next one starts with the last batch's size plus a quarter, unless
 that is more than half of the free memory."""
-BATCH_OVERHEAD = 61
-"""Bytes of a record batch's header (magic 2)."""
 INFINITY = float("inf")
-
-
-class BufferLimits(NamedTuple):
-    """What bounds the accumulator. Sizes in bytes before compression, times in seconds.
-
-    Attributes:
-        batch_size: Largest batch. A larger record gets a batch to itself.
-        buffer_memory: Most bytes in all batches together.
-        max_request_size: Largest record, and largest sum of batches in a request.
-        linger: How long a batch waits for more records.
-        delivery_timeout: Longest time from a batch's first record to its acknowledgement.
-        in_flight: Most batches of a partition in flight.
-    """
-
-    batch_size: int
-    buffer_memory: int
-    max_request_size: int
-    linger: float
-    delivery_timeout: float
-    in_flight: int
 
 
 class Drained(NamedTuple):
@@ -94,17 +73,22 @@ class Accumulator:
         self.used = 0
         self.delivery_context = DeliveryContext()
         self._limits = limits
+        # What is larger can never be sent: it is refused at the call, or it would wait for memory for ever.
         self._largest = min(limits.max_request_size, limits.buffer_memory)
         self._compression = compression
         self._level = level
         self._transactional = transactional
         self.on_failure: Callable[[ProducerBatch, KafkaError], None] | None = None
         self.sticky = sticky
+        # By partition, and never removed: a queue holds the sequence numbers, which must not start again in the same
+        # epoch.
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         # In the order of opening, which is the order of expiry. An OrderedDict finds its first entry in constant time
         # even after many removals; a dict scans the entries that were deleted before it.
         self._incomplete: OrderedDict[ProducerBatch, None] = OrderedDict()
+        # In the order of opening too. Closed batches stay in it until they are first: drain() drops them.
         self._lingering: deque[ProducerBatch] = deque()
+        # A dict as an ordered set: partitions take turns in requests that cannot hold all (_take).
         self._ready: dict[PartitionQueue, None] = {}
 
     # -- topics
@@ -127,13 +111,16 @@ class Accumulator:
             queue = self._queues.get(where)
             if queue is None:
                 queue = self._queues[where] = PartitionQueue(where, leader)
+            # Partitions are only appended, in order: the index of a queue is its partition number.
             if number == len(queues.queues):
                 queues.queues.append(queue)
             # A partition that a recreated topic has again takes records again: its queue was failed, not forgotten.
             queue.leader, queue.gone = leader, None
+            # The new topic's leader has no state for the producer id, even if it is the same broker.
             if recreated:
                 queue.confirmed_by = None
         for queue in queues.queues[len(leaders) :]:
+            # Fewer partitions without a new topic id: an outdated response. Their batches wait.
             queue.leader = None
         if recreated:
             for queue in queues.queues[len(leaders) :]:
@@ -146,6 +133,7 @@ class Accumulator:
         queue.gone = error_for(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(queue.where), "the topic was created again with fewer partitions"
         )
+        # Not those in flight: their response decides (retry() fails them then).
         for batch in (*queue.closed, *([queue.open] if queue.open is not None else [])):
             self.fail(batch, queue.gone)
 
@@ -199,6 +187,7 @@ class Accumulator:
         Raises:
             MessageTooLargeError: The record alone exceeds ``max_request_size`` or ``buffer_memory``.
         """
+        # An upper bound: the exact size is known only when the record is written, and memory must be reserved before.
         need = estimate_size(key, value, headers)
         queue = topic.sticky if partition is None else topic.queues[partition]
         batch = queue.open
@@ -207,7 +196,9 @@ class Accumulator:
                 index = batch.append(timestamp, key, value, headers)
                 if index is not None:
                     return batch, index
+            # The batch has room, memory has not. A new batch would not help: wait until one is done.
             elif batch.size + need <= self._limits.batch_size:
+                # Calls wait for memory from now on: what lingers is sent, or nothing would ever be freed.
                 self.end_linger()
                 return None
         if need + BATCH_OVERHEAD > self._largest:
@@ -247,6 +238,7 @@ class Accumulator:
         if stored.size_in_bytes > self._limits.buffer_memory - self.used:
             self.end_linger()
             return None
+        # Closed first: this batch follows the records that were appended before it.
         self._close(queue)
         batch = EncodedBatch(
             queue.where, queue.number(), now, self.delivery_context, stored, transactional=self._transactional
@@ -280,6 +272,7 @@ class Accumulator:
             return False
         if wanted <= batch.max_bytes:
             return True
+        # What the batch holds already counts as room for itself.
         room = self._limits.buffer_memory - self.used + batch.reserved
         # Doubling: a slow partition never reserves a whole `batch_size`, a fast one reserves it after few steps.
         size = min(max(wanted, 2 * batch.max_bytes), self._limits.batch_size, room)
@@ -308,6 +301,7 @@ class Accumulator:
             queue.number(),
             now,
             self.delivery_context,
+            # A record larger than batch_size reserves its size, but the limit stays: no second record joins it.
             max_bytes=min(size, self._limits.batch_size),
             compression=self._compression,
             level=self._level,
@@ -344,6 +338,7 @@ class Accumulator:
 
     def _due(self, batch: ProducerBatch) -> None:
         queue = self._queues[batch.where]
+        # Otherwise it was filled, and is closed and ready already.
         if queue.open is batch:
             queue.due = True
             self._ready[queue] = None
@@ -378,6 +373,7 @@ class Accumulator:
             if batch is None:
                 del self._ready[queue]
             elif queue.retry_at > now:
+                # Still ready: a ready queue costs one look per round until then.
                 wake_at = min(wake_at, queue.retry_at)
             elif queue.leader is None:
                 leaderless.append(queue.where)
@@ -394,6 +390,8 @@ class Accumulator:
                     if not has_capacity:
                         continue
                 sizes[node] = size + batch.wire_size
+                # Taken only when it is certain that the request will be sent: a batch in flight without a request would
+                # never end.
                 requests.setdefault(node, []).append(self._take(queue, now))
         return Drained(requests, leaderless, wake_at)
 
@@ -446,17 +444,21 @@ class Accumulator:
     def fail(self, batch: ProducerBatch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
         """Fail a batch: it will not be sent (again)."""
         queue = self._release(batch)
+        # It may be missing in the log while a later one is there: prove the leader with one batch again.
         queue.confirmed_by = None
         if batch.sequence >= 0:
             # The broker may or may not have written it. Its sequence number can never be used for another batch.
             queue.require_restart(SequenceRestart.AFTER_SEQUENCED)
+        # After the queue is consistent: callbacks of waiting tasks may append at once.
         batch.fail(error, record_errors)
+        # Last: it may close the session, and the batch already has its outcome.
         if self.on_failure is not None:
             self.on_failure(batch, error)
 
     def _release(self, batch: ProducerBatch) -> PartitionQueue:
         queue = self._queues[batch.where]
         queue.discard(batch)
+        # A batch behind it may be sendable now.
         if queue.closed or queue.due:
             self._ready[queue] = None
         del self._incomplete[batch]
@@ -469,6 +471,7 @@ class Accumulator:
         if queue.gone is not None:
             self.fail(batch, queue.gone)
             return
+        # For the error of a batch that expires: what kept it from being written.
         batch.last_error = error
         queue.in_flight.remove(batch)
         queue.requeue(batch)
@@ -483,6 +486,7 @@ class Accumulator:
         the broker has lost its state of this producer, or a failed batch left a gap: sequence numbers restart.
         """
         queue = self._queues[batch.where]
+        # Only the oldest: of a younger one the broker says the same while an older one is merely being retried.
         if queue.oldest_sequenced is batch:
             queue.require_restart(SequenceRestart.NOW)
         self.retry(batch, error, at)
@@ -515,6 +519,7 @@ class Accumulator:
         queue.in_flight.remove(batch)
         queue.requeue(*parts)
         self._ready[queue] = None
+        # Replaced, not failed: its outcome follows from those of the parts.
         del self._incomplete[batch]
         # The parts are as old as the batch, so they are the first to expire.
         for part in reversed(parts):
@@ -554,6 +559,7 @@ class Accumulator:
             error: The error.
             observed: Whether the application knows of it already, so that it need not be logged.
         """
+        # attempts counts from take(): 0 means that no byte of it was ever on the way.
         unsent = [batch for batch in self._incomplete if not batch.attempts]
         for batch in unsent:
             batch.outcome.observed = batch.outcome.observed or observed

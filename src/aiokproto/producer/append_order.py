@@ -40,11 +40,14 @@ class AppendOrder:
         call: Waiter = asyncio.get_running_loop().create_future()
         calls = self._calls.setdefault(topic, {})
         calls[call] = None
+        # The first is at its turn at once; it still has to wait for metadata or memory.
         if len(calls) == 1:
             call.set_result(None)
+            # From now on the synchronous path is closed to this topic, or a later record would overtake this one.
             self._changed(topic)
 
         async def turn() -> None:
+            # Awaited by one task only, the one that entered: cancelling it cancels no one else's future.
             await call
 
         try:

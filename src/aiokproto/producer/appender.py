@@ -102,22 +102,29 @@ class RecordAppender:
             value = as_bytes("value", value)
         if key.__class__ is not bytes and key is not None:
             key = as_bytes("key", key)
+        # () is the default and by far the most frequent, so it is not checked. None is a mistake that check_headers
+        # reports.
         if headers or headers is None:
             headers = check_headers(headers)
         if timestamp is None:
+            # Taken at the call, also for a record that then waits for memory: it is the time of the event, not of the
+            # append.
             timestamp = self._now_ms()
         else:
             timestamp = check_timestamp(timestamp)
         queues = self._ready_topics.get(topic)
         if queues is None or self._thread != thread_id():
             return PendingRecord(topic, partition, timestamp, key, value, headers)
+        # All three tests false is the usual case of a value alone: no call at all.
         if partition is not None or key is not None or self._partitioner is not None:
             partition = self._choose_partition(queues, partition, key, value)
         batch = (queues.sticky if partition is None else queues.queues[partition]).open
         if batch is not None:
             index = batch.append(timestamp, key, value, headers)
+            # None: the batch is full, or reserved less than it may take. Growing it is the business of the slow path.
             if index is not None:
                 return Delivery(batch.outcome, index, timestamp)
+        # The chosen partition is kept: a sticky choice (None) is made again, a partition stays.
         return PendingRecord(topic, partition, timestamp, key, value, headers)
 
     def _choose_partition(
@@ -139,9 +146,11 @@ class RecordAppender:
         Stops at the first item that is not bytes or does not fit. Returns None if none was appended.
         """
         queues = self._ready_topics.get(topic)
+        # A partitioner may choose differently for each value.
         batch = None if queues is None or self._partitioner is not None else queues.sticky.open
         if batch is None or self._thread != thread_id():
             return None
+        # One for the whole run: its results then need a single timestamp (BatchSlice).
         timestamp = self._now_ms()
         first = batch.count
         for place in range(start, len(records)):

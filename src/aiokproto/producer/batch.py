@@ -58,6 +58,7 @@ class ProducerBatch(BatchBuilder):
         level: int | None = None,
         transactional: bool = False,
     ) -> None:
+        # In the attributes from the start: a batch is encoded once, and its flag is covered by the checksum.
         super().__init__(compression=compression, level=level, max_bytes=max_bytes, is_transactional=transactional)
         self.transactional = transactional
         self.where = where
@@ -86,6 +87,7 @@ class ProducerBatch(BatchBuilder):
     def seal(self) -> bytearray:
         """Return the encoded batch with its current producer id and sequence. Slow if it ``compresses``."""
         producer_id, epoch = self.producer
+        # Sealed once: a retry sends the same bytes, in which stamp() may have changed the header.
         if self.data is None:
             self.data = self.close(producer_id=producer_id, producer_epoch=epoch, base_sequence=self.sequence)
         return self.data
@@ -106,6 +108,7 @@ class ProducerBatch(BatchBuilder):
 
     def complete(self, base_offset: int, append_time: int = -1) -> None:
         """Complete it: it is in the log at ``base_offset`` (-1: unknown). ``append_time`` (ms): LogAppendTime."""
+        # Megabytes that nobody needs any more, while deliveries may keep the outcome for long.
         self.data = None
         self.outcome.complete(self.count, base_offset, append_time)
 
@@ -124,6 +127,7 @@ class ProducerBatch(BatchBuilder):
             self.number,
             self.created,
             context,
+            # No limit: these records were accepted as one batch already.
             max_bytes=INT32_MAX,
             compression=self._compression,
             level=self._level,
@@ -133,6 +137,7 @@ class ProducerBatch(BatchBuilder):
             part.append(record.timestamp, record.key, record.value, record.headers)
         part.attempts = self.attempts
         if self.sequence >= 0:
+            # The numbers that the records had: the broker rejected the batch, so none of them is in its log.
             part.stamp(*self.producer, (self.sequence + start) & 0x7FFFFFFF)
         return part
 
@@ -183,6 +188,7 @@ class EncodedBatch(ProducerBatch):
 
 def invalid_records(batch: ProducerBatch, messages: dict[int, str | None], why: KafkaError) -> dict[int, KafkaError]:
     """Return an error for each record of a batch in which the broker rejected those in ``messages`` (KIP-467)."""
+    # One object for all of them: a batch can have a hundred thousand records.
     others = InvalidRecordError(
         f"{batch.where}: not written, because the broker rejected other records of its batch: {why}"
     )

@@ -66,6 +66,7 @@ class Buffer:
         self.closed: KafkaError | None = ClientClosedError(
             "the producer is not started: use async with, or await start()"
         )
+        # Who may append without this class; set once the producer is open, replaced by each transaction.
         self._writer: RecordAppender | None = None
         self._linger = settings.limits.linger
         self._max_block = settings.max_block
@@ -75,6 +76,7 @@ class Buffer:
         self._timer: Timer
         self._session: WriteSession
         self._loop: asyncio.AbstractEventLoop
+        # When the running task last let others run; 0.0 makes the first slow append yield.
         self._yielded = 0.0
         # Calls that wait for memory take turns: the oldest gets the first free bytes, or small records would starve a
         # large one for ever.
@@ -84,6 +86,7 @@ class Buffer:
         self._room = asyncio.Event()
         # Topic ids of the last applied metadata: a new id under the same name is a new topic (KIP-516).
         self._ids: dict[str, bytes] = {}
+        # The snapshot that was last applied to each topic.
         self._generations: dict[str, int] = {}
         self._waiting_calls = Interruptible()
 
@@ -117,6 +120,7 @@ class Buffer:
         session.closed = why
         if session is self._session:
             self._stop_writer()
+        # Wakes the call that waits for memory, which finds the error in check_open().
         self._room.set()
 
     def close(self, why: KafkaError) -> None:
@@ -136,6 +140,7 @@ class Buffer:
         if self.closed is None:
             self._cluster.check()
             if session is not None and session.closed is not None:
+                # Raised by many calls: without this each would add its frames to the one instance.
                 raise session.closed.with_traceback(None)
             return
         self.check_loop()
@@ -176,17 +181,21 @@ class Buffer:
         queues = self._writer._ready_topics.get(record.topic)
         # The common slow path: the open batch is full and the next one can be opened at once. MAX_LOOP_HOLD bounds how
         # long a task can stay here without letting the sender run.
+        # A locked turn means that an earlier call waits for memory: small records must not take what it waits for.
         if queues is not None and not self._turn.locked() and now - self._yielded <= MAX_LOOP_HOLD:
             appended = self._add(queues, record, now)
             if appended is not None:
                 return appended
         deadline = now + self._max_block
-        async with self._waiting_calls.scope(_aborted):
-            with self._order.entered(record.topic) as turn:
+        # Entered before the first await: from here on no later call can come before this one.
+        with self._order.entered(record.topic) as turn:
+            async with self._waiting_calls.scope(_aborted):
                 # Yield before the record is appended: a call cancelled here has not sent anything.
                 await self._yield_to_others()
+                # Not under the deadline: it has max_block_ms of its own, and its error names the metadata.
                 queues = await self.topic(record.topic)
                 await self._until(turn(), deadline)
+                # The producer may have been closed, or the transaction ended, during the waits.
                 self.check_open(session)
                 # Chosen only now: the number of partitions may have changed while the call waited.
                 chosen = self._writer._choose_partition(queues, record.partition, record.key, record.value)
@@ -202,6 +211,7 @@ class Buffer:
             BufferFullError: The call would have to wait.
         """
         self.check_open(session)
+        # Not _ready_topics: that lacks topics for other reasons too, each of which has an error of its own here.
         queues = self.accumulator.topics.get(record.topic)
         if queues is None:
             raise BufferFullError(
@@ -238,16 +248,19 @@ class Buffer:
         """Append encoded batches once memory is free; return each one's outcome and greatest timestamp."""
         self.check_open(session)
         deadline = self._loop.time() + self._max_block
-        async with self._waiting_calls.scope(_aborted):
-            with self._order.entered(topic) as turn:
+        with self._order.entered(topic) as turn:
+            async with self._waiting_calls.scope(_aborted):
                 queues = await self.topic(topic)
                 where = _queue(queues, partition).where
                 for one in batches:
                     # All are checked before the first is appended: either every batch can be sent or none is.
                     self.accumulator.check_size(one, where)
+                # Behind earlier calls, but its own batches are appended without giving up the place: nothing comes
+                # between them.
                 await self._until(turn(), deadline)
                 appended: list[tuple[Outcome, int]] = []
                 for one in batches:
+                    # Here and not between check_open() and add(): what was checked must still hold.
                     await self._yield_to_others()
                     self.check_open(session)
                     add = partial(self._add_encoded, queues, partition, one)
@@ -294,6 +307,7 @@ class Buffer:
                 local = frozenset(node.id for node in snapshot.brokers.values() if node.rack == rack)
                 self.accumulator.sticky.local_nodes = local
             leaders = [snapshot.leader(name, number) for number in range(len(info.partitions))]
+            # The ids are compared before they are replaced below.
             recreated = bool(snapshot.recreated(self._topic_ids(name)))
             self.accumulator.update(name, leaders, self._loop.time(), recreated=recreated)
             self._ids[name] = info.topic_id
@@ -306,6 +320,7 @@ class Buffer:
 
     def _order_changed(self, topic: str) -> None:
         """Allow or forbid appending without :class:`Buffer`: only to a known topic that no call waits to append to."""
+        # All conditions of the synchronous path in one place; whatever changes one of them calls this.
         queues = self.accumulator.topics.get(topic)
         is_open = self.closed is None and self._session.closed is None
         ready = is_open and not self._order.waits(topic) and topic in self._cluster.snapshot.topics
@@ -328,12 +343,15 @@ class Buffer:
     async def _when_memory_free(self, session: WriteSession, add: Callable[[], T | None], deadline: float) -> T:
         """Call ``add`` until it returns a result, which it does once memory is free; waiting calls proceed in order."""
         # While another call waits for memory, this one queues behind it.
+        # The free path takes no lock: acquiring one would cost each record an await.
         added = None if self._turn.locked() else add()
         if added is not None:
             return added
         try:
+            # asyncio.Lock wakes in the order of arrival.
             async with timeout_at(deadline), self._turn:
                 while True:
+                    # Checked after each wait: closing sets _room too.
                     self.check_open(session)
                     added = add()
                     if added is not None:

@@ -34,6 +34,7 @@ async def append_all(
             if stop is not None:
                 parts.append(RejectedRecords(stop, len(chunk) - start))
                 break
+            # With a partition given each record takes the single path: the run knows only the sticky batch.
             run = appender._append_run(topic, chunk, start) if partition is None else None
             if run is not None:
                 parts.append(run)
@@ -46,11 +47,13 @@ async def append_all(
             )
             try:
                 one = appender._append(topic, value, key, headers, partition if where is None else where, timestamp)
+                # As a slice, without the Delivery: the results of millions of records need no object each.
                 parts.append((one if isinstance(one, Delivery) else await appender._append_later(one)).run())
             except (InvalidRecordError, MessageTooLargeError) as error:
                 parts.append(RejectedRecords(error))
             except KafkaError as error:
                 parts.append(RejectedRecords(error))
+                # Unknown topic, no memory, closed: see the docstring.
                 stop = error
     return parts
 
@@ -71,6 +74,7 @@ def _check_records(records: object) -> None:
 def _chunks(records: Iterable[bytes | ProducerRecord]) -> Iterator[Sequence[bytes | ProducerRecord]]:
     """Yield ``records`` as sequences. An iterator is consumed in chunks, as it can be larger than memory."""
     if isinstance(records, list | tuple):
+        # A list is taken as it is; copying it would double what the caller holds.
         yield records
         return
     left = iter(records)

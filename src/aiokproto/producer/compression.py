@@ -26,6 +26,7 @@ class CompressionPool:
 
     def submit(self, batch: ProducerBatch) -> asyncio.Future[bytearray]:
         """Seal a batch in a thread; call this in the running loop."""
+        # With the first large batch: most producers never need a thread.
         if self._threads is None:
             self._threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="aiokproto-compression")
         future = asyncio.get_running_loop().run_in_executor(self._threads, batch.seal)
@@ -36,4 +37,6 @@ class CompressionPool:
     def close(self) -> None:
         """Stop the threads. A compression that is running is not waited for."""
         if self._threads is not None:
+            # Waiting for a running one would block the event loop; with none running the threads end at once, and no
+            # thread outlives the producer.
             self._threads.shutdown(wait=not self._running, cancel_futures=True)

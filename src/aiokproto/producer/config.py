@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, cast, get_args
 
 from aiokproto.config import boolean, duration, integer, one_of, positive, seconds, text
 from aiokproto.errors import ConfigurationError, UnsupportedCompressionError
-from aiokproto.producer.accumulator import BATCH_OVERHEAD, BufferLimits
+from aiokproto.producer.limits import BATCH_OVERHEAD, BufferLimits
 from aiokproto.producer.partitioner import Partitioner
 from aiokproto.records import Compression, compress
 from aiokproto.records.varint import INT32_MAX
@@ -104,6 +104,7 @@ class ProducerConfig(NamedTuple):
         request_size = integer("max_request_size", max_request_size, BATCH_OVERHEAD + 1)
         memory = integer("buffer_memory", buffer_memory, BATCH_OVERHEAD + 1)
         limits = BufferLimits(
+            # Silently, as the default of batch_size must not forbid a small max_request_size or buffer_memory.
             batch_size=min(integer("batch_size", batch_size), request_size, memory),
             buffer_memory=memory,
             max_request_size=request_size,
@@ -132,6 +133,7 @@ class ProducerConfig(NamedTuple):
             compression=codec,
             compression_level=codec_level,
             max_block=seconds("max_block_ms", max_block_ms),
+            # Checked as the others, kept in milliseconds: close() takes milliseconds.
             close_timeout_ms=None if close_timeout_ms is None else seconds("close_timeout_ms", close_timeout_ms) * 1000,
             partitioner=_partitioner(partitioner, partitioner_ignore_keys),
             ignore_keys=boolean("partitioner_ignore_keys", partitioner_ignore_keys),
@@ -197,6 +199,7 @@ def _idempotence(wanted: bool | None, acks: int, in_flight: int) -> bool:
             f"enable_idempotence=True needs max_in_flight_requests_per_connection of at most {MOST_IN_FLIGHT}, "
             f"not {in_flight}"
         )
+    # None: on if nothing speaks against it, and silently off otherwise; True insists, and raises above.
     return acks == -1 and in_flight <= MOST_IN_FLIGHT if wanted is None else wanted
 
 

@@ -41,6 +41,7 @@ class Delivery:
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         if not self._outcome.done:
+            # A generator and not `async def`: awaiting a delivery that is done creates no coroutine.
             yield from wait_done(self._outcome).__await__()
         return self.result()
 
@@ -107,6 +108,7 @@ class BatchDelivery:
 
     def __await__(self) -> Generator[Any, None, list[RecordMetadata]]:
         for outcome, _ in self._batches:
+            # One after the other: the slowest decides anyway, and no task is needed.
             yield from wait_done(outcome).__await__()
         return self.result()
 
@@ -124,6 +126,7 @@ class BatchDelivery:
         for outcome, _ in self._batches:
             if not outcome.done:
                 raise asyncio.InvalidStateError(f"the outcome of {outcome} is not known yet")
+        # All before any is raised: each counts as retrieved, or the others' failures would be logged as unobserved.
         found = [outcome.batch_result(timestamp) for outcome, timestamp in self._batches]
         for one in found:
             if isinstance(one, KafkaError):

@@ -37,6 +37,8 @@ def record_batches(given: SupportsRecordBatches | RecordBatch | Bytes) -> Sequen
         found = [_only_batch(given)]
     elif hasattr(given, "record_batches"):
         found = given.record_batches
+        # A consumer that sought into the middle of a batch got the whole of it: sent unchanged, it would bring back the
+        # records before.
         if found and found[0].magic == 2 and found[0].base_offset < given.base_offset:
             _refuse(found[0], f"it starts before offset {given.base_offset}, the first to be sent")
     else:
@@ -61,6 +63,7 @@ def _only_batch(data: Bytes) -> RecordBatch:
 def _check(batch: RecordBatch) -> None:
     if batch.magic != 2:
         _refuse(batch, f"its format is magic {batch.magic}, and only 2 can be sent")
+    # Markers end a transaction of the cluster that they were read from.
     if batch.is_control:
         raise InvalidRecordError(f"{_name(batch)} cannot be sent: only brokers write control batches")
     # Brokers reject a producer's batch with gaps: offsets inside a batch must be consecutive.

@@ -113,14 +113,18 @@ class Outcome(ProduceResult):
 
     def _close(self) -> None:
         self.done = True
+        # Taken out first: a callback may add another, or drop the last reference to this outcome.
         waiting, self._waiting = self._waiting, {}
+        # In the order of waiting: tasks that awaited in order go on in order.
         for wake in waiting:
             wake()
         parent, self._parent = self._parent, None
         if parent is not None:
             # Deliveries refer to the parent only, so the parent alone reports unobserved failures.
             self.observed = True
+            # The first failure stands for the batch; each record's own result comes from its part.
             parent.error = parent.error or self.error
+            # The parent has no result of its own before: half of its records may still be in flight.
             if all(part.done for part in parent._parts):
                 parent.count = sum(part.count for part in parent._parts)
                 parent._close()
@@ -143,6 +147,7 @@ class Outcome(ProduceResult):
     def record_result(self, index: int, timestamp: int) -> RecordMetadata | KafkaError:
         """Return the result of the record at ``index``, which had ``timestamp``. The outcome must be done."""
         self.observed = True
+        # After a split the index still counts from the start of the original batch.
         for part in self._parts:
             if index < part.count:
                 return part.record_result(index, timestamp)
@@ -163,6 +168,7 @@ class Outcome(ProduceResult):
 
     # The only moment at which it is known that no task will retrieve the failure; asyncio does the same for futures.
     def __del__(self) -> None:
+        # getattr: __init__ may not have run.
         if getattr(self, "error", None) is not None and not self.observed:
             failed, where = self.failed, TopicPartition(self.topic, self.partition)
             self.context.unobserved_failures += failed

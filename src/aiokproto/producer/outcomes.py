@@ -122,6 +122,7 @@ class Outcomes(Sequence["RecordMetadata | KafkaError"]):
         if not 0 <= place < len(self):
             raise IndexError(f"there are {len(self)} outcomes")
         self._observed = True
+        # The ends are cumulative, so the part with this record is the first whose end is greater.
         part = bisect_right(self._ends, place)
         return self._parts[part][place - (self._ends[part - 1] if part else 0)]
 
@@ -137,6 +138,7 @@ class Outcomes(Sequence["RecordMetadata | KafkaError"]):
         found: dict[int, KafkaError] = {}
         for part, end in zip(self._parts, self._ends, strict=True):
             start = end - len(part)
+            # The usual part is good as a whole, which one flag says; only others are looked through.
             if not _all_written(part):
                 results = ((place, part[place]) for place in range(len(part)))
                 found.update((start + place, one) for place, one in results if isinstance(one, KafkaError))
@@ -147,6 +149,7 @@ class Outcomes(Sequence["RecordMetadata | KafkaError"]):
 
     # Records that were buffered are reported by their batch's outcome; these never had one.
     def __del__(self) -> None:
+        # True if __init__ has failed: there is nothing to report then.
         if getattr(self, "_observed", True):
             return
         rejected = [error for part in self._parts for error in _rejections(part)]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
+# Together at most 1 MiB of keys.
 _CACHED_KEYS = 8192
 _LONGEST_CACHED_KEY = 128
 
@@ -70,6 +71,7 @@ def _murmur2(data: bytes) -> int:
 
 
 def _positive_hash(key: bytes) -> int:
+    # Java's toPositive(): the sign bit is masked, not negated, or a key would get another partition than there.
     return _murmur2(key) & 0x7FFFFFFF
 
 
@@ -99,6 +101,7 @@ def check_partition(partition: object, topic: str, count: int, chosen_by: str = 
     Raises:
         InvalidRecordError: It is not an int from 0 to ``count - 1``. ``chosen_by`` is part of the text.
     """
+    # True would be partition 1.
     if not isinstance(partition, int) or isinstance(partition, bool):
         raise InvalidRecordError(f"topic {topic!r}: {chosen_by}partition must be an int, got {partition!r}")
     if not 0 <= partition < count:

@@ -162,6 +162,7 @@ class Producer(AsyncContext, RecordSender):
             "a producer with a transactional_id writes in transactions: async with producer.transaction() as txn: "
             "await txn.send(...)"
         )
+        # With a transactional id the producer's own session never opens: each transaction brings one.
         session = WriteSession(None if transactional_id is None else only_in_transactions)
         super().__init__(_partitioner(self._settings), Buffer(self._accumulator, self._settings), session)
         self._transactions: TransactionManager | None = None
@@ -193,12 +194,16 @@ class Producer(AsyncContext, RecordSender):
         """
         if self._starting or self._sender is not None:
             raise ClientClosedError("a producer can be started only once: create a new one")
+        # Set without an await since the test above: a second start() in the meantime is refused.
         self._starting = True
+        # Made here and not in __init__, which needs no event loop.
         self._cluster = ClusterClient(self._config, self._accumulator.last_used)
         try:
             await self._cluster.start()
             if self._transactions is not None:
+                # Before any record is accepted: this fences the predecessor, whose open transaction is aborted.
                 await self._transactions.start(self._cluster)
+        # Also a cancellation. _sender stays None, so close() has nothing left to do.
         except BaseException:
             await self._cluster.close()
             raise
@@ -214,6 +219,7 @@ class Producer(AsyncContext, RecordSender):
             on_failure=self._failed,
             transactions=self._transactions,
         )
+        # Opened last of all that can fail, before the sender's task: its first round may find records.
         self._buffer.open(self._cluster, self._sender.timer)
         self._buffer.set_writer(self, self._session)
         self._sender.start()
@@ -231,7 +237,9 @@ class Producer(AsyncContext, RecordSender):
             error = ClientClosedError(f"the producer has failed: {cause!r}")
             error.__cause__ = cause
         self._buffer.close(error)
+        # Counted before they fail: __del__ reports them.
         self._unsent = sum(batch.count for batch in self._accumulator.incomplete)
+        # After the buffer is closed: a waiting call must not append into the freed memory.
         self._accumulator.fail_all(lambda _: error)
 
     async def __aenter__(self) -> Self:
@@ -274,6 +282,7 @@ class Producer(AsyncContext, RecordSender):
         if pending:
             waited = self._settings.limits.delivery_timeout * 1000 if timeout_ms is None else timeout_ms
             raise DeadlineError(f"{what}: {summary(pending)} without outcome after {waited:g} ms")
+        # A flush that close() overtook has its outcomes, and no reason to raise.
         if not self._closing:
             self._buffer.check_open()
 
@@ -345,35 +354,43 @@ class Producer(AsyncContext, RecordSender):
         _check_timeout(timeout_ms)
         if self._starting:
             await self._cluster.close(DISCONNECT if timeout_ms is None else min(timeout_ms / 1000, DISCONNECT))
+        # Never started, or still starting: start() raises, as its cluster is closed now.
         if self._sender is None or self._closing:
             return
         self._closing = True
         timeout_ms = self._settings.close_timeout_ms if timeout_ms is None else timeout_ms
         loop = asyncio.get_running_loop()
         started = loop.time()
+        # Read before it is replaced: a producer that has failed has nothing left to wait for.
         failure = self._buffer.closed
         closed = ClientClosedError("the producer is closed")
         closed.__cause__ = failure
+        # First: what is appended from here on would not be waited for.
         self._buffer.close(closed)
         batches = self._buffer.send_all()
         slow = loop.call_later(SLOW_CLOSE, self._log_slow_close, batches)
         try:
             if self._transactions is not None and failure is None:
+                # It waits for its batches itself: those of an aborted transaction that were never sent fail at once.
                 await self._transactions.close(self._outcome_timeout if timeout_ms is None else timeout_ms / 1000)
             else:
                 await self._wait(batches, timeout_ms)
         finally:
             slow.cancel()
+            # Also after a cancellation: what has no outcome now will fail, and is reported.
             late = {batch for batch in batches if not batch.done}
             try:
                 if self._transactions is not None:
+                    # Before the sender: the end of a transaction waits for batches that the sender delivers.
                     await self._transactions.stop()
                 await self._sender.stop()
             finally:
+                # After the sender: no response can arrive for a batch that has failed here.
                 self._accumulator.fail_all(undelivered)
                 left = DISCONNECT if timeout_ms is None else started + timeout_ms / 1000 - loop.time()
                 await self._cluster.close(min(max(left, 0.0), DISCONNECT))
         failed = [batch for batch in batches if batch.outcome.error is not None]
+        # A failure that some task has seen is known, unless this close caused it.
         lost = [batch for batch in failed if batch in late or not batch.outcome.observed]
         if lost:
             raise delivery_error(lost)

@@ -67,6 +67,7 @@ class ProducerIdManager:
         # Without a transactional id the broker ignores the timeout; Java sends the largest value too.
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=INT32_MAX)
         attempt = 0
+        # No deadline of its own: the waiting batches expire, and each names the last failure.
         while self.current is None:
             attempt += 1
             try:
@@ -80,6 +81,7 @@ class ProducerIdManager:
                 if action is Action.STOP:
                     raise _advised(error) from error
                 if action is Action.FAIL:
+                    # Fails what waits; the next batch asks again, as the ACL may have been granted.
                     refused(_advised(error))
                     return
                 retrying(error)
@@ -94,6 +96,7 @@ class ProducerIdManager:
     def discard_for(self, queue: PartitionQueue, *, refused: bool = False) -> None:
         """Discard the id if the partition cannot bump its epoch: it is exhausted, or the broker rejected the id."""
         current = self.current
+        # A partition that still uses an earlier id has nothing to say about the current one.
         if current is not None and queue.producer[0] == current.id and (refused or queue.epochs_exhausted):
             self.current = None
 

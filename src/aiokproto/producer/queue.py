@@ -97,6 +97,7 @@ class PartitionQueue(OpenBatchSlot):
         self.gone: KafkaError | None = None
         super().__init__()
         self.closed: deque[ProducerBatch] = deque()
+        # A list, as responses of several requests can come in any order of failure; it has at most five entries.
         self.in_flight: list[ProducerBatch] = []
         self.sent_to: int | None = None
         self.sent_at = 0.0
@@ -124,8 +125,10 @@ class PartitionQueue(OpenBatchSlot):
     def requeue(self, *batches: ProducerBatch) -> None:
         """Put batches that were in flight back at their place in the order. Parts of a split batch share its number."""
         place = 0
+        # A linear search: only other retries have smaller numbers, and there are at most as many as were in flight.
         while place < len(self.closed) and self.closed[place].number < batches[0].number:
             place += 1
+        # Inserted at one place, so the last comes first.
         for batch in reversed(batches):
             self.closed.insert(place, batch)
 
@@ -151,21 +154,25 @@ class PartitionQueue(OpenBatchSlot):
         """
         if not self.in_flight:
             return True
+        # Numbers that will restart must not be given to further batches.
         if len(self.in_flight) >= in_flight_limit or self.restart is not SequenceRestart.NO:
             return False
         if not self.leader == self.sent_to == self.confirmed_by:
             return False
         next_is_retry = bool(self.closed and self.closed[0].attempts)
+        # in_flight[0] is the oldest: if one of them is a retry, it is that.
         return not next_is_retry and self.in_flight[0].attempts <= 1
 
     def take(self, now: float) -> ProducerBatch:
         """Move the first waiting batch to those in flight, and return it. There must be one."""
         if not self.closed:
             self.close_open()
+        # With one in flight its response will confirm, or not.
         if not self.in_flight and now - self.sent_at > CONFIRMED_FOR:
             self.confirmed_by = None
         self.sent_at = now
         batch = self.closed.popleft()
+        # Counted when it is taken and not when it is written: from here on its fate is the request's.
         batch.attempts += 1
         self.in_flight.append(batch)
         self.sent_to = self.leader
@@ -181,22 +188,29 @@ class PartitionQueue(OpenBatchSlot):
             producer: The producer's current id and first epoch.
         """
         restart = self.restart
+        # AFTER_SEQUENCED waits for a batch without a number: it reaches assign() only when nothing numbered is before
+        # it (sendable).
         if restart is not SequenceRestart.NO and (restart is SequenceRestart.NOW or batch.sequence < 0):
             self._restart_numbers(producer)
         if self.producer[0] < 0:
             self.producer = producer
-        if batch.sequence < 0:
-            batch.stamp(*self.producer, self.next_sequence)
-            self.next_sequence = (self.next_sequence + batch.count) & 0x7FFFFFFF
+        self._stamp(batch)
 
     def assign_in_transaction(self, batch: ProducerBatch, producer: tuple[int, int]) -> None:
         """As :meth:`assign`, for a producer whose coordinator decides the epoch: a new one restarts the numbers."""
+        # Compared and not reset by whoever changed it: partitions notice with their next batch, and idle ones cost
+        # nothing.
         if self.producer != producer:
             self.producer = producer
             self.next_sequence = 0
             self.restart = SequenceRestart.NO
+        self._stamp(batch)
+
+    def _stamp(self, batch: ProducerBatch) -> None:
+        # A retry keeps its number: only so does the broker recognize what it has written already.
         if batch.sequence < 0:
             batch.stamp(*self.producer, self.next_sequence)
+            # Sequence numbers wrap from 2**31 - 1 to 0, as in the broker.
             self.next_sequence = (self.next_sequence + batch.count) & 0x7FFFFFFF
 
     def _restart_numbers(self, producer: tuple[int, int]) -> None:
@@ -205,6 +219,7 @@ class PartitionQueue(OpenBatchSlot):
         self.producer = (producer_id, epoch + 1) if producer_id == producer[0] else producer
         self.next_sequence = 0
         self.restart = SequenceRestart.NO
+        # They are numbered anew when they are sent again. The one just taken is in `in_flight`.
         for batch in (*self.in_flight, *self.closed):
             batch.sequence = -1
 
@@ -221,6 +236,7 @@ class PartitionQueue(OpenBatchSlot):
 
     def require_restart(self, restart: SequenceRestart) -> None:
         """Request a restart of the sequence numbers; NOW wins over AFTER_SEQUENCED."""
+        # NOW is the stronger statement: the broker has said that nothing after the batch is in its log.
         if self.restart is not SequenceRestart.NOW:
             self.restart = restart
 

@@ -46,6 +46,7 @@ def as_bytes(what: str, content: object) -> bytes | None:
     Raises:
         InvalidRecordError: It is not bytes-like.
     """
+    # A subclass of bytes is immutable too.
     if content is None or isinstance(content, bytes):
         return content
     if isinstance(content, bytearray | memoryview):

@@ -25,6 +25,7 @@ class RecordSender(RecordAppender):
     """Writes records while its session may append to the buffer."""
 
     def __init__(self, partitioner: Partitioner | None, buffer: Buffer, session: WriteSession) -> None:
+        # Bound to the session: a call that waits in one transaction cannot append to the next.
         super().__init__(partitioner, partial(buffer.append, session))
         self._buffer = buffer
         self._session = session
@@ -69,6 +70,7 @@ class RecordSender(RecordAppender):
         if not isinstance(appended, Delivery):
             appended = await self._append_later(appended)
         where = await appended
+        # Waiting has let the sender run, so the next slow append need not yield.
         self._buffer.task_has_waited()
         return where
 
@@ -131,6 +133,7 @@ class RecordSender(RecordAppender):
         else:
             values = cast("Iterable[bytes | ProducerRecord]", records)
             parts = await append_all(self, topic, values, partition)
+        # One after the other, as their outcomes come in about this order; failures are results here.
         for part in parts:
             for outcome in outcomes_of(part):
                 await wait_done(outcome)

@@ -49,6 +49,7 @@ class ProduceResponseHandler:
             self._responded(node, request, batches, result)
         elif isinstance(result, KafkaError):
             self._failed(batches, result)
+        # acks=0: written to the socket is all that will ever be known.
         else:
             for batch in batches:
                 self._accumulator.complete(batch, -1)
@@ -61,6 +62,7 @@ class ProduceResponseHandler:
     def _failed(self, batches: list[ProducerBatch], error: KafkaError) -> None:
         """Handle an error without a response: the batches may or may not be in the log. A retry finds out."""
         action = classify(error, Situation(ProduceRequest.api_key, transactional=self._transactional))
+        # Raised out of the callback: the sender ends, and with it the producer.
         if action is Action.STOP:
             raise error
         if action is Action.REFRESH_METADATA:
@@ -77,6 +79,7 @@ class ProduceResponseHandler:
     ) -> None:
         # From version 13 the response has topic ids only (KIP-516); the request has both.
         names = {topic.topic_id: topic.name for topic in request.topic_data}
+        # What the response does not mention stays in it.
         missing: dict[tuple[str | None, int], ProducerBatch] = {batch.where: batch for batch in batches}
         for topic in response.responses:
             name = topic.name or names.get(topic.topic_id)
@@ -99,6 +102,7 @@ class ProduceResponseHandler:
             accumulator.complete(batch, response.base_offset, response.log_append_time_ms)
             return
         code = ErrorCode(response.error_code)
+        # Built before the action is known: a retry remembers it as the batch's last error.
         error = error_for(code, f"Produce to {batch.where} on broker {node}", response.error_message)
         action = classify(code, self._situation(batch))
         # DUPLICATE_SEQUENCE_NUMBER: an earlier attempt was written, but the broker has forgotten at which offset.
@@ -122,12 +126,14 @@ class ProduceResponseHandler:
             self._retry(batch, response, error, endpoints)
 
     def _situation(self, batch: ProducerBatch) -> Situation:
+        # Not the option: a batch sent without idempotence has no number that a broker could object to.
         numbered = batch.sequence >= 0
         return Situation(
             ProduceRequest.api_key,
             idempotent=numbered and not self._transactional,
             transactional=self._transactional,
             divisible=batch.count > 1,
+            # Without transactions restart() makes the same distinction, with the same test.
             overtaken=self._transactional and self._accumulator.queue(batch).oldest_sequenced is not batch,
         )
 
@@ -144,6 +150,7 @@ class ProduceResponseHandler:
             *batch.where, leader.leader_id, leader.leader_epoch, endpoints
         )
         at = self._retry_at(batch)
+        # A named leader is ready: nothing to wait for.
         if new_leader:
             at = self._loop.time()
         elif response.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
@@ -154,6 +161,7 @@ class ProduceResponseHandler:
         try:
             self._accumulator.split(batch)
         except KafkaError as unreadable:
+            # The broker's complaint is the error; that the client could not split is why it was not mended.
             error.__cause__ = unreadable
             self.fail(batch, error)
 

@@ -78,6 +78,7 @@ class Sender:
         self._transactions = transactions
         self._id_manager = ProducerIdManager(cluster, self._request_timeout)
         self._producer_ids: ProducerIds = self._id_manager if transactions is None else transactions
+        # True while a task acquires it: one request, however many rounds run meanwhile.
         self._acquiring_id = False
         self._responses = ProduceResponseHandler(
             cluster, accumulator, self._producer_ids, transactional=transactions is not None
@@ -90,9 +91,11 @@ class Sender:
     async def stop(self) -> None:
         """Stop sending, and wait until all tasks have ended."""
         self._end()
+        # Their errors have been reported by _task_ended, or come from the cancellation.
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _end(self) -> None:
+        # First: callbacks that run while the rest ends must do nothing.
         self._ended = True
         self.timer.cancel()
         self._compression.close()
@@ -114,6 +117,7 @@ class Sender:
         if self._ended:
             return
         try:
+            # Before sending: a batch that expires in this round must not be put on the wire by it.
             expired = self._accumulator.expire(now)
             for batch in expired:
                 self._producer_ids.discard_for(self._accumulator.queue(batch))
@@ -128,6 +132,7 @@ class Sender:
         # Repeated, because a drain takes at most one batch per partition. The id is read again each time: a failed
         # send() can discard it.
         while not self._settings.idempotent or self._producer_ids.current is not None:
+            # has_capacity is asked while draining: a batch that is taken must have a request.
             drained = accumulator.drain(now, lambda node: self._sink(node).has_capacity(), self._may_send)
             if drained.leaderless:
                 topics = {where.topic: None for where in drained.leaderless}
@@ -138,9 +143,13 @@ class Sender:
             if drained.requests:
                 self._assign_sequences(drained)
                 for node, batches in drained.requests.items():
+                    # Synchronous: the order of these calls is the order on the wire.
                     self._sink(node).send(batches)
+            # may_send() has noted them during the drain.
             if self._transactions is not None and self._transactions.has_partitions_to_add:
                 self.spawn(self._add_partitions(self._transactions))
+            # Nothing could be taken: what is ready waits for capacity, a backoff or a leader, each of which runs this
+            # again.
             if not drained.requests or not accumulator.has_ready:
                 if drained.wake_at < INFINITY:
                     self.timer.call_at(drained.wake_at)
@@ -167,6 +176,7 @@ class Sender:
         return None if self._transactions is None else self._transactions.may_send
 
     async def _add_partitions(self, transactions: TransactionManager) -> None:
+        # In a task: it is a request. Meanwhile the partitions stay ready, and others are drained.
         await transactions.add_partitions()
         self.timer.call_soon()
 
@@ -194,6 +204,7 @@ class Sender:
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        # By stop() too; fail() then does nothing, as the sender has ended.
         if task.cancelled():
             self.fail(ClientClosedError(f"the producer has failed: its task {task.get_name()!r} was cancelled"))
         elif (error := task.exception()) is not None:
@@ -203,6 +214,7 @@ class Sender:
         self, node: int, request: ProduceRequest, batches: list[ProducerBatch], result: Result
     ) -> None:
         """Apply a request's result to its batches."""
+        # A response after the end: the producer has failed its batches already.
         if self._ended:
             return
         try:
@@ -238,6 +250,7 @@ class Sender:
             # Before the sender runs: it must not drain with the leaders of the old snapshot.
             self._on_metadata(snapshot)
             self.timer.call_soon()
+            # An update between the read above and this wait is not missed: the generation is compared first.
             await self._cluster.wait_for_update(snapshot.generation)
 
     async def _acquire_producer_id(self) -> None:

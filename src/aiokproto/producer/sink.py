@@ -27,9 +27,11 @@ from aiokproto.producer.config import ProducerConfig
 from aiokproto.producer.transaction_manager import TransactionManager
 from aiokproto.records import Compression
 
+# Later versions of Produce have topic ids only (KIP-516).
 LAST_VERSION_WITH_NAMES = 12
 LAST_VERSION_OF_V1 = 11
 """The last version of Produce in which a transaction's partitions were added before (KIP-890)."""
+# By codec: the version of Produce from which brokers know it (KIP-110).
 FIRST_VERSION = {Compression.ZSTD: 7}
 FIRST_VERSION_WITH_BATCHES = 3
 
@@ -98,15 +100,19 @@ class Sink:
         self._listener = listener
         self._transactions = transactions
         self._loop = asyncio.get_running_loop()
+        # A list, as requests leave it from the middle: another partition need not wait.
         self._queued: list[_Queued] = []
+        # Counted from send() on, compression included: it limits what the sink holds, not only what is on the wire.
         self._in_flight = 0
         # Whether the last request got a response; before the first one False. See the module's docstring.
         self._healthy = False
+        # Failed requests in a row, for the backoff; any response resets it, also one with error codes.
         self._failures = 0
         self._backoff: asyncio.TimerHandle | None = None
 
     def has_capacity(self) -> bool:
         """Whether another request can be sent now."""
+        # One request finds out for all whether the broker is back.
         limit = self._settings.limits.in_flight if self._healthy else 1
         return self._backoff is None and self._in_flight < limit
 
@@ -123,6 +129,7 @@ class Sink:
         The request is written before this returns, unless batches are compressed in threads, or wait for earlier
         batches of their partition that are.
         """
+        # The usual path, without the lists below.
         if self._settings.compression is Compression.NONE and not self._queued:
             self._in_flight += 1
             self._start(batches)
@@ -146,6 +153,7 @@ class Sink:
                 self._compression.submit(batch).add_done_callback(partial(self._compressed, queued, batch))
         if queued.compressing or self._queued:
             self._queued.append(queued)
+            # Also if this one is ready at once: it must queue behind earlier ones of its partitions.
             self._start_queued()
         else:
             self._start(batches)
@@ -170,6 +178,7 @@ class Sink:
             if queued.compressing or not blocked.isdisjoint(where):
                 blocked |= where
             else:
+                # Removed before it is started: the start can fail, and the result runs this again.
                 self._queued.remove(queued)
                 self._start_rest(queued.batches)
 
@@ -194,10 +203,12 @@ class Sink:
                     request, self._node, respond, timeout=self._timeout, max_version=max_version
                 )
             except KafkaError as error:
+                # As a result like any other: the batches are in flight and must get back to their queues.
                 respond(error)
                 return
             if written:
                 return
+            # A closed connection: only one request may wait for the next one.
             self._healthy = False
         # Not written: the connection is gone. One request reconnects, the next ones wait for its result.
         self._listener.spawn(self._connect_and_send(request, max_version, respond))
@@ -207,6 +218,7 @@ class Sink:
         topics: dict[str, TopicProduceData] = {}
         known = self._cluster.snapshot.topics
         transactions = self._transactions
+        # A later version would add the partition itself, which a broker expects only of version 2.
         max_version = LAST_VERSION_OF_V1 if transactions is not None and not transactions.v2 else None
         for batch in batches:
             name, partition = batch.where
@@ -216,6 +228,7 @@ class Sink:
                 # Id and name come from the same snapshot as the leader. A recreated topic is therefore
                 # UNKNOWN_TOPIC_ID, and not a write to the wrong topic (KIP-516).
                 topic_id = info.topic_id if info is not None else ZERO_UUID
+                # LAST_VERSION_OF_V1 has names anyway.
                 if topic_id == ZERO_UUID and max_version is None:
                     max_version = LAST_VERSION_WITH_NAMES
                 topic = topics[name] = TopicProduceData(name=name, topic_id=topic_id, partition_data=[])
@@ -243,6 +256,7 @@ class Sink:
 
     async def _check_version(self) -> None:
         """Raise unless the broker knows batches of magic 2 and the codec; brokers before 0.11 would store garbage."""
+        # Dials if necessary; the request below then finds the connection.
         version = await self._cluster.version(ProduceRequest, self._node)
         codec = self._settings.compression
         needed = FIRST_VERSION.get(codec, FIRST_VERSION_WITH_BATCHES)
@@ -254,6 +268,7 @@ class Sink:
 
     def _responded(self, request: ProduceRequest, batches: list[ProducerBatch], result: Result) -> None:
         self._in_flight -= 1
+        # An error code is a response: the connection works.
         self._healthy = not isinstance(result, KafkaError)
         if self._healthy:
             self._failures = 0
@@ -261,6 +276,7 @@ class Sink:
             # All requests on a lost connection fail together: that is one failure for the backoff.
             self._failures += 1
             self._backoff = self._loop.call_later(self._cluster.backoff(self._failures), self._end_backoff)
+        # Last: it runs the sender, which asks has_capacity().
         self._listener.request_completed(self._node, request, batches, result)
 
     def _end_backoff(self) -> None:

@@ -63,6 +63,7 @@ class StickyPartitioner:
         """
         # Without any leader all are candidates: their batches wait for one.
         candidates = self._preferred(topic, now) if topic.available else range(len(topic.queues))
+        # The current one only if there is no other: staying would defeat the switch.
         others = [partition for partition in candidates if partition != before] or list(candidates)
         backlog = self._backlog(topic, waiting) if self._adaptive else {}
         if not backlog:

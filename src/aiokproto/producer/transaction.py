@@ -93,8 +93,11 @@ class Transaction(AsyncContext, RecordSender):
         self._buffer.check_open()
         if self.status is not TransactionStatus.NEW:
             raise ConfigurationError("a transaction is used once: producer.transaction() makes the next one")
+        # The status changes only after it: cancelled here, the transaction is still new, and the manager has forgotten
+        # it.
         await self._manager.begin(self._session)
         self.status = TransactionStatus.OPEN
+        # Opened before the writer is set, whose topics become ready only while it is open.
         self._session.closed = None
         self._buffer.set_writer(self, self._session)
         return self
@@ -102,6 +105,7 @@ class Transaction(AsyncContext, RecordSender):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        # The block has committed or aborted by itself, or begun to.
         if self.status is not TransactionStatus.OPEN:
             return
         if error is None:
@@ -110,6 +114,7 @@ class Transaction(AsyncContext, RecordSender):
             # Cancelled: the caller must not wait for the coordinator.
             self._end(TransactionStatus.ABORTED)
             self._manager.start_abort()
+        # A producer that has failed or is closed aborts by itself, or cannot.
         elif self._buffer.closed is None:
             try:
                 await self.abort()
@@ -125,6 +130,7 @@ class Transaction(AsyncContext, RecordSender):
             reason = TransactionAbortedError("the transaction was aborted")
         else:
             reason = ConfigurationError("the transaction was committed")
+        # Before anything is awaited: no record can slip in between this decision and the end.
         self._buffer.close_session(self._session, reason)
 
     async def commit(self) -> None:
@@ -136,22 +142,24 @@ class Transaction(AsyncContext, RecordSender):
         Raises:
             TransactionAbortedError: A record or an offset could not be written; the transaction is aborted. The cause
                 is its ``__cause__``.
-            TransactionOutcomeUnknownError: The coordinator did not respond within ``default_api_timeout_ms``. Call
-                ``commit()`` again.
+            TransactionOutcomeUnknownError: The coordinator did not respond within ``default_api_timeout_ms``: call
+                ``commit()`` again. Or :meth:`Producer.close` ended before it did.
             FencedError: Another producer has taken over the transactional id, or ``transaction_timeout_ms`` has passed.
             ConfigurationError: The transaction has ended already.
             KafkaError: The producer is closed, or has failed.
         """
         self._buffer.check_open()
+        # COMMITTING: an earlier call was cancelled, or had no response. Only the outcome is missing.
         if self.status is not TransactionStatus.COMMITTING:
             self._check_not_ended()
             await self._prepare()
         try:
             await self._manager.commit(self._session)
+        # Unknown stays COMMITTING. ConfigurationError is about the call: a later transaction has begun.
         except (TransactionOutcomeUnknownError, ConfigurationError):
             raise
         except KafkaError:
-            self.status = TransactionStatus.ABORTED
+            self._end(TransactionStatus.ABORTED)
             raise
         self.status = TransactionStatus.COMMITTED
 
@@ -162,6 +170,7 @@ class Transaction(AsyncContext, RecordSender):
             TransactionAbortedError: It is aborted.
             KafkaError: The producer has failed.
         """
+        # Read before the session ends, and again after the flush: a failure that is known now needs no flush.
         failed = self._manager.failure is not None
         self._end(TransactionStatus.ENDING)
         try:
@@ -169,13 +178,16 @@ class Transaction(AsyncContext, RecordSender):
                 await self._manager.flush(self._flush_timeout)
             # A fatal error may have ended the producer meanwhile.
             self._buffer.check_open()
+        # Cancelled while records are in flight: nobody will call commit() again with certainty, and a transaction must
+        # not stay open until its timeout.
         except BaseException:
-            self.status = TransactionStatus.ABORTED
+            self._end(TransactionStatus.ABORTED)
             self._manager.start_abort()
             raise
         if self._manager.failure is not None:
             error = self._manager.aborted()
-            self.status = TransactionStatus.ABORTED
+            self._end(TransactionStatus.ABORTED)
+            # Waited for: after this error the next transaction can begin at once.
             await self._manager.abort()
             raise error
         self.status = TransactionStatus.COMMITTING
@@ -211,6 +223,7 @@ class Transaction(AsyncContext, RecordSender):
         """As :meth:`Producer.send_many <aiokproto.producer.Producer.send_many>`; one failed record aborts."""
         outcomes = await super().send_many(topic, records, partition=partition)
         for error in outcomes.errors.values():
+            # Each: the first fails the transaction, the others change nothing.
             self._manager.fail(error)
         return outcomes
 
@@ -234,6 +247,7 @@ class Transaction(AsyncContext, RecordSender):
             ConfigurationError: There is no group, an offset is out of range, or the transaction has ended.
             KafkaError: The producer is closed, or has failed.
         """
+        # Before the arguments: after the end every call says how it ended.
         self._buffer.check_open(self._session)
         if isinstance(offsets, Mapping):
             given = to_offsets("send_offsets", offsets)
@@ -242,6 +256,7 @@ class Transaction(AsyncContext, RecordSender):
             chosen = dict(offsets.positions())
             try:
                 group = offsets.group_metadata() if group is None else group
+            # The consumer is in no generation: its positions may be another member's by now.
             except CommitError as error:
                 self._manager.fail(error)
                 raise self._manager.aborted() from error
@@ -251,5 +266,6 @@ class Transaction(AsyncContext, RecordSender):
             group = GroupMetadata(group)
         if not isinstance(group, GroupMetadata) or not group.group_id:
             raise ConfigurationError(f"group={group!r}: expected consumer.group_metadata(), or a group id")
+        # Nothing was read, so there is nothing to commit; an empty TxnOffsetCommit would still add the group.
         if chosen:
             await self._manager.add_offsets(self._session, group, chosen)

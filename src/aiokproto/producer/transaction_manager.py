@@ -35,6 +35,7 @@ from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
+    ClientClosedError,
     ConfigurationError,
     DeadlineError,
     FencedError,
@@ -111,22 +112,29 @@ class TransactionManager:
         self._timeout_ms = timeout_ms
         self._buffer = buffer
         self._accumulator = buffer.accumulator
+        # The one way by which a failed record fails the transaction, whether or not its delivery is awaited.
         self._accumulator.on_failure = self._batch_failed
         self._on_fatal = on_fatal
         self._cluster: ClusterClient
         self._requests: CoordinatorRequests
         # Of the open transaction; None once its end was started.
         self._session: WriteSession | None = None
+        # Of the last transaction that began, kept after its end: commit() can be repeated for this one only.
         self._last: WriteSession | None = None
+        # The task that ends the last transaction. At most one runs: _settle() waits for it before another begins.
         self._end: asyncio.Task[None] | None = None
         # Held by requests of the transaction that EndTxn must not overtake.
         self._sending = asyncio.Lock()
+        # Partitions that are part of the transaction: confirmed in version 1, assumed in version 2.
         self._added: set[TopicPartition] = set()
+        # Version 1: partitions whose batches wait for AddPartitionsToTxn. An ordered set.
         self._to_add: dict[TopicPartition, None] = {}
         self._adding = False
+        # Version 1: groups of which AddOffsetsToTxn was confirmed.
         self._groups: set[str] = set()
         # Whether the coordinator may have an open transaction.
         self._has_started = False
+        # Whether a batch with a sequence number has failed: the gap is closed only by the next epoch.
         self._needs_epoch = False
 
     # -- starting
@@ -152,6 +160,8 @@ class TransactionManager:
         try:
             node = await self._cluster.coordinator(CoordinatorKind.TRANSACTION, self.transactional_id)
             level = await self._cluster.feature(FEATURE, node)
+            # The feature of the cluster and the version of this coordinator: during an upgrade one can be ahead of the
+            # other.
             return level >= FIRST_V2 and await self._cluster.version(EndTxnRequest, node) >= END_TXN_V2
         except KafkaError as error:
             log.debug("%s is not known, keeping version %d: %s", FEATURE, 1 + self.v2, error)
@@ -159,6 +169,7 @@ class TransactionManager:
 
     async def close(self, timeout: float) -> None:
         """Abort the open transaction, or wait for the end that is under way, at most ``timeout`` seconds."""
+        # Not committed, so aborted: the application has not said that it is complete.
         if self.state is TransactionState.OPEN:
             self.start_abort()
         if self._end is not None:
@@ -167,6 +178,7 @@ class TransactionManager:
     async def stop(self) -> None:
         """Stop what runs in the background."""
         if self._end is not None:
+            # The end is repeated by the successor: its InitProducerId completes or aborts what is open.
             self._end.cancel()
             await asyncio.wait([self._end])
 
@@ -186,15 +198,18 @@ class TransactionManager:
         """
         if self._session is not None:
             raise ConfigurationError("a transaction is open: commit or abort it before you begin the next one")
+        # Before the first await: it reserves the place, so that two tasks cannot both begin.
         self._session = session
         try:
             await self._settle()
+            # Asked between transactions only: a transaction keeps the version that it began with.
             v2 = await self._cluster_has_v2()
             if v2 and not self.v2:
                 # In version 1 the epoch stays the same, so a late record of the last transaction would add its
                 # partition to this one.
                 await self._next_epoch()
         except BaseException:
+            # The place is free again; whatever failed, no transaction is open.
             self._session = None
             raise
         self.v2 = v2
@@ -205,6 +220,8 @@ class TransactionManager:
         """Wait until the last transaction has ended, repeating its end if that failed."""
         while self.state is not TransactionState.READY:
             if self._end is None or self._end.done():
+                # As it was: whether the coordinator executed the first one is not known, so only the same request is
+                # safe.
                 self._start_end(commit=self.state is TransactionState.COMMITTING)
             await self._ended()
 
@@ -215,6 +232,7 @@ class TransactionManager:
 
     def fail(self, error: KafkaError) -> None:
         """Fail the open transaction: it can only be aborted."""
+        # The first failure is the cause. While it is being ended, failures are its consequence.
         if self.failure is not None or self.state is not TransactionState.OPEN:
             return
         self.failure = error
@@ -233,6 +251,7 @@ class TransactionManager:
 
     def may_send(self, where: TopicPartition) -> bool:
         """Whether records of a partition may be sent; if not, :meth:`add_partitions` is due."""
+        # Called for every batch of every drain, so the frequent answer comes first.
         if where in self._added:
             return True
         if self.v2:
@@ -256,8 +275,11 @@ class TransactionManager:
         """
         self._adding = True
         try:
+            # EndTxn waits for this lock, and so for the response. Requests of one transaction are never in flight
+            # together.
             async with self._sending:
                 while self._to_add and self.state is TransactionState.OPEN and self.failure is None:
+                    # Taken out first: what is noted while the request is in flight belongs to the next one.
                     partitions, self._to_add = self._to_add, {}
                     names = ", ".join(str(each) for each in list(partitions)[:3])
                     exchange = AddPartitionsExchange(self._identity, partitions)
@@ -281,6 +303,7 @@ class TransactionManager:
             KafkaError: The error ends the producer.
         """
         async with self._sending:
+            # In the lock: the transaction may have ended while this call waited for it.
             self._buffer.check_open(session)
             what = f"offsets of group {group.group_id!r}"
             try:
@@ -289,12 +312,15 @@ class TransactionManager:
                     await self._add(self._requests, adding, f"AddOffsetsToTxn, {what}")
                     self._groups.add(group.group_id)
                 exchange = TxnOffsetCommitExchange(self._cluster, self._identity, group, offsets, v2=self.v2)
+                # The group's coordinator, which knows the members, not the transaction's.
                 requests = CoordinatorRequests(self._cluster, CoordinatorKind.GROUP, group.group_id)
                 response = await self._add(requests, exchange, f"TxnOffsetCommit, {what}")
                 for partition, code in exchange.refused(response).items():
                     self.fail(error_for(code, f"TxnOffsetCommit, {what}, {partition}"))
                     raise self.aborted()
             except asyncio.CancelledError:
+                # The request may still be executed: whether the offsets are part of the transaction is unknown, and
+                # doubt means abort.
                 self.fail(TransactionAbortedError(f"the call that commits the {what} was cancelled"))
                 raise
 
@@ -305,6 +331,8 @@ class TransactionManager:
             TransactionAbortedError: It was refused; the transaction has failed.
             KafkaError: The error ends the producer.
         """
+        # Before the request is sent: from here on the coordinator may have an open transaction, whatever happens to the
+        # response.
         self._has_started = True
         try:
             return await self._send(requests, exchange, what)
@@ -325,6 +353,7 @@ class TransactionManager:
         """
         await wait_all([batch.outcome for batch in self._buffer.send_all()], timeout)
         async with self._sending:
+            # Acquired only to know that no request of the transaction is in flight.
             pass
 
     async def commit(self, session: WriteSession) -> None:
@@ -339,6 +368,8 @@ class TransactionManager:
         if session is not self._last:
             raise ConfigurationError("a later transaction has begun, which waited for the outcome of this one")
         if self.state is TransactionState.OPEN:
+            # Set here and not in _run_end: a second transaction may be requested while this one ends, and waits in
+            # _settle().
             self._session = None
             self._start_end(commit=True)
         else:
@@ -361,12 +392,21 @@ class TransactionManager:
         self._start_end(commit=False)
 
     async def _ended(self) -> None:
-        assert self._end is not None, "an end was started"
-        await asyncio.shield(self._end)
+        end = self._end
+        assert end is not None, "an end was started"
+        # wait() and not shield(): that would raise the end's own cancellation, by stop(), as the caller's.
+        await asyncio.wait([end])
+        if not end.cancelled():
+            end.result()
+        elif self.state is TransactionState.COMMITTING:
+            raise TransactionOutcomeUnknownError("the producer was closed before the coordinator confirmed the commit")
+        else:
+            raise ClientClosedError("the producer was closed before the coordinator confirmed the abort")
 
     def _start_end(self, *, commit: bool) -> None:
         self.state = TransactionState.COMMITTING if commit else TransactionState.ABORTING
         self._end = asyncio.get_running_loop().create_task(self._run_end(commit), name="aiokproto end of transaction")
+        # A task of its own, strongly referenced by _end: asyncio keeps only weak references.
         self._end.add_done_callback(_retrieve)
 
     async def _run_end(self, commit: bool) -> None:
@@ -376,6 +416,7 @@ class TransactionManager:
             # transaction.
             await wait_all([batch.outcome for batch in self._buffer.send_all()], None)
         async with self._sending:
+            # A transaction without any request does not exist for the coordinator: EndTxn would be INVALID_TXN_STATE.
             if self._has_started:
                 await self._end_txn(commit)
             if self._needs_epoch:
@@ -393,10 +434,12 @@ class TransactionManager:
         try:
             response = await self._send(self._requests, exchange, "EndTxn")
         except DeadlineError as error:
+            # An abort without a response is only repeated; its outcome is no question.
             if not commit:
                 raise
             raise TransactionOutcomeUnknownError(f"the transaction may be committed or not: {error}") from error
         except KafkaError as error:
+            # Fenced, or a state that the coordinator does not know: this producer must not write any more.
             if classify(error, exchange.situation) is not Action.ABORT_TRANSACTION:
                 self._on_fatal(error)
                 raise
@@ -404,6 +447,7 @@ class TransactionManager:
             if not commit:
                 # The coordinator has forgotten the producer id, and with it the transaction.
                 return
+            # Set before the abort: if that has no response, _settle() repeats the abort and not the commit.
             self.state, self.failure = TransactionState.ABORTING, error
             await self._end_txn(commit=False)
             failure = self.aborted()
@@ -411,6 +455,7 @@ class TransactionManager:
                 await self._next_epoch()
             self._forget()
             raise failure from error
+        # Version 2: the next epoch, or a new id if the epochs are used up. In version 1 the field has its default, -1.
         if response.producer_id >= 0:
             self.current = ProducerId(response.producer_id, response.producer_epoch)
             self._needs_epoch = False
@@ -425,6 +470,7 @@ class TransactionManager:
                     "brokers before 2.5 cannot continue after a failed batch: create a new producer"
                 )
             await self._initialize(self.current)
+        # Not fatal: the next transaction repeats it, in _settle().
         except DeadlineError:
             raise
         except KafkaError as error:
@@ -449,6 +495,7 @@ class TransactionManager:
         return Identity(self.transactional_id, self.current)
 
     async def _send(self, requests: CoordinatorRequests, exchange: Exchange[R], what: str) -> R:
+        # Each request has the whole time: it is no part of a caller's deadline, and the end goes on without one.
         at = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
         response = await requests.send(exchange, at)
         code = exchange.failure(response)

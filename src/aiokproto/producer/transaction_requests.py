@@ -53,6 +53,8 @@ class InitExchange:
     situation = Situation(InitProducerIdRequest.api_key, transactional=True)
 
     def __init__(self, transactional_id: str, timeout_ms: int, bump: ProducerId | None) -> None:
+        # -1 asks for the id of the transactional id, in its next epoch; with both given the coordinator also checks
+        # that they are the last ones.
         producer_id, epoch = bump or (-1, -1)
         self._request = InitProducerIdRequest(
             transactional_id=transactional_id,
@@ -82,6 +84,8 @@ class AddPartitionsExchange:
         for topic, number in partitions:
             topics.setdefault(topic, []).append(number)
         self._request = AddPartitionsToTxnRequest(
+            # The fields of clients; the ones without the prefix are for brokers, which verify several transactions at
+            # once (KIP-890).
             v3_and_below_transactional_id=identity.transactional_id,
             v3_and_below_producer_id=identity.producer.id,
             v3_and_below_producer_epoch=identity.producer.epoch,
@@ -146,6 +150,7 @@ class TxnOffsetCommitExchange:
         *,
         v2: bool,
     ) -> None:
+        # Topic ids are fixed here for all attempts, as for OffsetCommit.
         self._offsets = OffsetsByTopic(cluster, offsets)
         self._v2 = v2
         self._request = TxnOffsetCommitRequest(
@@ -206,6 +211,7 @@ class EndTxnExchange:
         )
 
     def highest(self) -> int | None:
+        # In a later version the coordinator would bump the epoch of a transaction of version 1.
         return None if self._v2 else END_TXN_V2 - 1
 
     def build(self, version: int) -> EndTxnRequest:

@@ -33,6 +33,7 @@ async def wait_done(outcome: Outcome) -> None:
     try:
         await future
     finally:
+        # When it is done its callbacks are gone already.
         if not outcome.done:
             outcome.remove_done_callback(wake)
 
@@ -60,6 +61,7 @@ async def wait_all(outcomes: Iterable[Outcome], timeout: float | None) -> None:
     for outcome in pending:
         outcome.add_done_callback(one_done)
     try:
+        # asyncio.wait and not wait_for: at the timeout it returns, and cancels nothing.
         await asyncio.wait((all_done,), timeout=timeout)
     finally:
         for outcome in pending:

@@ -74,6 +74,7 @@ cdef array_of(data, start, end, valid):
         )
     if total < 0 or missing == count:
         return None
+    # Arrow's own memory: it is handed over without a copy.
     content = allocate_buffer(total)
     cdef View room = room_in(content)
     with nogil:

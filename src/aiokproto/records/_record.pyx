@@ -120,6 +120,7 @@ def read_records(data, int64_t count, int64_t base_offset, int64_t base_timestam
     cdef RecordMaker maker = make if type(make) is RecordMaker else None
     cdef list records = None
     cdef Py_buffer view
+    # Others go to the pure reader, which checks each sum.
     if -SAFE_TIMESTAMP <= base_timestamp <= SAFE_TIMESTAMP and 0 <= base_offset < SAFE_OFFSET:
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
@@ -169,6 +170,7 @@ cdef list read_all(
     for _ in range(count):
         end = read_fields(at, stop, &fields)
         if end == NULL:
+            # Not an error here: the pure form reads the bytes again, and names the damage.
             return None
         if not add(base_timestamp, fields.timestamp_delta, appended, &timestamp):
             return None
@@ -225,6 +227,7 @@ cdef tuple read_headers(const uint8_t *at, const uint8_t *end):
             return None
         header = (key, content(&field))
         PyObject_GC_UnTrack(header)
+        # PyTuple_SET_ITEM takes over a reference, which Cython does not know of.
         Py_INCREF(header)
         PyTuple_SET_ITEM(headers, index, header)
     PyObject_GC_UnTrack(headers)

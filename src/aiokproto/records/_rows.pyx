@@ -48,6 +48,7 @@ cdef int64_t append_all(RecordWriter writer, rows, places, bint *full) except -1
             if headers.size < 1:
                 headers = NO_HEADERS
         timestamp = (<int64_t *> times.at)[row]
+        # Left to the pure form, which raises the error.
         if timestamp < -1:
             return written
         if writer.put(timestamp, key, value, headers) < 0:

@@ -80,7 +80,7 @@ cdef scan_all(data, spans):
     cdef View view = view_of(data)
     cdef int64_t total = 0
     cdef int64_t start, stop, count, base_offset, base_timestamp, newest
-    cdef bint appended, well
+    cdef bint appended, found
     cdef Rows rows
     for start, stop, count, *_ in spans:
         # This also keeps allocations in proportion to the input.
@@ -94,10 +94,10 @@ cdef scan_all(data, spans):
         appended = append_time is not None
         newest = append_time if appended else 0
         with nogil:
-            well = scan_span(
+            found = scan_span(
                 view.at, view.at + start, view.at + stop, count, base_offset, base_timestamp, appended, newest, &rows
             )
-        if not well:
+        if not found:
             return None
     offset, timestamp, key_start, key_end, value_start, value_end, header_start, header_end = numbers
     return Found(

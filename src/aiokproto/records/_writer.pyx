@@ -51,6 +51,7 @@ cdef class RecordWriter:
             when = timestamp
         except OverflowError:
             raise refused(timestamp) from None
+        # Checked before key and value are converted, as in the pure form: the same error wins.
         self.base_for(when)
         if key is not None and type(key) is not bytes:
             key = plain(key)
@@ -72,6 +73,7 @@ cdef class RecordWriter:
             1 + unsigned_size(delta) + unsigned_size(unsigned(index)) + size_of(key) + size_of(value) + headers.size
         )
         size = self.size + unsigned_size(unsigned(length)) + length
+        # Measured before it is written: the size of every part is known.
         if index and size > self.max_bytes:
             return -1
         self.reserve(size)
@@ -103,6 +105,7 @@ cdef class RecordWriter:
         cdef Py_ssize_t room = PyByteArray_GET_SIZE(self._buffer)
         if size <= room:
             return 0
+        # Doubling, but not beyond the limit, which the accumulator raises as it reserves memory.
         room = max(2 * room, FIRST_RESERVATION)
         if room > self.max_bytes:
             room = <Py_ssize_t> self.max_bytes
@@ -115,6 +118,7 @@ cdef class RecordWriter:
             raise InvalidRecordError("the batch has no records")
         if not self.size:
             raise InvalidRecordError("the batch was closed before")
+        # The buffer was reserved in steps; its tail is not part of the batch.
         PyByteArray_Resize(batch, self.size)
         self._buffer = bytearray()
         self.size = 0
@@ -134,6 +138,7 @@ def encode_headers(headers):
         return pure_form("aiokproto.records.writer", "encode_headers")(headers)
     size = unsigned_size(unsigned(len(pairs)))
     for key, value in pairs:
+        # The string keeps its UTF-8 form, so the second pass finds it ready.
         PyUnicode_AsUTF8AndSize(key, &length)
         size += unsigned_size(unsigned(length)) + length + size_of(bytes_of(value))
     encoded = PyBytes_FromStringAndSize(NULL, size)

@@ -100,6 +100,7 @@ class RecordBatch:
         Raises:
             CorruptRecordError: ``raw`` is not one complete batch of magic 2, or its header is invalid.
         """
+        # A view and no copy: the batches of a Fetch response share its buffer.
         self.raw = self.source = memoryview(raw)
         self.position = 0
         self.max_decompressed = max_decompressed
@@ -124,6 +125,7 @@ class RecordBatch:
             raise self._corrupt(f"magic is {self.magic}, not 2")
         if self.length + LOG_OVERHEAD != len(self.raw):
             raise self._corrupt(f"by its length field it has {self.length + LOG_OVERHEAD} bytes, not {len(self.raw)}")
+        # count may be less than last_offset_delta + 1, or 0: compaction removes records and keeps the header.
         if self.count < 0 or self.last_offset_delta < 0:
             raise self._corrupt(f"{self.count} records, last offset delta {self.last_offset_delta}")
 
@@ -189,6 +191,7 @@ class RecordBatch:
         Raises:
             CorruptRecordError: The checksum does not match the bytes.
         """
+        # Over the compressed bytes: a damaged batch is found without decompressing it.
         actual = crc32c(self.raw[CRC_FROM:])
         if actual != self.crc:
             raise self._corrupt(f"checksum is {actual:#010x} but should be {self.crc:#010x}")
@@ -218,6 +221,7 @@ class RecordBatch:
             CorruptRecordError: The records are damaged.
             UnsupportedCompressionError: The codec is unknown or its library is missing.
         """
+        # With LogAppendTime the records still hold the producer's timestamps, which do not count.
         append_time = self.max_timestamp if self.attributes & TIMESTAMP_TYPE else None
         body = self.body()
         try:
@@ -232,6 +236,7 @@ class RecordBatch:
         return self.count
 
     def __bool__(self) -> bool:
+        # A batch that compaction has emptied is a batch: without this `if batch` would test its count.
         return True
 
     def __repr__(self) -> str:

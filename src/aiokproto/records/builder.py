@@ -110,14 +110,17 @@ class BatchBuilder(RecordWriter):
             InvalidRecordError: The builder has no records, or is closed already.
             UnsupportedCompressionError: The codec's library is not installed.
         """
+        # Taken: the builder gives its buffer away instead of copying megabytes.
         batch = self.take()
         if self._compression:
             with memoryview(batch) as view:
                 packed = compress(self._compression, view[HEADER.size :], self._level)
+            # The view is released before: a bytearray with exports cannot change its size.
             del batch[HEADER.size :]
             batch += packed
         fields = (
             self._flags,
+            # The last offset delta: a new batch has no gaps.
             self.count - 1,
             self.base_timestamp,
             self.max_timestamp,
@@ -127,6 +130,7 @@ class BatchBuilder(RecordWriter):
             self.count,
         )
         length = len(batch) - LOG_OVERHEAD
+        # Leader epoch -1 and checksum 0: the leader sets the first, update_crc the second.
         HEADER.pack_into(batch, 0, base_offset, length, -1, 2, 0, *fields)
         update_crc(batch)
         return batch

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Int64s = npt.NDArray[np.int64]
     Bools = npt.NDArray[np.bool_]
 
+# Offsets of Arrow's binary type are int32.
 _MAX_DATA = (1 << 31) - 1
 _MICROS = 1000
 
@@ -67,6 +68,7 @@ def binary_array(data: Bytes, start: Int64s, end: Int64s, valid: Bools) -> Any:
     import pyarrow as pa
 
     count = len(start)
+    # pa.nulls needs no buffers, and start and end of null items mean nothing.
     if not valid.any():
         return pa.nulls(count, pa.binary())
     if outside := (valid & ((start < 0) | (end < start) | (end > len(data)))).nonzero()[0].tolist():
@@ -129,6 +131,7 @@ class Columns:
             CorruptRecordError: Headers are damaged; no other method detects this.
         """
         found: list[tuple[Header, ...]] = [()] * len(self)
+        # One byte is a count of 0: most records have no headers.
         for row in (self.header_end - self.header_start > 1).nonzero()[0].tolist():
             data = bytes(self.value.data[self.header_start[row] : self.header_end[row]])
             try:
@@ -181,6 +184,7 @@ class Columns:
         import numpy as np
         import pyarrow as pa
 
+        # Tested before the multiplication, which would wrap silently.
         limit = np.iinfo(np.int64).max // _MICROS
         far = None
         if len(self) and not -limit <= self.timestamp.min() <= self.timestamp.max() <= limit:
@@ -357,6 +361,7 @@ def _gather(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None] = ())
     Uncompressed batches of one record set share a buffer already; then nothing is copied.
     """
     source = batches[0].source if batches else memoryview(b"")
+    # By identity: batches of one Fetch response for a partition, mostly.
     if len(source) <= _MAX_DATA and all(batch.source is source and not batch.attributes & 7 for batch in batches):
         return source, [span_of(batch, batch.position + HEADER.size, len(batch.raw) - HEADER.size) for batch in batches]
     found = [batch.body() if body is None else body for batch, body in zip_longest(batches, bodies)]

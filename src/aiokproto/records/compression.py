@@ -83,6 +83,7 @@ def compress(codec: Compression, data: Bytes, level: int | None = None) -> Bytes
         UnsupportedCompressionError: The codec's library is not installed.
     """
     if codec is Compression.GZIP:
+        # 31: a gzip header and trailer around the deflate stream, as java.util.zip expects.
         packer = zlib.compressobj(-1 if level is None else level, wbits=31)
         return packer.compress(data) + packer.flush()
     if codec is Compression.SNAPPY:
@@ -94,6 +95,7 @@ def compress(codec: Compression, data: Bytes, level: int | None = None) -> Bytes
         return bytes(lz4.compress(data, compression_level=level or 0, **options))
     if codec is Compression.ZSTD:
         zstandard = _library("zstandard", "zstandard", codec)
+        # 3 is the library's own default, and Kafka's (KIP-390).
         return bytes(zstandard.ZstdCompressor(level=3 if level is None else level).compress(data))
     return data
 
@@ -175,6 +177,7 @@ def _unpack_gzip(data: Bytes, max_size: int, _max_block: int) -> Iterator[Bytes]
         unpacker = zlib.decompressobj(wbits=31)
         while not unpacker.eof:
             try:
+                # One byte more than is allowed: it tells "exactly at the limit" from "over it".
                 chunk = unpacker.decompress(rest, min(_CHUNK, room + 1))
             except zlib.error as error:
                 raise _corrupt(Compression.GZIP, error) from None
@@ -213,6 +216,7 @@ def _unpack_zstd(data: Bytes, max_size: int, _max_block: int) -> Iterator[Bytes]
     zstandard = _library("zstandard", "zstandard", Compression.ZSTD)
     room = max_size
     try:
+        # -1 if the frame declares none; a false one is found below.
         declared = zstandard.frame_content_size(data)
         reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
         while chunk := reader.read(min(_CHUNK, room + 1)):
@@ -269,6 +273,7 @@ def _snappy_block(block: Bytes, room: int, max_size: int, max_block: int) -> byt
         declared |= (byte & 127) << 7 * index
         if byte < 128:
             break
+    # Before the library allocates it.
     if declared > room:
         raise _too_large(Compression.SNAPPY, max_size)
     if declared > 22 * len(block):

@@ -122,6 +122,7 @@ def _parse(key: bytes | None, stored: bytes | None) -> ControlRecord:
     # In KRaft's records the version is the first field of the message; in a transaction marker it precedes the message.
     start = _VERSION.size if message is EndTxnMarker else 0
     try:
+        # decode_from: a later version may have more fields, which are ignored.
         content, _ = message.decode_from(bytes(value), start, min(version, message.versions.highest))
     except DecodeError as error:
         raise CorruptRecordError(f"a control record of type {kind.name}: {error}") from None
@@ -139,6 +140,7 @@ def control_type(key: bytes | None) -> ControlType:
     version, number = _KEY.unpack_from(key)
     if version < 0:
         raise CorruptRecordError(f"control record key has version {version}")
+    # Unknown types are skipped and no error, as a newer broker may write them.
     return ControlType(number) if 0 <= number <= ControlType.KRAFT_VOTERS else ControlType.UNKNOWN
 
 

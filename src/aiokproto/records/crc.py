@@ -21,6 +21,7 @@ _X = 1 << 30
 def crc32c(data: bytes | bytearray | memoryview) -> int:
     """Return the CRC-32C of ``data``. The GIL is released for long data."""
     global _compute
+    # On first use: a client that reads and writes nothing loads no library.
     if _compute is None:
         _compute = _load()
     return _compute(data)
@@ -54,6 +55,7 @@ def join(first: int, second: int, length: int) -> int:
         second: The checksum of the second piece.
         length: Size of the second piece in bytes, up to 2**60.
     """
+    # Appending `length` zero bytes multiplies the first checksum by x^(8·length); then the second is added.
     power = _ONE
     for bit in range(length.bit_length()):
         if length >> bit & 1:
@@ -65,6 +67,7 @@ def join(first: int, second: int, length: int) -> int:
 def _multiply(a: int, b: int) -> int:
     """Return the product of two polynomials, modulo that of the checksum."""
     product = 0
+    # Long division bit by bit, in the reflected order of this CRC.
     while a:
         if a & _ONE:
             product ^= b

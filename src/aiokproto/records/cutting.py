@@ -25,8 +25,10 @@ def cut(chunks: Iterator[Bytes], size: int, most: int, whole: Whole) -> Iterator
     ended = False
     while True:
         count, end, following = whole(data, pos, size, most)
+        # The next record alone exceeds `size`, and is complete: a piece by itself.
         if not count and following <= len(data):
             count, end = 1, following
+        # A piece is yielded when nothing could be added to it; otherwise more data may fill it up.
         if count and (ended or count == most or following <= len(data) or following - pos > size):
             yield memoryview(data)[pos:end], count
             pos = end

@@ -24,12 +24,15 @@ def visible(batches: Iterable[RecordBatch], aborted: Sequence[AbortedTransaction
     Raises:
         CorruptRecordError: A control batch is damaged. The batches before it have been yielded.
     """
+    # By first offset, so that one pass suffices, whatever order the broker sends.
     upcoming = deque(sorted(aborted, key=lambda one: one.first_offset))
     aborting: set[int] = set()
     for batch in batches:
+        # last_offset and not base_offset, which in a compressed set of magic 1 would take a decompression.
         while upcoming and upcoming[0].first_offset <= batch.last_offset:
             aborting.add(upcoming.popleft().producer_id)
         if batch.is_control:
+            # The type is inside the batch, so it is read only where it matters.
             if batch.producer_id in aborting and batch_control_type(batch) is ControlType.ABORT:
                 aborting.discard(batch.producer_id)
         elif (batch.magic < 2 or batch.count) and not (batch.is_transactional and batch.producer_id in aborting):

@@ -92,12 +92,15 @@ class LegacyBatch(RecordBatch):
             raise self._corrupt(f"by its length field it has {length + LOG_OVERHEAD} bytes, not {size}")
         if length < SMALLEST[magic]:
             raise self._corrupt(f"length {length} is too small for magic {magic}")
+        # In magic 0 those eight bytes are something else: the key's size and more.
         self.base_timestamp = self.max_timestamp = timestamp if magic else -1
+        # A compressed set leaves these slots unset, and __getattr__ fills them on first use.
         if not attributes & _CODEC:
             self.base_offset = offset
             self.last_offset_delta = 0
             self.count = 1
 
+    # Hidden from type checkers, for which every attribute would exist otherwise.
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> int:
@@ -148,6 +151,7 @@ class LegacyBatch(RecordBatch):
         Raises:
             CorruptRecordError: The checksum does not match the bytes.
         """
+        # Remembered: inner messages have checksums of their own, which are known only after decompressing.
         self.check_crc = True
         actual = crc32(self.raw[MAGIC_AT:])
         if actual != self.crc:
@@ -244,6 +248,7 @@ def _read_set(data: bytes, check_crc: bool) -> list[Message]:
         key, value = _key_and_value(data, pos + _SIZES_AT[magic], end)
         found.append((offset, magic, attributes, timestamp if magic else -1, key, value))
         pos = end
+        # Two of a size in a row: probably more, as producers repeat themselves.
         if length == before:
             pos = _read_alike(data, pos, check_crc, found)
         before = length
@@ -320,6 +325,7 @@ def _open(wrapper: Message, budget: Budget, check_crc: bool, depth: int = 1) -> 
     inside = _read_set(budget.decompress(*_packed(wrapper)), check_crc)
     if not inside:
         raise CorruptRecordError(_EMPTY)
+    # Magic 1: offsets are relative to the base, and nesting is not allowed (_highest).
     if wrapper[1]:
         return _stamped(wrapper, inside), _base_offset(wrapper, inside[-1][0], _highest(inside))
     flat: list[Message] = []
@@ -349,6 +355,7 @@ def _highest(inside: list[Message]) -> int:
 def _base_offset(wrapper: Message, last: int, highest: int) -> int:
     """Return the offset that the inner offsets of a compressed set of magic 1 are relative to."""
     # Old versions of librdkafka produce sets with offset 0, because the broker assigns the offsets.
+    # The wrapper has the offset of its last inner message.
     base = wrapper[0] - last if wrapper[0] else 0
     if base < 0:
         raise CorruptRecordError(f"the last message inside has the relative offset {last}")

@@ -137,6 +137,7 @@ class LegacyBuilder:
         if not data:
             raise InvalidRecordError("the message set was closed before")
         self._buffer = bytearray()
+        # Nothing is appended to a closed set: the first record, which always fits, is in it.
         self._max_bytes = 0
         start = _WRAPPER[self._magic] if self._compression else 0
         # Magic 1 numbers the messages of a compressed set from 0.
@@ -149,6 +150,7 @@ class LegacyBuilder:
         if self._compression is Compression.LZ4 and not self._magic:
             packed = to_v0(packed)
         attributes = self._attributes | self._compression
+        # The wrapper has the offset of its last message, and in magic 1 the greatest timestamp.
         return bytearray(self._message(base_offset + self.count - 1, attributes, self._max_timestamp, None, packed))
 
     def _message(

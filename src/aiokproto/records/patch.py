@@ -78,6 +78,7 @@ def clear_producer(buffer: Buffer, pos: int, *, transactional: bool = False) -> 
     set_base_offset(buffer, pos, 0)
     set_leader_epoch(buffer, pos, -1)
     with _checksum_follows(buffer, pos):
+        # Only the codec stays: timestamp type, control flag and delete horizon are a broker's.
         _INT16.pack_into(buffer, pos + _ATTRIBUTES_AT, attributes & CODEC | (TRANSACTIONAL if transactional else 0))
         _PRODUCER.pack_into(buffer, pos + _PRODUCER_AT, -1, -1, -1)
 
@@ -96,6 +97,7 @@ def _checksum_follows(buffer: Buffer, pos: int) -> Iterator[None]:
     (length,) = _INT32.unpack_from(buffer, pos + _LENGTH_AT)
     (crc,) = _UINT32.unpack_from(buffer, pos + _CRC_AT)
     with memoryview(buffer) as view, view[pos + CRC_FROM : pos + HEADER.size] as covered:
+        # Of the header alone. join() shifts the difference past the records without reading them.
         before = crc32c(covered)
         yield
         change = before ^ crc32c(covered)

@@ -22,6 +22,7 @@ from aiokproto.records.scan import Span, whole_records
 _BEFORE_RECORDS = HEADER.size - LOG_OVERHEAD
 """Bytes of the header that a batch's length field counts."""
 
+# How much of a piece a compressed batch counts for, at least, per byte of it.
 _PACKED_WEIGHT = 8
 
 
@@ -60,6 +61,7 @@ def _together(batches: Iterable[RecordBatch], size: int, most: int, check_crc: b
             begun, taken = _begun(batch, unpacked, size)
         # Fewer compressed batches are read together: decompressed data should still be in the processor's cache.
         weight = max(taken, _PACKED_WEIGHT * batch.length) if packed else taken
+        # The group is full: it is read before this batch joins the next one.
         if weight > room or count > records:
             if group:
                 yield read_together(group, bodies)
@@ -106,6 +108,7 @@ def _alone(batch: RecordBatch, unpacked: Iterator[Bytes], size: int, most: int) 
                 raise CorruptRecordError(f"more records than the {batch.count} in the header")
             yield _read_piece(data, span_of(batch, 0, len(data))._replace(records=count), done)
             done += count
+            # Released before the next piece is made: two would be in memory at once.
             del data
         if done < batch.count:
             raise CorruptRecordError(f"{batch.count} records in the header, {done} in the batch")

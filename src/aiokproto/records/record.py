@@ -120,13 +120,16 @@ def read_records(
     Raises:
         CorruptRecordError: The bytes are not ``count`` records.
     """
+    # Indexing and slicing bytes is fastest, and gives keys and values as bytes.
     if not isinstance(data, bytes):
         data = bytes(data)
     if abs(base_timestamp) > _SAFE_TIMESTAMP or not 0 <= base_offset < _SAFE_OFFSET:
+        # Only for such a batch: the check of every record would slow all others.
         make = _checked(make)
     records: list[T] = []
     try:
         pos = _read_fields(data, count, base_offset, base_timestamp, append_time, make, records)
+    # Positions are not compared in the loop: running off the end is what finds a truncated record.
     except IndexError:
         raise CorruptRecordError(f"the bytes end within record {len(records)} of {count}") from None
     except DecodeError as error:
@@ -183,6 +186,7 @@ def _read_fields(
         else:
             raw, pos = read_unsigned(data, pos)
         if not raw & 1:
+            # A slice beyond the end is short and raises nothing; the position then differs from `end`.
             key = data[pos : (pos := pos + (raw >> 1))]
         if (raw := data[pos]) < 128:
             pos += 1

@@ -39,6 +39,7 @@ def decode(data: Bytes, *, check_crc: bool = True, max_decompressed: int = MAX_D
         base_offset, length = _START.unpack_from(view, pos)
         if length < _SMALLEST[0]:
             raise CorruptRecordError(f"record batch at offset {base_offset}: length {length} is too small")
+        # Not even the magic byte is there: truncated by the broker, as below.
         if end - pos <= MAGIC_AT:
             return
         magic = view[pos + MAGIC_AT]
@@ -47,6 +48,7 @@ def decode(data: Bytes, *, check_crc: bool = True, max_decompressed: int = MAX_D
         if length < _SMALLEST[magic]:
             raise CorruptRecordError(f"record batch at offset {base_offset}: length {length} is too small")
         stop = pos + LOG_OVERHEAD + length
+        # The rest of a batch that did not fit the limit: no error, the next Fetch starts with it.
         if stop > end:
             return
         raw = view[pos:stop]
@@ -55,6 +57,7 @@ def decode(data: Bytes, *, check_crc: bool = True, max_decompressed: int = MAX_D
             if magic == 2
             else LegacyBatch(raw, max_decompressed=max_decompressed, check_crc=check_crc)
         )
+        # The whole set: columns.py reads batches of one source without copying them together.
         batch.source = view
         batch.position = pos
         if check_crc:

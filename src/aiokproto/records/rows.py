@@ -87,6 +87,7 @@ def append_rows(writer: RecordWriter, rows: Rows, places: Int64s) -> int:
         IndexError: There is no row of that number, or its content exceeds the column's data. The rows before it are
             written.
     """
+    # Stops at the first row that does not fit, never skips: the order of the rows is the order of the records.
     for written, place in enumerate(map(int, places)):
         if not 0 <= place < len(rows):
             raise IndexError(f"row {place} of {len(rows)} does not exist")
@@ -132,6 +133,7 @@ def from_arrow(table: Any, now: int) -> Iterator[Rows]:
     for piece in pieces:
         found.append(_rows(piece, first, now))
         first += len(piece)
+    # All pieces are converted before the first is returned: an error in the last one leaves nothing half written.
     return iter(found)
 
 
@@ -176,6 +178,7 @@ def _bytes_column(name: str, column: Any) -> BytesColumn:
     _, offsets, data = column.buffers()
     if not len(column):
         return _nulls(0)
+    # A slice of a table shares the buffers of the whole, from `offset` on.
     edges = np.frombuffer(offsets, np.int64 if large else np.int32)[column.offset : column.offset + len(column) + 1]
     edges = edges.astype(np.int64)
     # A column without any bytes may lack the buffer, too.

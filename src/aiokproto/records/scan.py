@@ -119,6 +119,7 @@ def scan(data: Bytes, spans: Sequence[Span]) -> Fields:
 
     buffer = np.frombuffer(data, np.uint8)
     counts = np.array([span.records for span in spans], np.int64)
+    # The only sequential part: where a record starts is known from the one before.
     starts = np.frombuffer(_walk(data, buffer, spans), np.int64)
 
     raw, pos = _varints(buffer, starts)
@@ -188,6 +189,7 @@ def _skip_run(buffer: Bytes8, starts: array[int], at: int, pos: int, stop: int) 
     width = 1
     while buffer[at + width - 1] > 127:
         width += 1
+    # Small at first: a run may end soon. Then four times as many, as long as it lasts.
     rows = 64
     while (rows := min(rows, (stop - pos) // size)) > 0:
         table = buffer[pos : pos + rows * size].reshape(rows, size)
@@ -210,6 +212,7 @@ def _varints(buffer: Bytes8, pos: Int64s, bits: int = 32) -> tuple[npt.NDArray[n
     byte = buffer[pos]
     more = byte > 127
     pos = pos + 1
+    # All of one byte, which is usual for lengths: no loop.
     if not more.any():
         return byte.astype(np.uint64), pos
     raw = (byte & 127).astype(np.uint64)

@@ -57,6 +57,7 @@ def decode_v07(
         offset = base_offset + pos
         try:
             end = _end(view, pos)
+            # Truncated by the broker or by the end of the segment.
             if end > len(view):
                 return
             codec, payload = _read(view, pos, end, check_crc)

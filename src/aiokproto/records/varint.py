@@ -59,10 +59,12 @@ def read_unsigned(data: bytes | bytearray | memoryview, pos: int, bits: int = 32
             if byte < 128:
                 break
             shift += 7
+            # A limit: a peer could send continuation bytes without end.
             if shift >= bits:
                 raise DecodeError(f"varint at position {pos - shift // 7} has more than {bits} bits")
     except IndexError:
         raise DecodeError(f"bytes end at position {pos}, within a varint") from None
+    # The last byte may carry more bits than the number has left.
     if value >> bits:
         raise DecodeError(f"varint that ends at position {pos} has more than {bits} bits")
     return value, pos

@@ -40,6 +40,7 @@ class RecordWriter:
         self.base_timestamp = -1 if base_timestamp is None else base_timestamp
         _check_timestamp(self.base_timestamp)
         self._based = base_timestamp is not None
+        # Room for the header, so that the records are written in their final place.
         self._buffer = bytearray(HEADER.size)
 
     @property
@@ -66,6 +67,7 @@ class RecordWriter:
             TypeError: The key, the value or a header has a wrong type; nothing is written.
         """
         index = self.count
+        # The first record sets the base, unless a delete horizon has (KIP-534).
         if index or self._based:
             base = self.base_timestamp
         else:
@@ -98,11 +100,13 @@ class RecordWriter:
         size = len(head) + len(value) + len(tail)
         length = _VARINTS[size] if size < _SHORT else varint.encode(size)
         buffer = self._buffer
+        # `index`: the first record always fits, or one larger than the limit could never be written.
         if index and len(buffer) + len(length) + size > self.max_bytes:
             return None
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
         self.base_timestamp = base
+        # Last, in one step: whatever raises before leaves the batch as it was.
         buffer += b"".join((length, head, value, tail))
         self.count = index + 1
         return index
@@ -119,6 +123,7 @@ class RecordWriter:
         if not batch:
             raise InvalidRecordError("the batch was closed before")
         self._buffer = bytearray()
+        # So that append() returns None from now on, without a test of its own.
         self.max_bytes = 0
         return batch
 
