@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 
 from aiokproto.broker.clock import Timer
 from aiokproto.broker.groups.coordinator import GroupCoordinator
-from aiokproto.broker.internal_topics import internal_topic_records, partition_for
 from aiokproto.broker.metadata.cluster_state import ClusterState
+from aiokproto.broker.metadata.internal_topics import internal_topic_records, partition_for
 from aiokproto.broker.metadata.topics import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Partition, Topic
 from aiokproto.broker.transactions.records import decode_key, decode_value, encode_key, encode_value
 from aiokproto.broker.transactions.transaction_metadata import (
