@@ -34,6 +34,26 @@ def test_the_files_at_a_root_are_named(which: str, folder: Path) -> None:
     assert set(re.findall(r"`(\w+)`", sentence)) == modules
 
 
+def test_the_places_where_things_are_decided_are_there() -> None:
+    """A function is named behind its file."""
+    table = HOUSE.partition("| question | file |")[2]
+    for cell in re.findall(r"^\| .+ \| (.+) \|$", table, re.MULTILINE):
+        for name, functions in re.findall(r"`([\w/]+\.(?:py|md))`(?:: ((?:`\w+`(?:, )?)+))?", cell):
+            path = (ROOT if name.endswith(".md") else PACKAGE) / name
+            assert path.exists(), name
+            for function in re.findall(r"\w+", functions):
+                assert f"def {function}(" in path.read_text(), f"{name}: {function}"
+
+
+def test_the_functions_that_refresh_metadata_are_there() -> None:
+    """The theory of `failures` follows one error code through the code."""
+    text = (PACKAGE / "failures" / "__init__.py").read_text()
+    named = re.findall(r"``(\w+/\w+\.py)``\s+\(``(\w+)``\)", text)
+    assert named
+    for name, function in named:
+        assert f"def {function}(" in (PACKAGE / name).read_text(), f"{name}: {function}"
+
+
 def test_the_drawing_fits_a_screen_and_the_cells_are_short() -> None:
     drawing = HOUSE.split("```")[1].strip("\n").splitlines()
     assert len(drawing) <= 40
