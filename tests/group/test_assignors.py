@@ -96,7 +96,8 @@ def declared_assignors() -> set[str]:
     folder = Path(assignors.__file__ or "").parent
     modules = [import_module(f"{assignors.__name__}.{path.stem}") for path in folder.glob("*.py")]
     classes = {kind for module in modules for kind in vars(module).values() if isinstance(kind, type)}
-    return {kind.name for kind in classes if kind is not Assignor and isinstance(getattr(kind, "name", None), str)}
+    names = {getattr(kind, "name", None) for kind in classes if kind is not Assignor}
+    return {name for name in names if isinstance(name, str)}
 
 
 def test_every_assignor_can_be_named_and_is_documented() -> None:
