@@ -273,7 +273,7 @@ class ClassicGroup:
         if self.state is ClassicGroupState.DEAD:
             return JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id)
         if not self._accepts(request.member_id):
-            return self._refuse_excess_member(request.member_id, now)
+            return self._refuse_excess_member(request.member_id)
         if not self._has_common_protocol(request):
             return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         if request.member_id in self._pending_join_members:
@@ -286,13 +286,14 @@ class ClassicGroup:
             return self._join_existing_member(self.members[request.member_id], waiter, request, now)
         return self._join_new_member(waiter, request, now)
 
-    def _refuse_excess_member(self, member_id: str, now: float) -> JoinResult:
-        """Refuse a JoinGroup above ``group.max.size``. The barrier must not wait for a member that it refused."""
+    def _refuse_excess_member(self, member_id: str) -> JoinResult:
+        """Refuse a JoinGroup above ``group.max.size``, and remove the member if the group knows it.
+
+        As in Kafka this completes no rebalance, even if it waited for this member alone: its timeout does.
+        """
         self._pending_join_members.pop(member_id, None)
         if member_id in self.members:
-            self._remove_member(self.members[member_id], now)
-        else:
-            self._try_complete_join(now)
+            self._forget_member(self.members[member_id])
         return JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)
 
     def _join_new_member(self, waiter: Waiter, request: JoinRequest, now: float) -> JoinResult | None:
