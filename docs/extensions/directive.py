@@ -10,7 +10,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import ExtensionMetadata
 
-from aiokproto.broker import served_apis
+from aiokproto.broker.handlers import served_apis
 from docs.extensions.options import Option, connection_options, options_of
 
 

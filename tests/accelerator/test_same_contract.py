@@ -10,6 +10,7 @@ import inspect
 import pickle
 import pydoc
 import re
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -99,6 +100,27 @@ each_value = pytest.mark.parametrize("twin", [twin for twin in CLASSES if SAMPLE
 EXTENSIBLE = {"RecordAppender"}
 """Only a base class (of Producer), whose pure form has no slots."""
 
+BY_CYTHON = {
+    "__reduce__",
+    "__setstate__",
+    "__setattr__",
+    "__delattr__",
+    "__ne__",
+    "__lt__",
+    "__le__",
+    "__gt__",
+    "__ge__",
+}
+"""Special methods that Python's classes inherit from `object`, and compiled ones have for themselves."""
+
+ADDED = {"Delivery": {"__iter__"}}
+"""Special methods of compiled forms alone, whose sources say why."""
+
+NO_METHODS = {
+    *("__annotations__", "__dict__", "__doc__", "__final__", "__firstlineno__", "__module__", "__pyx_vtable__"),
+    *("__reduce_cython__", "__setstate_cython__", "__signature__", "__slots__", "__static_attributes__", "__weakref__"),
+}
+
 AWAITABLES = {"post", "outcome"}
 """Coroutine functions that are compiled to plain ones: what they return is awaited in less time than a coroutine."""
 
@@ -125,6 +147,13 @@ def public(form: type) -> list[str]:
 
 def methods(form: type) -> list[str]:
     return [name for name in public(form) if callable(getattr(form, name))]
+
+
+def special_methods(form: type) -> set[str]:
+    """Return the special methods that a class does not have from `object`."""
+    names = {name for name in dir(form) if name.startswith("__")} - NO_METHODS - {"__new__", "__init__"}
+    bound = {"__init_subclass__", "__subclasshook__"}
+    return {name for name in names - bound if getattr(form, name, None) is not getattr(object, name, None)}
 
 
 def described(form: Any) -> Any:
@@ -215,6 +244,48 @@ def test_comparing_hashing_and_printing(twin: Twin, monkeypatch: pytest.MonkeyPa
         shown = repr(instance) if form.__repr__ is not object.__repr__ else "its type and identity"
         seen.append((instance == again, instance != again, instance == "text", hashed, shown))
     assert seen[0] == seen[1]
+
+
+@each_class
+def test_special_methods(twin: Twin) -> None:
+    """What operators, built-in functions and statements find. Signatures of slots of C have no names to compare."""
+    pure, compiled = (special_methods(form) for form in pair(twin))
+    assert pure - compiled == set()
+    assert compiled - pure <= BY_CYTHON | ADDED.get(twin[1], set())
+
+
+@each_class
+@pytest.mark.parametrize(
+    "act", [copy.copy, copy.deepcopy, pickle.dumps, weakref.ref, bool, iter, len], ids=lambda act: act.__name__
+)
+def test_what_can_be_done_with_an_instance(twin: Twin, act: Callable[[Any], Any], monkeypatch: Any) -> None:
+    seen = []
+    for form in pair(twin):
+        monkeypatch.setattr(f"{twin[0]}.{twin[1]}", form)
+        done = attempt(act, made(twin, form))
+        seen.append(done if isinstance(done, bool | type) else "done")
+    extended = (
+        weakref.ref if twin[1] in EXTENSIBLE else None,
+        iter if "__iter__" in ADDED.get(twin[1], set()) else None,
+    )
+    if act not in extended:
+        assert seen[0] == seen[1]
+
+
+@each_class
+@pytest.mark.parametrize("value", [None, "text", 2**70], ids=repr)
+def test_an_attribute_of_another_type_is_kept_or_refused(twin: Twin, value: object) -> None:
+    """The pure form keeps anything; compiled attributes may have a type of C, which a type checker refuses for both."""
+    for name in SAMPLES[twin[1]].attributes:
+        pure, compiled = (made(twin, form) for form in pair(twin))
+        before = getattr(compiled, name, None)
+        expected, found = attempt(setattr, pure, name, value), attempt(setattr, compiled, name, value)
+        if found is None:
+            # A flag of C keeps the truth of it.
+            assert getattr(compiled, name) in (value, bool(value)), name
+        else:
+            assert found in (expected, TypeError, OverflowError), name
+            assert getattr(compiled, name, None) == before, name
 
 
 @each_value

@@ -37,14 +37,14 @@ class Coordinator:
     """A connection to a group's coordinator, which is found again after NOT_COORDINATOR."""
 
     def __init__(self, cluster: BehaviourCluster, group: str) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self.group = group
         self._wire: Wire | None = None
 
     async def connect(self) -> Wire:
         """The connection, once a broker knows the coordinator: the first request creates the offsets topic."""
         while self._wire is None:
-            for server in self._cluster.bootstrap_servers.split(","):
+            for server in self.cluster.bootstrap_servers.split(","):
                 host, port = server.split(":")
                 try:
                     wire = Wire(*await asyncio.open_connection(host, int(port)))

@@ -15,12 +15,13 @@ from aiokproto.consumer.chunk import expected_size
 from aiokproto.consumer.reader import OFF_LOOP
 from aiokproto.errors import InvalidRecordError, MessageTooLargeError
 from aiokproto.producer import ProducerRecord
-from aiokproto.records import BatchRecord, Compression, RecordBatch, decompress
+from aiokproto.records import BatchRecord, Compression, RecordBatch
 from aiokproto.records.batch import HEADER
 from tests.behaviour.test_produce import stored, stored_batches
 from tests.behaviour.transactional import V1
 from tests.behaviour.transactional import Producer as Transactional
 from tests.clusters import BehaviourCluster
+from tests.decompressions import count_decompressions
 from tests.patience import PATIENCE
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -41,16 +42,7 @@ RECORDS = [
 
 @pytest.fixture
 def decompressed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Grows by one for each batch that the client decompresses."""
-    calls: list[str] = []
-
-    def counting(codec: Compression, *args: Any) -> Any:
-        calls.append(codec.name)
-        return decompress(codec, *args)
-
-    for module in ("records.batch", "consumer.decompressed"):
-        monkeypatch.setattr(f"aiokproto.{module}.decompress", counting)
-    return calls
+    return count_decompressions(monkeypatch)
 
 
 def producer(cluster: BehaviourCluster, **options: Any) -> Producer:

@@ -14,8 +14,8 @@ from aiokproto.broker.groups.image import Image
 from aiokproto.broker.groups.share import records as share_records
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.share.member import ShareHeartbeat
-from aiokproto.broker.internal_topics import partition_for
 from aiokproto.broker.metadata.cluster_state import ClusterState, Node
+from aiokproto.broker.metadata.internal_topics import partition_for
 from aiokproto.broker.share.coordinator import ShareCoordinator, key_of
 from aiokproto.broker.share.persisted_state import PersistedState, replay
 from aiokproto.broker.share.records import SharePartitionKey, Snapshot, Update, decode, encode_key, encode_value

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from aiokproto.broker.internal_topics import partition_for
+from aiokproto.broker.metadata.internal_topics import partition_for
 from aiokproto.broker.metadata.topics import TRANSACTIONS_TOPIC
 from aiokproto.broker.transactions.records import decode_value, encode_key, encode_value
 from aiokproto.client import Client

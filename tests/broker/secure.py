@@ -32,6 +32,16 @@ ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION = 2, 3, 4, 5, 
 DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE, CREATE_TOKENS, DESCRIBE_TOKENS = 10, 11, 12, 13, 14
 DENY, ALLOW = 2, 3
 
+ANY_ACL = DescribeAclsRequest(
+    resource_type_filter=1,
+    resource_name_filter=None,
+    pattern_type_filter=1,
+    principal_filter=None,
+    host_filter=None,
+    operation=1,
+    permission_type=1,
+)
+
 
 def guarded(**config: str | int | bool) -> Broker:
     """A broker with an authorizer, where ``admin`` may do everything."""
@@ -128,15 +138,7 @@ async def grant(admin: Wire, *acls: AclCreation) -> None:
     wanted = {(each.resource_name, each.principal, each.host, each.operation, each.permission_type) for each in acls}
     while True:
         found = await admin.ask(
-            DescribeAclsRequest(
-                resource_type_filter=1,
-                resource_name_filter=None,
-                pattern_type_filter=1,
-                principal_filter=None,
-                host_filter=None,
-                operation=1,
-                permission_type=1,
-            ),
+            ANY_ACL,
             3,
         )
         known = {

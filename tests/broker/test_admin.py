@@ -9,7 +9,7 @@ import pytest
 
 from aiokproto.broker import Broker, Cluster
 from aiokproto.broker.handlers.refused import BETWEEN_NODES, ERROR
-from aiokproto.broker.served_apis import rows
+from aiokproto.broker.handlers.served_apis import rows
 from aiokproto.codec.frames import decode_response
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokproto.codec.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest

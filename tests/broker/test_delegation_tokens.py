@@ -28,8 +28,7 @@ from tests.behaviour.requests_by_api import errors
 from tests.behaviour.test_delegation_tokens import described, log_in, make
 from tests.broker.consumer_harness import refused
 from tests.broker.secure import USERS, Certificates, ScramClient, guarded, logged_in
-from tests.broker.test_security import encrypted
-from tests.broker.wire import connect
+from tests.broker.wire import connect, connect_to
 
 SECRET = "between brokers"
 ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")
@@ -243,7 +242,7 @@ async def test_a_client_certificate_suffices_for_token_requests(tmp_path: Path) 
     config = {**certificates.options(**{"ssl.client.auth": "requested"}), "delegation.token.secret.key": SECRET}
     async with Broker(security=Security("SSL"), config=config) as broker:
         for with_client, expected in ((True, 0), (False, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)):
-            async with encrypted(broker, certificates.context(with_client=with_client)) as wire:
+            async with connect_to(broker.bootstrap_servers, certificates.context(with_client=with_client)) as wire:
                 assert (await make(wire)).error_code == expected
 
 

@@ -15,6 +15,7 @@ from aiokproto.broker.log import Log, LogCheckpoint, LogConfig, fsync, partition
 from aiokproto.broker.metadata.topics import Partition
 from aiokproto.codec.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from aiokproto.codec.messages.describe_log_dirs import DescribeLogDirsRequest
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, ConfigurationError
@@ -249,3 +250,20 @@ async def test_a_topic_with_a_log_that_cannot_be_opened_is_not_half_deleted(tmp_
         assert (await wire.ask(request)).responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert await broker.topics() == ["t"]
         assert [record.value for record in records_of(await wire.ask(fetch_request("t"), 12))] == [b"v"]
+
+
+async def test_the_sizes_of_the_other_logs_are_reported_if_one_cannot_be_opened(tmp_path: Path) -> None:
+    async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
+        await broker.create_topic("t", 2)
+        for index in (0, 1):
+            await produce(wire, "t", batch([b"v"]), partition=index)
+    (tmp_path / "t-1" / partition_metadata.FILE).write_text(content(uuid4().bytes))
+    async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
+        (found,) = (await wire.ask(DescribeLogDirsRequest(topics=None))).results
+        assert found.error_code == ErrorCode.NONE
+        sizes = {
+            topic.name: {each.partition_index: each.partition_size for each in topic.partitions}
+            for topic in found.topics
+        }
+        assert sizes["t"].keys() == {0}
+        assert sizes["t"][0] > 0

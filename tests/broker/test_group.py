@@ -348,6 +348,49 @@ def test_the_maximum_group_size_is_enforced() -> None:
     assert harness.joined("b").error is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
+def test_during_a_rebalance_the_members_that_have_joined_count() -> None:
+    """A new member can take the place of one that has not joined, which is refused then, and removed."""
+    harness = Harness(max_size=2)
+    harness.stable("a")
+    harness.join("b")
+    harness.join("a2", asking("a", "a-0"))
+    first, second = harness.joined("a2"), harness.joined("b")
+    harness.join("b2", replace(asking("b", second.member_id), protocols=(("range", b"other"),)))
+    harness.join("c")
+    assert harness.answers == {}, "b has joined, a has not: there is room for one"
+    harness.join("d")
+    assert harness.joined("d").error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    harness.join("b3", asking("b", second.member_id))
+    assert harness.joined("b2").error is ErrorCode.REBALANCE_IN_PROGRESS, "joining twice takes no more room"
+    harness.join("a3", asking("a", first.member_id))
+    assert harness.joined("a3") == JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    assert harness.heartbeat(first) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.answers == {}, "as in Kafka, the refusal completes no rebalance"
+    harness.wait(REBALANCE)
+    joined = {harness.joined(name).member_id for name in ("b3", "c")}
+    assert joined == set(harness.group.members) == {second.member_id, *joined}
+
+
+def test_a_restored_group_above_its_maximum_size_loses_the_members_that_join_last() -> None:
+    whole, harness = Harness(initial_delay=3.0), Harness(max_size=1)
+    known = whole.stable("a", "b")
+    harness.group.restore(
+        whole.group.members.values(),
+        harness.now,
+        generation=1,
+        protocol_type="consumer",
+        protocol="range",
+        leader=known["a"].member_id,
+    )
+    assert harness.heartbeat(known["a"]) is ErrorCode.REBALANCE_IN_PROGRESS
+    harness.join("b", asking("b", known["b"].member_id))
+    harness.join("a", asking("a", known["a"].member_id))
+    assert harness.joined("a").error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    harness.wait(REBALANCE)
+    assert harness.joined("b").generation == 2
+    assert list(harness.group.members) == [known["b"].member_id]
+
+
 def test_commits_are_checked_against_the_member() -> None:
     harness = Harness()
     simple = Identity("", -1)

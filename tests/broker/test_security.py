@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ from aiokproto.codec.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
-from aiokproto.codec.messages.describe_acls import DescribeAclsRequest
 from aiokproto.codec.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -25,6 +22,7 @@ from aiokproto.codec.messages.sasl_handshake import SaslHandshakeRequest
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import ConfigurationError
 from tests.broker.secure import (
+    ANY_ACL,
     AUTHORIZER,
     DESCRIBE,
     READ,
@@ -38,36 +36,12 @@ from tests.broker.secure import (
     logged_in,
     plain,
 )
-from tests.broker.wire import Wire, batch, connect, fetch_request, produce_request
-
-ANY_ACL = DescribeAclsRequest(
-    resource_type_filter=1,
-    resource_name_filter=None,
-    pattern_type_filter=1,
-    principal_filter=None,
-    host_filter=None,
-    operation=1,
-    permission_type=1,
-)
+from tests.broker.wire import Wire, batch, connect, connect_to, fetch_request, produce_request
 
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return Certificates(tmp_path_factory.mktemp("certificates"))
-
-
-@asynccontextmanager
-async def encrypted(broker: Broker, context: ssl.SSLContext) -> AsyncIterator[Wire]:
-    host, port = broker.bootstrap_servers.split(":")
-    reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
-    try:
-        yield Wire(reader, writer)
-    finally:
-        writer.close()
-        try:
-            await writer.wait_closed()
-        except (ConnectionError, ssl.SSLError):
-            pass
 
 
 # ---- TLS
@@ -79,7 +53,7 @@ async def test_a_client_certificate_is_the_principal(certificates: Certificates)
     async with Broker(security=Security("SSL"), config={**config, "super.users": alice}) as broker:
         await broker.create_topic("t")
         for with_client, expected in ((True, 0), (False, ErrorCode.TOPIC_AUTHORIZATION_FAILED)):
-            async with encrypted(broker, certificates.context(with_client=with_client)) as wire:
+            async with connect_to(broker.bootstrap_servers, certificates.context(with_client=with_client)) as wire:
                 answer = await wire.ask(produce_request("t", batch([b"x"])), 9)
                 assert answer.responses[0].partition_responses[0].error_code == expected
 
@@ -88,7 +62,7 @@ async def test_a_client_without_a_certificate_that_is_required(certificates: Cer
     config = certificates.options(**{"ssl.client.auth": "required"})
     async with Broker(security=Security("SSL"), config=config) as broker:
         with pytest.raises((ConnectionError, ssl.SSLError, asyncio.IncompleteReadError)):
-            async with encrypted(broker, certificates.context()) as wire:
+            async with connect_to(broker.bootstrap_servers, certificates.context()) as wire:
                 await wire.ask(MetadataRequest(topics=[]), 9)
 
 
@@ -97,7 +71,7 @@ async def test_a_context_instead_of_files(certificates: Certificates) -> None:
     context.load_cert_chain(certificates.keystore)
     async with (
         Broker(security=Security("SSL", ssl_context=context)) as broker,
-        encrypted(broker, certificates.context()) as wire,
+        connect_to(broker.bootstrap_servers, certificates.context()) as wire,
     ):
         assert (await wire.ask(MetadataRequest(topics=[]), 9)).brokers
 

@@ -10,7 +10,7 @@ from aiokproto.broker.clock import VirtualClock
 from aiokproto.broker.groups.classic_member import Identity
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.share.state_metadata import StateTopic
-from aiokproto.broker.internal_topics import internal_topic_records
+from aiokproto.broker.metadata.internal_topics import internal_topic_records
 from aiokproto.broker.share.coordinator import key_of
 from aiokproto.broker.share.records import SharePartitionKey
 from aiokproto.codec.messages import (

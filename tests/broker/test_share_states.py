@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from aiokproto.broker import Cluster
 from aiokproto.broker.clock import VirtualClock
 from aiokproto.broker.config.options import BrokerOptions
-from aiokproto.broker.internal_topics import internal_topic_records
 from aiokproto.broker.metadata.cluster_state import ClusterState, Node
+from aiokproto.broker.metadata.internal_topics import internal_topic_records
 from aiokproto.broker.metadata.topics import SHARE_STATE_TOPIC
 from aiokproto.broker.share.batches import combine
 from aiokproto.broker.share.coordinator import ShareCoordinator, is_key, key_of

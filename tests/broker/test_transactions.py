@@ -459,6 +459,7 @@ def test_a_loading_coordinator_returns_load_in_progress(tmp_path: Path) -> None:
     moved = state.move_leader(partition.topic, partition.index)
     assert code_of(lambda: coordinator.check("tx", moved)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert code_of(lambda: coordinator.transactions_of(moved)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert list(coordinator.transactions_of(1 - moved)) == [], "only the node that loads does not know all of its own"
     clock.run()
     coordinator.check("tx", moved)
     assert [each.identity for each in coordinator.transactions_of(moved)] == [known.identity]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from itertools import count
@@ -78,17 +79,17 @@ async def connect(cluster: Addressed, node: int = 0) -> AsyncIterator[Wire]:
 
 
 @asynccontextmanager
-async def connect_to(address: str) -> AsyncIterator[Wire]:
-    """A connection to ``host:port``."""
+async def connect_to(address: str, context: ssl.SSLContext | None = None) -> AsyncIterator[Wire]:
+    """A connection to ``host:port``, encrypted with a context."""
     host, port = address.split(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
+    reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
     try:
         yield Wire(reader, writer)
     finally:
         writer.close()
         try:
             await writer.wait_closed()
-        except ConnectionError:
+        except (ConnectionError, ssl.SSLError):
             pass
 
 

@@ -19,8 +19,9 @@ from aiokproto.consumer.decompressed import DecompressedBatch
 from aiokproto.consumer.reader import CHECKED_ON_LOOP, OFF_LOOP, Reader
 from aiokproto.consumer.start_lookup import COMMITTED
 from aiokproto.errors import CorruptRecordError
-from aiokproto.records import BatchRecord, Compression, decompress, encode
+from aiokproto.records import BatchRecord, encode
 from aiokproto.types import TopicPartition
+from tests.decompressions import count_decompressions
 
 AT = TopicPartition("t", 0)
 NOISE = random.Random(1).randbytes(4 * CHECKED_ON_LOOP)
@@ -130,19 +131,6 @@ async def test_a_batch_that_is_not_to_be_decompressed_is_returned_unchanged(
         assert calls == []
         assert [record.value for record in batch] == [NOISE[:size]]
         assert len(calls) == 1
-
-
-def count_decompressions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A list that grows by each value."""
-    calls: list[str] = []
-
-    def counting(codec: Compression, *args: Any) -> Any:
-        calls.append(codec.name)
-        return decompress(codec, *args)
-
-    for module in ("records.batch", "consumer.decompressed"):
-        monkeypatch.setattr(f"aiokproto.{module}.decompress", counting)
-    return calls
 
 
 async def test_a_wrong_checksum_of_a_large_batch_is_raised_after_the_records_before_it() -> None:

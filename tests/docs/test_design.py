@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+
+import pytest
 
 from tools.setup.project import ROOT
 
@@ -23,10 +26,32 @@ def test_the_files_to_open_first_are_there() -> None:
             assert (PACKAGE / folder / f"{name}.py").exists(), f"{folder}: {name}"
 
 
-def test_the_files_at_the_root_are_named() -> None:
-    named = set(re.findall(r"`(\w+)`", HOUSE[HOUSE.index("Files at the root") :]))
-    modules = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__", "_version"}
-    assert named == modules
+@pytest.mark.parametrize(("which", "folder"), [("the package", PACKAGE), ("`broker/`", PACKAGE / "broker")])
+def test_the_files_at_a_root_are_named(which: str, folder: Path) -> None:
+    """What is left at a root has a reason to be there; the rest belongs into a folder that says what it is."""
+    sentence = HOUSE.partition(f"Files at the root of {which}:")[2].partition("\n\n")[0]
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__", "_version"}
+    assert set(re.findall(r"`(\w+)`", sentence)) == modules
+
+
+def test_the_places_where_things_are_decided_are_there() -> None:
+    """A function is named behind its file."""
+    table = HOUSE.partition("| question | file |")[2]
+    for cell in re.findall(r"^\| .+ \| (.+) \|$", table, re.MULTILINE):
+        for name, functions in re.findall(r"`([\w/]+\.(?:py|md))`(?:: ((?:`\w+`(?:, )?)+))?", cell):
+            path = (ROOT if name.endswith(".md") else PACKAGE) / name
+            assert path.exists(), name
+            for function in re.findall(r"\w+", functions):
+                assert f"def {function}(" in path.read_text(), f"{name}: {function}"
+
+
+def test_the_functions_that_refresh_metadata_are_there() -> None:
+    """The theory of `failures` follows one error code through the code."""
+    text = (PACKAGE / "failures" / "__init__.py").read_text()
+    named = re.findall(r"``(\w+/\w+\.py)``\s+\(``(\w+)``\)", text)
+    assert named
+    for name, function in named:
+        assert f"def {function}(" in (PACKAGE / name).read_text(), f"{name}: {function}"
 
 
 def test_the_drawing_fits_a_screen_and_the_cells_are_short() -> None:

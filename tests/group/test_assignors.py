@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiokproto.consumer import Consumer
 from aiokproto.errors import ConfigurationError
+from aiokproto.group import assignors
 from aiokproto.group.assignors import (
+    _BY_NAME,
     Assignment,
     Assignor,
     CooperativeStickyAssignor,
@@ -22,6 +27,8 @@ from aiokproto.group.assignors import (
 )
 from aiokproto.group.assignors.sticky import decode_claim, encode_claim
 from aiokproto.types import TopicPartition
+
+NAMES = list(_BY_NAME)
 
 
 def members(**topics: str) -> dict[str, Subscription]:
@@ -84,7 +91,23 @@ groups = st.dictionaries(
 )
 
 
-@pytest.mark.parametrize("name", ["range", "roundrobin", "sticky", "cooperative-sticky"])
+def declared_assignors() -> set[str]:
+    """Return the names of all assignor classes in the modules of the package."""
+    folder = Path(assignors.__file__ or "").parent
+    modules = [import_module(f"{assignors.__name__}.{path.stem}") for path in folder.glob("*.py")]
+    classes = {kind for module in modules for kind in vars(module).values() if isinstance(kind, type)}
+    names = {getattr(kind, "name", None) for kind in classes if kind is not Assignor}
+    return {name for name in names if isinstance(name, str)}
+
+
+def test_every_assignor_can_be_named_and_is_documented() -> None:
+    """The docstring of `Consumer` is the reference of its options."""
+    assert sorted(NAMES) == sorted(declared_assignors())
+    option = (Consumer.__doc__ or "").partition("partition_assignment_strategy: ")[2]
+    assert [name for name in NAMES if f'``"{name}"``' not in option[:400]] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
 @given(partitions=sizes, topics=groups)
 def test_every_partition_goes_to_one_member_that_wants_it(
     name: str, partitions: dict[str, int], topics: dict[str, frozenset[str]]

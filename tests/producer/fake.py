@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -32,6 +32,9 @@ from aiokproto.records import RecordBatch
 from tests.patience import PATIENCE
 
 TOPIC_ID = bytes(range(16))
+
+Make = Callable[..., AbstractAsyncContextManager[Producer]]
+"""The fixture `make`: called with a `FakeCluster` and the producer's options."""
 
 
 class PartitionLog:
@@ -291,3 +294,14 @@ def grow_old(producer: Producer) -> None:
         batch.created -= 1e6
     assert producer._sender is not None
     producer._sender.timer.call_soon()
+
+
+def batches(fake: FakeCluster) -> list[RecordBatch]:
+    """Return the batches of all Produce requests, in order."""
+    return [
+        RecordBatch(data.records)
+        for _, request in fake.requests
+        for topic in request.topic_data
+        for data in topic.partition_data
+        if data.records is not None
+    ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
@@ -27,26 +26,16 @@ from aiokproto.errors import (
     MessageTooLargeError,
     UnknownTopicError,
 )
-from aiokproto.producer import BatchDelivery, Producer
+from aiokproto.producer import BatchDelivery
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.limits import BufferLimits
 from aiokproto.records import BatchRecord, RecordBatch, decode, encode
 from aiokproto.records.batch import HEADER
 from aiokproto.records.patch import update_crc
 from aiokproto.types import RecordMetadata, TopicPartition
-from tests.producer.fake import FakeCluster, producer_on
+from tests.producer.fake import FakeCluster, Make
 from tests.producer.sticky import lowest
 from tests.producer.test_producer import Gate, settle
-
-Make = Callable[..., AbstractAsyncContextManager[Producer]]
-
-
-@pytest.fixture
-def make(monkeypatch: pytest.MonkeyPatch) -> Make:
-    def made(fake: FakeCluster, **options: Any) -> AbstractAsyncContextManager[Producer]:
-        return producer_on(fake, monkeypatch, **options)
-
-    return made
 
 
 def stored(*values: bytes, base: int = 40, codec: str = "none") -> bytes:

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
 
 from aiokproto.errors import InvalidRecordError
-from aiokproto.producer import Producer, ProducerRecord
-from tests.producer.fake import FakeCluster, producer_on
-
-Make = Callable[..., AbstractAsyncContextManager[Producer]]
-
-
-@pytest.fixture
-def make(monkeypatch: pytest.MonkeyPatch) -> Make:
-    def made(fake: FakeCluster) -> AbstractAsyncContextManager[Producer]:
-        return producer_on(fake, monkeypatch)
-
-    return made
+from aiokproto.producer import ProducerRecord
+from tests.producer.fake import FakeCluster, Make
 
 
 @pytest.mark.parametrize("topic", [b"flights", None, 7, ("flights",)])

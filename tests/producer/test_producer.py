@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
@@ -27,17 +26,7 @@ from aiokproto.records import BatchRecord, encode
 from aiokproto.types import RecordMetadata
 from tests.net.waiting import until
 from tests.patience import PATIENCE
-from tests.producer.fake import FakeCluster, producer_on
-
-Make = Callable[..., AbstractAsyncContextManager[Producer]]
-
-
-@pytest.fixture
-def make(monkeypatch: pytest.MonkeyPatch) -> Make:
-    def made(fake: FakeCluster, **options: Any) -> AbstractAsyncContextManager[Producer]:
-        return producer_on(fake, monkeypatch, **options)
-
-    return made
+from tests.producer.fake import FakeCluster, Make
 
 
 class Gate:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from typing import Any, cast
 
 import pytest
@@ -30,31 +29,10 @@ from aiokproto.errors import (
     MessageTooLargeError,
     UnsupportedVersionError,
 )
-from aiokproto.producer import Producer
-from aiokproto.records import BatchRecord, RecordBatch, encode
+from aiokproto.records import BatchRecord, encode
 from aiokproto.types import RecordMetadata
 from tests.net.waiting import until
-from tests.producer.fake import FakeCluster, grow_old, producer_on
-
-Make = Callable[..., AbstractAsyncContextManager[Producer]]
-
-
-@pytest.fixture
-def make(monkeypatch: pytest.MonkeyPatch) -> Make:
-    def made(fake: FakeCluster, **options: Any) -> AbstractAsyncContextManager[Producer]:
-        return producer_on(fake, monkeypatch, **options)
-
-    return made
-
-
-def batches(fake: FakeCluster) -> list[RecordBatch]:
-    return [
-        RecordBatch(data.records)
-        for _, request in fake.requests
-        for topic in request.topic_data
-        for data in topic.partition_data
-        if data.records is not None
-    ]
+from tests.producer.fake import FakeCluster, Make, batches, grow_old
 
 
 async def test_send_returns_where_the_record_is(make: Make) -> None:

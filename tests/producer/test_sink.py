@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager
-from typing import Any
 
 import pytest
 
@@ -15,33 +13,11 @@ from aiokproto.errors import (
     DeadlineError,
     KafkaError,
 )
-from aiokproto.producer import Producer
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.compression import MIN_BYTES
-from aiokproto.records import RecordBatch
 from tests.net.waiting import until
 from tests.patience import PATIENCE
-from tests.producer.fake import FakeCluster, grow_old, producer_on
-
-Make = Callable[..., AbstractAsyncContextManager[Producer]]
-
-
-@pytest.fixture
-def make(monkeypatch: pytest.MonkeyPatch) -> Make:
-    def made(fake: FakeCluster, **options: Any) -> AbstractAsyncContextManager[Producer]:
-        return producer_on(fake, monkeypatch, **options)
-
-    return made
-
-
-def batches(fake: FakeCluster) -> list[RecordBatch]:
-    return [
-        RecordBatch(data.records)
-        for _, request in fake.requests
-        for topic in request.topic_data
-        for data in topic.partition_data
-        if data.records is not None
-    ]
+from tests.producer.fake import FakeCluster, Make, batches, grow_old
 
 
 async def test_large_batches_are_compressed_in_threads_and_stay_in_order(

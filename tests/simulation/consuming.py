@@ -8,9 +8,9 @@ from random import Random
 from aiokproto import Producer
 from aiokproto.broker import Cluster
 from aiokproto.simulation import Simulation
-from tests.simulation.faults import Fault, carry_out, draw
+from tests.simulation.faults import Fault, carry_out, draw_some
 from tests.simulation.member import Ledger, Member
-from tests.simulation.world import MOST_TURNS, World, stored_records
+from tests.simulation.world import World, run_within_turns, stored_records
 
 BROKERS, PARTITIONS, UNTIL = 3, 4, 12.0
 APIS = (
@@ -33,17 +33,12 @@ OWN_TASKS = ("aiokproto-consumer", "aiokproto-fetch", "aiokproto-heartbeat", "ai
 
 
 def schedule(seed: int) -> list[Fault]:
-    random = Random(f"{seed}/faults")
-    return [draw(random, UNTIL, BROKERS, PARTITIONS, APIS) for _ in range(random.choice((0, 1, 2, 3, 5)))]
+    return draw_some(seed, UNTIL, BROKERS, PARTITIONS, APIS)
 
 
 def run(seed: int, faults: list[Fault]) -> Simulation:
     """Consume under these faults; raises AssertionError if a guarantee is violated."""
-    simulation = Simulation(seed)
-    simulation.run(_program(simulation, faults))
-    turns = simulation.loop.turns / simulation.time()
-    assert turns <= MOST_TURNS, f"{turns:.0f} turns of the loop in a second"
-    return simulation
+    return run_within_turns(seed, lambda simulation: _program(simulation, faults))
 
 
 async def _program(simulation: Simulation, faults: list[Fault]) -> None:

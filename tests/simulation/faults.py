@@ -62,6 +62,12 @@ KINDS: dict[str, Callable[..., Awaitable[None]]] = {
 }
 
 
+def draw_some(seed: int, until: float, brokers: int, partitions: int, apis: tuple[str, ...]) -> list[Fault]:
+    """The faults of a consumer's workload, see :func:`draw`: few, and often none."""
+    random = Random(f"{seed}/faults")
+    return [draw(random, until, brokers, partitions, apis) for _ in range(random.choice((0, 1, 2, 3, 5)))]
+
+
 def draw(random: Random, until: float, brokers: int, partitions: int, apis: tuple[str, ...]) -> Fault:
     """A fault at some time before ``until``. The first API is the one that the workload tests."""
     # Many come with the first request, and most early: most defects are in the beginning of a session.

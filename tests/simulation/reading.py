@@ -13,8 +13,8 @@ from aiokproto.broker import Cluster
 from aiokproto.errors import BootstrapError, DeadlineError, UnknownTopicError
 from aiokproto.simulation import Simulation
 from aiokproto.types import Record, TopicPartition
-from tests.simulation.faults import Fault, carry_out, draw
-from tests.simulation.world import MOST_TURNS, World
+from tests.simulation.faults import Fault, carry_out, draw_some
+from tests.simulation.world import World, run_within_turns
 from tests.simulation.writing import FIRST_TIME, Writer
 
 BROKERS, PARTITIONS, UNTIL = 3, 4, 8.0
@@ -168,17 +168,12 @@ class Reader:
 
 
 def schedule(seed: int) -> list[Fault]:
-    random = Random(f"{seed}/faults")
-    return [draw(random, UNTIL, BROKERS, PARTITIONS, APIS) for _ in range(random.choice((0, 1, 2, 3, 5)))]
+    return draw_some(seed, UNTIL, BROKERS, PARTITIONS, APIS)
 
 
 def run(seed: int, faults: list[Fault]) -> Simulation:
     """Read under these faults; raises AssertionError if a guarantee is violated."""
-    simulation = Simulation(seed)
-    simulation.run(_program(simulation, faults))
-    turns = simulation.loop.turns / simulation.time()
-    assert turns <= MOST_TURNS, f"{turns:.0f} turns of the loop in a second"
-    return simulation
+    return run_within_turns(seed, lambda simulation: _program(simulation, faults))
 
 
 async def _program(simulation: Simulation, faults: list[Fault]) -> None:

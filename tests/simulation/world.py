@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from typing import Any
 
 from aiokproto.broker import Cluster
 from aiokproto.records import BatchRecord, decode, encode
@@ -46,6 +48,15 @@ class World:
     def running(self) -> set[int]:
         """The brokers that run."""
         return set(self.cluster._servers)
+
+
+def run_within_turns(seed: int, program: Callable[[Simulation], Coroutine[Any, Any, None]]) -> Simulation:
+    """Run a program in a new simulation; raises AssertionError if it keeps the event loop busier than `MOST_TURNS`."""
+    simulation = Simulation(seed)
+    simulation.run(program(simulation))
+    turns = simulation.loop.turns / simulation.time()
+    assert turns <= MOST_TURNS, f"{turns:.0f} turns of the loop in a second"
+    return simulation
 
 
 def stored_records(cluster: Cluster, topic: str, partition: int) -> list[tuple[int, bytes | None]]:

@@ -60,11 +60,6 @@ def missing(declared: Iterable[type[Message]]) -> list[str]:
     return list(found)
 
 
-def fields_without_text(declared: Iterable[type[Message]]) -> list[str]:
-    """Return the fields that need a text and have none or a blank."""
-    return [line for line in missing(declared) if line.endswith(_NO_FIELD_TEXT)]
-
-
 def structs(message: type[Struct]) -> Iterator[type[Struct]]:
     """Return a message and the structs inside it."""
     yield message

@@ -16,8 +16,8 @@ from aiokproto.broker.clock import Clock, Timer
 from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.groups.coordinator import GroupCoordinator
 from aiokproto.broker.log.directory_lock import DirectoryLock
-from aiokproto.broker.log_manager import LogManager
 from aiokproto.broker.metadata.cluster_state import ClusterState, Node
+from aiokproto.broker.metadata.log_manager import LogManager
 from aiokproto.broker.metadata.topics import OFFSETS_TOPIC, Partition, Topic
 from aiokproto.broker.security.security_state import SecurityState
 from aiokproto.broker.security.settings import Security

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from aiokproto.broker import Cluster
-from aiokproto.broker.served_apis import markdown
+from aiokproto.broker.handlers.served_apis import markdown
 from aiokproto.errors import ConfigurationError, KafkaError
 
 _EPILOG = """\

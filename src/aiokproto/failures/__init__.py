@@ -13,10 +13,10 @@ code that met the failure carries the action out and never tests for error codes
 Every row has a reason, which appears in logs. Where a row differs from the Java client, a comment says why.
 
 Example, NOT_LEADER_OR_FOLLOWER: its flags in ``error_codes`` are ``RETRY | REFRESH``, so step 3 returns
-``REFRESH_METADATA``. The metadata is refreshed by ``producer/responses.py`` (``_retry``) for a Produce response, by
-``consumer/fetch_response.py`` for a Fetch response, and by ``cluster/request_driver.py`` (``_retrying``) for what that
-retries. Two tables have a row of their own for it, both in ``consuming``: for a Fetch from a follower (KIP-392), and
-for ShareAcknowledge.
+``REFRESH_METADATA``. Who has sent the request then calls ``ClusterClient.invalidate``: ``producer/responses.py``
+(``_retry``) for Produce, ``consumer/fetch_response.py`` (``_wait_for_leader``) for Fetch, ``consumer/offsets.py`` for
+ListOffsets, and ``cluster/request_driver.py`` (``_retrying``) for whatever ``Client.request`` retries. Two tables have
+a row of their own for it, both in ``consuming``: for a Fetch from a follower (KIP-392), and for ShareAcknowledge.
 """
 
 from __future__ import annotations

@@ -31,7 +31,6 @@ class RebalanceLoop:
 
     Attributes:
         owned: The partitions that this member owns.
-        generations: How many generations it has joined.
         outside: Whether it is not a member, and has no subscription for which to join.
         settled: Set while no generation is being joined.
         lost_reason: Why the group continued without this member, until the owner has received the LOST change.
@@ -48,7 +47,6 @@ class RebalanceLoop:
         owner: PartitionOwner,
     ) -> None:
         self.owned: set[TopicPartition] = set()
-        self.generations = 0
         self.outside = True
         self.settled = asyncio.Event()
         self.lost_reason = ""
@@ -267,7 +265,6 @@ class RebalanceLoop:
                 await asyncio.wait([attempt])
 
     def _log_generation(self, added: int, revoked: int) -> None:
-        self.generations += 1
         member = self._membership
         log.info(
             "group %s: generation %d as %s%s with %s: %s, %d added, %d revoked (%s)",

@@ -42,6 +42,9 @@ cdef class RecordWriter:
             self.base_timestamp = base_timestamp
             self._based = True
 
+    def __reduce__(self):
+        raise TypeError("an open batch can be neither copied nor pickled")
+
     def append(self, timestamp, key, value, headers=()):
         """Write a record; returns its index in the batch, None if it does not fit."""
         cdef Bytes encoded = NO_HEADERS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 from aiokproto.accelerator import twin
 from aiokproto.errors import InvalidRecordError
@@ -46,6 +47,10 @@ class RecordWriter:
     @property
     def size(self) -> int:
         return len(self._buffer)
+
+    def __reduce__(self) -> NoReturn:
+        # Two copies would continue one batch: with the same producer id they would have the same sequence numbers.
+        raise TypeError("an open batch can be neither copied nor pickled")
 
     def append(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()

@@ -251,7 +251,10 @@ class ClassicGroup:
         protocol: str | None,
         leader: str | None,
     ) -> None:
-        """Restore the group from its record or from a consumer group. Session timeouts start again."""
+        """Restore the group from its record or from a consumer group. Session timeouts start again.
+
+        A group with more than ``group.max.size`` members rebalances.
+        """
         self.members = {member.member_id: member for member in members}
         self._static_members = {m.instance_id: m.member_id for m in self.members.values() if m.instance_id is not None}
         self.generation, self.protocol_type = generation, protocol_type or None
@@ -260,6 +263,9 @@ class ClassicGroup:
         self.empty_since = None if self.members else now
         for member in self.members.values():
             member.renew_session(now)
+        # The limit was lowered while the group was not loaded: the members that join last are refused.
+        if len(self.members) > self._max_size:
+            self._prepare_rebalance(now)
 
     # ---- joining
 
@@ -267,7 +273,7 @@ class ClassicGroup:
         if self.state is ClassicGroupState.DEAD:
             return JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id)
         if not self._accepts(request.member_id):
-            return JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id)
+            return self._refuse_excess_member(request.member_id)
         if not self._has_common_protocol(request):
             return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         if request.member_id in self._pending_join_members:
@@ -279,6 +285,16 @@ class ClassicGroup:
                 return JoinResult(error, request.member_id)
             return self._join_existing_member(self.members[request.member_id], waiter, request, now)
         return self._join_new_member(waiter, request, now)
+
+    def _refuse_excess_member(self, member_id: str) -> JoinResult:
+        """Refuse a JoinGroup above ``group.max.size``, and remove the member if the group knows it.
+
+        As in Kafka this completes no rebalance, even if it waited for this member alone: its timeout does.
+        """
+        self._pending_join_members.pop(member_id, None)
+        if member_id in self.members:
+            self._forget_member(self.members[member_id])
+        return JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)
 
     def _join_new_member(self, waiter: Waiter, request: JoinRequest, now: float) -> JoinResult | None:
         member_id = self._make_id(request.instance_id or request.client_id)
@@ -542,9 +558,18 @@ class ClassicGroup:
         return request.protocol_type == self.protocol_type and bool(names & common_protocols(others))
 
     def _accepts(self, member_id: str) -> bool:
-        if self.state is ClassicGroupState.EMPTY or member_id in self.members:
+        """Return whether ``group.max.size`` leaves room for a JoinGroup.
+
+        In PreparingRebalance the members that have joined count: a group that became too large, because the limit was
+        lowered or a consumer group was downgraded, loses the members that join last.
+        """
+        if self.state is ClassicGroupState.EMPTY:
             return True
-        return len(self.members) < self._max_size
+        member = self.members.get(member_id)
+        if self.state is ClassicGroupState.PREPARING_REBALANCE:
+            joined = sum(each.join_waiter is not None for each in self.members.values())
+            return (member is not None and member.join_waiter is not None) or joined < self._max_size
+        return member is not None or len(self.members) < self._max_size
 
     def _rebalance_timeout(self) -> float:
         return max((member.rebalance_timeout for member in self.members.values()), default=0.0)

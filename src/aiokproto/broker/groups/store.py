@@ -37,8 +37,8 @@ from aiokproto.broker.groups.share import records as share_records
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.streams import records as streams_records
 from aiokproto.broker.groups.streams.group import StreamsGroup, StreamsGroupSettings
-from aiokproto.broker.internal_topics import internal_topic_records, partition_for
 from aiokproto.broker.metadata.cluster_state import ClusterState
+from aiokproto.broker.metadata.internal_topics import internal_topic_records, partition_for
 from aiokproto.broker.metadata.topics import NO_LEADER, OFFSETS_TOPIC, Partition
 from aiokproto.codec.payloads.offsets_topic import GroupMetadataKey, OffsetCommitKey
 from aiokproto.error_codes import ErrorCode

@@ -32,9 +32,10 @@ connection are handled one after the other; those of different connections inter
   ``mutation_quota.strict`` from the version on in which the client knows THROTTLING_QUOTA_EXCEEDED (KIP-599). Fetches
   respect ``context.fetch_limit()``.
 - **The event loop.** A handler awaits nothing between checking and changing state, so that no other request comes
-  between. One that works on many bytes yields with :mod:`~aiokproto.broker.yield_budget`; one that waits for records
-  uses :mod:`~aiokproto.broker.fetch.long_poll` and afterwards looks up everything again, since topics, leaders and
-  sessions can have changed. A handler is cancelled when its node stops; a client that disconnects does not cancel it.
+  between. One that works on many bytes yields with :mod:`~aiokproto.broker.handlers.yield_budget`; one that waits for
+  records uses :mod:`~aiokproto.broker.fetch.long_poll` and afterwards looks up everything again, since topics, leaders
+  and sessions can have changed. A handler is cancelled when its node stops; a client that disconnects does not cancel
+  it.
 
 A handler module is imported when its first request arrives: most brokers serve only a few APIs, and start faster so.
 """

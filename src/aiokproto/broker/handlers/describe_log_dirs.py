@@ -1,12 +1,14 @@
 """DescribeLogDirs: the sizes of logs (KIP-113), and from v4 on the size and free space of the disk (KIP-827).
 
-All nodes share one directory; each reports the partitions of which it has a replica.
+All nodes share one directory; each reports the partitions of which it has a replica. A log that cannot be opened is
+left out, as Kafka leaves out logs that are offline: the response has an error code for a directory, none for a log.
 """
 
 from __future__ import annotations
 
 import shutil
 
+from aiokproto.broker.metadata.topics import Partition
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -16,6 +18,7 @@ from aiokproto.codec.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
 
 
 async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
@@ -23,12 +26,15 @@ async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> De
     disk = shutil.disk_usage(context.state.root)
     topics = []
     for topic in context.state.topics.values():
-        partitions = [
-            DescribeLogDirsPartition(
-                partition_index=each.index, partition_size=each.log.size, offset_lag=0, is_future_key=False
-            )
+        chosen = [
+            each
             for each in topic.partitions
             if context.node.node_id in each.replicas and (wanted is None or each.index in wanted.get(topic.name, ()))
+        ]
+        partitions = [
+            DescribeLogDirsPartition(partition_index=each.index, partition_size=size, offset_lag=0, is_future_key=False)
+            for each in chosen
+            if (size := _size(each)) is not None
         ]
         if partitions:
             topics.append(DescribeLogDirsTopic(name=topic.name, partitions=partitions))
@@ -40,3 +46,11 @@ async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> De
         usable_bytes=disk.free,
     )
     return DescribeLogDirsResponse(results=[result])
+
+
+def _size(partition: Partition) -> int | None:
+    """Return the size of a partition's log in bytes; None if the log cannot be opened."""
+    try:
+        return partition.log.size
+    except BrokerError:
+        return None

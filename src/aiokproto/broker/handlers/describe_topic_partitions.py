@@ -5,7 +5,7 @@ There are no eligible leader replicas, as in a Kafka cluster without that featur
 
 from __future__ import annotations
 
-from aiokproto.broker.metadata.topics import NO_LEADER, Partition, check_topic_name
+from aiokproto.broker.metadata.topics import NO_LEADER, Partition, unknown_topic_error
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.describe_topic_partitions import (
@@ -64,21 +64,13 @@ def _describe(
         described.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return described, None
     if topic is None:
-        described.error_code = _why_unknown(name)
+        described.error_code = unknown_topic_error(name)
         return described, None
     described.topic_id, described.is_internal = topic.topic_id, topic.internal
     described.topic_authorized_operations = context.authorized_operations(ResourceType.TOPIC, name)
     end = min(first + limit, len(topic.partitions))
     described.partitions = [_describe_partition(each, context) for each in topic.partitions[first:end]]
     return described, end if end < len(topic.partitions) else None
-
-
-def _why_unknown(name: str) -> ErrorCode:
-    try:
-        check_topic_name(name)
-    except BrokerError as error:
-        return error.code
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _describe_partition(partition: Partition, context: RequestContext) -> DescribeTopicPartitionsResponsePartition:

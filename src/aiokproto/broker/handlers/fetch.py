@@ -15,13 +15,13 @@ from itertools import groupby
 
 from aiokproto.broker.fetch.long_poll import wait_for_change
 from aiokproto.broker.fetch.sessions import FetchSession, Key
+from aiokproto.broker.handlers.yield_budget import YieldBudget
 from aiokproto.broker.log import Span
 from aiokproto.broker.log.conversion import NEW_FETCH, downgrade
 from aiokproto.broker.log.header import BatchHeader
 from aiokproto.broker.metadata.topics import Partition
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.yield_budget import YieldBudget
 from aiokproto.codec.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,

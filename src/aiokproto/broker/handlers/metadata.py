@@ -6,7 +6,7 @@ Kafka, the response has its leaders: they are elected at once.
 
 from __future__ import annotations
 
-from aiokproto.broker.metadata.topics import INTERNAL, NO_LEADER, Partition, Topic, check_topic_name
+from aiokproto.broker.metadata.topics import INTERNAL, NO_LEADER, Partition, Topic, unknown_topic_error
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from aiokproto.codec.messages.metadata import (
@@ -88,11 +88,7 @@ def _find_or_create(
         except BrokerError as error:
             return _failed(error.code, requested.name)
     if topic is None:
-        try:
-            check_topic_name(requested.name)
-        except BrokerError as error:
-            return _failed(error.code, requested.name)
-        return _failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, requested.name)
+        return _failed(unknown_topic_error(requested.name), requested.name)
     return _describe(topic, context)
 
 

@@ -10,12 +10,12 @@ and acks=all differ in ``min.insync.replicas`` only: there is one copy of the da
 
 from __future__ import annotations
 
+from aiokproto.broker.handlers.yield_budget import YieldBudget
 from aiokproto.broker.log.header import BatchHeader
 from aiokproto.broker.log.validation import InvalidRecords, check_records
 from aiokproto.broker.metadata.topics import Partition
 from aiokproto.broker.request_context import CloseConnection, RequestContext
 from aiokproto.broker.transactions.transaction_metadata import ProducerIdAndEpoch
-from aiokproto.broker.yield_budget import YieldBudget
 from aiokproto.codec.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,

@@ -4,6 +4,8 @@
 - ``topics`` are its values: a ``Topic``, and a ``Partition`` with its replicas, leader epoch and log.
 - ``metadata_log`` persists it: a file of lines, the last line of a name counts.
 - ``features`` are the finalized feature levels (KIP-584).
+- ``internal_topics`` are the topics in which coordinators keep their state, and how they read one.
+- ``log_manager`` does the periodic work on the logs of all partitions.
 
 There is no replication: all nodes share one ``ClusterState`` and one log per partition. Replicas and ISR are
 bookkeeping, but a node serves only the partitions that it leads, so clients must find leaders and follow them as with a

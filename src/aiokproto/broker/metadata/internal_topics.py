@@ -1,11 +1,20 @@
-"""The topics in which coordinators keep their state, with Kafka's partitions, replicas and configs."""
+"""The topics in which coordinators keep their state: how they are created, which partition a key is in, what is in one.
+
+Partitions, replicas and configs are Kafka's.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 from aiokproto.broker.config.options import BrokerOptions
-from aiokproto.broker.metadata.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from aiokproto.broker.metadata.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC, Partition
+from aiokproto.records import decode
+
+T = TypeVar("T")
+
+_READ_BYTES = 1 << 20
 
 
 class TopicSettings(NamedTuple):
@@ -46,3 +55,55 @@ def internal_topic_settings(name: str, options: BrokerOptions, nodes: int) -> To
         "segment.bytes": "104857600",
     }
     return TopicSettings(number("share.coordinator.state.topic.num.partitions"), replicas, configs)
+
+
+class InternalRecord(NamedTuple):
+    """A record of an internal topic. ``producer_id`` is -1 unless the record belongs to an open transaction."""
+
+    key: bytes
+    value: bytes | None
+    producer_id: int = -1
+
+
+def internal_topic_records(partition: Partition) -> Iterator[InternalRecord]:
+    """Yield the records in offset order, without those of aborted transactions."""
+    return (record for _, record in internal_topic_records_with_offsets(partition))
+
+
+def internal_topic_records_with_offsets(partition: Partition) -> Iterator[tuple[int, InternalRecord]]:
+    """Yield offsets and records; see :func:`internal_topic_records`."""
+    log = partition.log
+    offset = log.start_offset
+    while offset < log.end_offset:
+        for batch in decode(log.read(offset, _READ_BYTES), check_crc=False):
+            offset = batch.next_offset
+            if batch.is_control:
+                continue
+            open_by = -1
+            if batch.is_transactional:
+                begun = log.producers.transaction_start(batch.producer_id)
+                if begun is not None and batch.base_offset >= begun:
+                    open_by = batch.producer_id
+                aborted = log.aborted_transactions(batch.base_offset, batch.next_offset)
+                if any(each.producer_id == batch.producer_id for each in aborted):
+                    continue
+            for record in batch:
+                if record.key is not None:
+                    yield record.offset, InternalRecord(record.key, record.value, open_by)
+
+
+def partition_for(key: str, partitions: Sequence[T]) -> T:
+    """Return the partition of a group or transactional id: ``abs(hash) % partitions``, as in Kafka."""
+    # Kafka's Utils.abs returns 0 for Integer.MIN_VALUE, which has no positive counterpart.
+    value = java_hash(key)
+    positive = value if value < 1 << 31 else (1 << 32) - value
+    return partitions[positive % (1 << 31) % len(partitions)]
+
+
+def java_hash(text: str) -> int:
+    """Java's ``String.hashCode``: over UTF-16 code units, in 32 bits."""
+    value = 0
+    data = text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(data), 2):
+        value = (31 * value + (data[at] << 8 | data[at + 1])) & 0xFFFFFFFF
+    return value

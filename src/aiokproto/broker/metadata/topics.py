@@ -31,6 +31,15 @@ def check_topic_name(name: str) -> None:
         )
 
 
+def unknown_topic_error(name: str) -> ErrorCode:
+    """Return the error code for a topic that does not exist: INVALID_TOPIC_EXCEPTION if it never can."""
+    try:
+        check_topic_name(name)
+    except BrokerError as error:
+        return error.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 @dataclass(eq=False)
 class Partition:
     """A partition. All replicas share one log; replicas and ISR are bookkeeping.

@@ -12,8 +12,8 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 
-from aiokproto.broker.internal_topics import internal_topic_records_with_offsets, partition_for
 from aiokproto.broker.metadata.cluster_state import ClusterState
+from aiokproto.broker.metadata.internal_topics import internal_topic_records_with_offsets, partition_for
 from aiokproto.broker.metadata.topics import NO_LEADER, SHARE_STATE_TOPIC, Partition, Topic
 from aiokproto.broker.share.persisted_state import PersistedState, first_snapshot, replay
 from aiokproto.broker.share.records import SharePartitionKey, Snapshot, Update, decode, encode_key, encode_value

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 
 from aiokproto.broker.clock import Timer
 from aiokproto.broker.groups.coordinator import GroupCoordinator
-from aiokproto.broker.internal_topics import internal_topic_records, partition_for
 from aiokproto.broker.metadata.cluster_state import ClusterState
+from aiokproto.broker.metadata.internal_topics import internal_topic_records, partition_for
 from aiokproto.broker.metadata.topics import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Partition, Topic
 from aiokproto.broker.transactions.records import decode_key, decode_value, encode_key, encode_value
 from aiokproto.broker.transactions.transaction_metadata import (
@@ -50,7 +50,7 @@ class TransactionCoordinator:
         # Transactional id to the partitions that have no marker yet, for transactions in a Prepare state.
         self._pending_markers: dict[str, set[TopicPartition]] = {}
         self._timers: dict[str, Timer] = {}
-        self._loading: dict[int, Timer] = {}
+        self._loading: dict[Partition, Timer] = {}
 
     def start(self) -> None:
         """Load the transactions from ``__transaction_state``, and finish those in a ``Prepare`` state."""
@@ -84,7 +84,7 @@ class TransactionCoordinator:
         partition = self.partition_of(transactional_id)
         if partition.leader != node_id:
             raise BrokerError(ErrorCode.NOT_COORDINATOR)
-        if partition.index in self._loading:
+        if partition in self._loading:
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def leader_changed(self, partition: Partition) -> None:
@@ -95,7 +95,7 @@ class TransactionCoordinator:
             if partition.leader != NO_LEADER:
                 # Not synchronously: as in Kafka, requests that arrive before the load get COORDINATOR_LOAD_IN_PROGRESS.
                 clock = self._state.clock
-                self._loading[partition.index] = clock.call_at(clock.time(), self._load, partition)
+                self._loading[partition] = clock.call_at(clock.time(), self._load, partition)
         elif partition.leader != NO_LEADER:
             where = (partition.topic, partition.index)
             for transactional_id in [each for each, pending in self._pending_markers.items() if where in pending]:
@@ -131,9 +131,9 @@ class TransactionCoordinator:
         """Yield the transactions that a node coordinates.
 
         Raises:
-            BrokerError: COORDINATOR_LOAD_IN_PROGRESS.
+            BrokerError: COORDINATOR_LOAD_IN_PROGRESS: the node has not loaded all of them.
         """
-        if self._loading:
+        if any(partition.leader == node_id for partition in self._loading):
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return (each for key, each in self._transactions.items() if self.partition_of(key).leader == node_id)
 
@@ -221,7 +221,7 @@ class TransactionCoordinator:
         coordinator = self.partition_of(transactional_id)
         if coordinator.leader == NO_LEADER:
             raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if coordinator.index in self._loading:
+        if coordinator in self._loading:
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         where = (partition.topic, partition.index)
         try:
@@ -367,7 +367,7 @@ class TransactionCoordinator:
             self._write(transaction.completed(self._state.clock.wall()))
 
     def _drop(self, partition: Partition) -> None:
-        loading = self._loading.pop(partition.index, None)
+        loading = self._loading.pop(partition, None)
         if loading is not None:
             loading.cancel()
         for transactional_id in [each for each in self._transactions if self.partition_of(each) is partition]:
@@ -378,7 +378,7 @@ class TransactionCoordinator:
                 timer.cancel()
 
     def _load(self, partition: Partition) -> None:
-        self._loading.pop(partition.index, None)
+        self._loading.pop(partition, None)
         found: dict[str, TransactionMetadata] = {}
         for key, value, _ in internal_topic_records(partition):
             transactional_id = decode_key(key)

@@ -25,6 +25,7 @@ class DecoderWriter(Writer):
         self.ahead = ""
 
     def function(self, message: type[Message]) -> list[str]:
+        """Return the lines of a message's ``decode``."""
         self.lines = ["def decode(data, pos, memory):" if self.counting else "def decode(data, pos):"]
         if message.in_place(self.version):
             self.line("view = memoryview(data)")
@@ -35,6 +36,7 @@ class DecoderWriter(Writer):
         return self.lines
 
     def struct(self, struct: type[Struct], target: str) -> None:
+        """Read a struct into a new instance named ``target``: absent fields, then the others in order, then tags."""
         self.line(f"{target} = {self.new(struct)}")
         for spec in struct.fields():
             if not self.present(spec) or spec.tag is not None:
@@ -104,6 +106,7 @@ class DecoderWriter(Writer):
         return name
 
     def rest_of_varint(self, name: str, limit: int = 0) -> None:
+        """Read the rest of a varint whose first byte is in ``name``; ``limit`` is its greatest value, 0 for any."""
         with self.block(f"if {name} > 127:"):
             self.line(f"{name}, pos = read_uvarint(data, pos)")
             if limit:
@@ -111,11 +114,13 @@ class DecoderWriter(Writer):
             self.line("pos -= 1")
 
     def spend(self, cost: str) -> None:
+        """Count memory (an expression, in bytes) before it is allocated, in decoders that count."""
         if self.counting:
             self.line(f"memory -= {cost}")
             self.line("if memory < 0: raise OverLimit")
 
     def value(self, spec: FieldSpec, target: str) -> None:
+        """Read a field that is not of fixed size."""
         if spec.array:
             self.array(spec, target)
         elif spec.struct is not None:
@@ -138,6 +143,7 @@ class DecoderWriter(Writer):
         return self.block("else:")
 
     def variable(self, spec: FieldSpec, target: str) -> None:
+        """Read a string, bytes or record set."""
         length = self.length(spec)
         with self.null(spec, length, target):
             start = "pos + 1" if self.compact(spec) else "pos"
@@ -152,6 +158,7 @@ class DecoderWriter(Writer):
             self.line("pos = end")
 
     def array(self, spec: FieldSpec, target: str) -> None:
+        """Read an array: its count, then its items."""
         if self.compact(spec) and spec.kind in FORMATS and spec.kind != "uuid" and not self.nullable(spec):
             self.compact_numbers(spec, target)
             return
@@ -187,6 +194,7 @@ class DecoderWriter(Writer):
             self.line(f"pos += {width} * {count} - {width - 1}" if width > 1 else f"pos += {count}")
 
     def items(self, spec: FieldSpec, count: str, target: str) -> None:
+        """Read ``count`` items, after a check that the frame can hold as many."""
         if spec.kind == "uuid":
             self.spend(f"{count} * {limits.item_cost(spec)}")
             self.line(f"end = pos + 16 * {count}")
@@ -216,6 +224,7 @@ class DecoderWriter(Writer):
             self.line(f"{items}.append({item})")
 
     def nested(self, spec: FieldSpec, target: str) -> None:
+        """Read a struct, or null."""
         assert spec.struct is not None
         item = self.fresh("s")
         if not self.nullable(spec):
@@ -236,6 +245,7 @@ class DecoderWriter(Writer):
             self.line(f"{target} = {item}")
 
     def tag_section(self, struct: type[Struct], target: str) -> None:
+        """Read a struct's tagged fields; their count is nearly always 0."""
         specs = self.tagged(struct)
         count = self.first_byte()
         with self.block(f"if {count}:"):
@@ -248,6 +258,7 @@ class DecoderWriter(Writer):
         self.line("else: pos += 1")
 
     def known_tags(self, specs: list[FieldSpec], target: str, count: str) -> None:
+        """Read ``count`` tagged fields: declared ones into their attributes, others into ``unknown_tags``."""
         tag, last, stop = (self.fresh(x) for x in ("tag", "last", "stop"))
         self.line(f"{last} = -1")
         with self.block(f"for _ in range({count}):"):

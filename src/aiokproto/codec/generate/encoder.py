@@ -22,12 +22,14 @@ class EncoderWriter(Writer):
         self.waiting: list[tuple[str, str]] = []
 
     def function(self, message: type[Message]) -> list[str]:
+        """Return the lines of a message's ``encode``."""
         self.lines = ["def encode(m, out):"]
         self.struct(message, "m", "out")
         self.line("return None")
         return self.lines
 
     def struct(self, struct: type[Struct], source: str, out: str) -> None:
+        """Write the struct in the expression ``source`` to the buffer ``out``."""
         for spec in struct.fields():
             if not self.present(spec) and not spec.ignorable:
                 self.line(f"if {self.differs(spec, f'{source}.{spec.name}')}: raise ValueError")
@@ -93,9 +95,11 @@ class EncoderWriter(Writer):
             self.line(f"write_uvarint({out}, {name})")
 
     def can_be_null(self, spec: FieldSpec) -> bool:
+        """Return whether None is a value: a null record set is written in every version."""
         return self.nullable(spec) or spec.kind == "recordset"
 
     def value(self, spec: FieldSpec, source: str, out: str) -> None:
+        """Write a field that is not of fixed size."""
         if spec.array:
             self.array(spec, source, out)
         elif spec.struct is not None:
@@ -104,6 +108,7 @@ class EncoderWriter(Writer):
             self.variable(spec, source, out)
 
     def variable(self, spec: FieldSpec, source: str, out: str) -> None:
+        """Write a string, bytes or record set."""
         data, length = self.fresh("b"), self.fresh("n")
         encoded = ".encode()" if spec.kind == "string" else ""
         plus = " + 1" if self.compact(spec) else ""
@@ -122,6 +127,7 @@ class EncoderWriter(Writer):
         self.line(f"{out} += {data}")
 
     def array(self, spec: FieldSpec, source: str, out: str) -> None:
+        """Write an array: its count, then its items."""
         items, count = self.fresh("a"), self.fresh("n")
         self.line(f"{items} = {source}")
         plus = " + 1" if self.compact(spec) else ""
@@ -168,12 +174,14 @@ class EncoderWriter(Writer):
             self.line(f"{out} += {self.packers('', spec, compact)}[{count}](*{items})")
 
     def packers(self, before: str, spec: FieldSpec, compact: bool) -> str:
+        """Return the name of functions, by number of items, that pack waiting formats, the count and the items."""
         code = FORMATS[spec.kind]
         name = f"pack_{letters(before)}{'m' if compact else 'n'}{letters(code)}"
         self.names[name] = array_packers(before, code, compact)
         return name
 
     def nested(self, spec: FieldSpec, source: str, out: str) -> None:
+        """Write a struct, or null."""
         assert spec.struct is not None
         item = self.fresh("s")
         self.line(f"{item} = {source}")
@@ -187,6 +195,7 @@ class EncoderWriter(Writer):
             self.struct(spec.struct, item, out)
 
     def tag_section(self, struct: type[Struct], source: str, out: str) -> None:
+        """Write tagged fields that differ from their defaults, and unknown ones, in order of their tags."""
         specs = self.tagged(struct)
         unknown = f"{source}.unknown_tags"
         if not specs:

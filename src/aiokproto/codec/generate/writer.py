@@ -28,49 +28,57 @@ class Writer:
         self._serial = 0
 
     def line(self, text: str) -> None:
+        """Add a line at the current depth."""
         self.lines.append("    " * self.depth + text)
 
     def block(self, text: str) -> _Block:
+        """Add the line that begins a block; the ``with`` body is indented."""
         self.line(text)
         return _Block(self)
 
     def fresh(self, prefix: str) -> str:
+        """Return a local name that is not used yet."""
         self._serial += 1
         return f"{prefix}{self._serial}"
 
     def new(self, struct: type[Struct]) -> str:
-        """An expression: an instance with nothing set."""
+        """Return an expression for an instance with nothing set."""
         name = f"new_{struct.__name__}"
         self.names[name] = partial(object.__new__, struct)
         return f"{name}()"
 
     def pack(self, formats: str) -> str:
+        """Return the name of a function that packs values of these formats."""
         name = f"pack_{letters(formats)}"
         self.names[name] = packer(formats).pack
         return name
 
     def unpack(self, formats: str) -> str:
+        """Return the name of a function that unpacks values of these formats at a position."""
         name = f"unpack_{letters(formats)}"
         self.names[name] = packer(formats).unpack_from
         return name
 
     def length_format(self, spec: FieldSpec) -> str:
-        """What a length or count begins with: a varint's first byte, or all of it."""
+        """Return the format that a length or count begins with: a varint's first byte, or all of it."""
         if self.compact(spec):
             return "B"
         return "h" if spec.kind == "string" and not spec.array else "i"
 
     def present(self, spec: FieldSpec) -> bool:
+        """Return whether this version has the field."""
         return self.version in spec.versions
 
     def nullable(self, spec: FieldSpec) -> bool:
+        """Return whether the field can be null in this version."""
         return self.version in spec.nullable
 
     def compact(self, spec: FieldSpec) -> bool:
+        """Return whether lengths are unsigned varints, plus one (KIP-482)."""
         return self.flexible and spec.flexible
 
     def runs(self, struct: type[Struct]) -> list[list[FieldSpec]]:
-        """The untagged fields of this version; adjacent fixed-size ones together."""
+        """Return the untagged fields of this version; adjacent fixed-size ones together."""
         runs: list[list[FieldSpec]] = []
         for spec in struct.fields():
             if not self.present(spec) or spec.tag is not None:
@@ -82,6 +90,7 @@ class Writer:
         return runs
 
     def tagged(self, struct: type[Struct]) -> list[FieldSpec]:
+        """Return the tagged fields of this version, in order of their tags."""
         found = [spec for spec in struct.fields() if self.present(spec) and spec.tag is not None]
         return sorted(found, key=lambda spec: spec.tag or 0)
 

@@ -57,7 +57,7 @@ def changes(group: ConsumerGroup, written: Image, wall: int) -> list[tuple[bytes
         wall: The wall-clock time (ms).
     """
     current: dict[bytes, bytes | None] = dict(_group_records(group))
-    for member_id in group.dirty:
+    for member_id in sorted(group.dirty):
         current.update(_member_records(group, member_id))
     patterns = dict(_pattern_records(group, written, wall))
     current.update({key: None for key in written if key.startswith(_PATTERN_PREFIX) and key not in patterns})

@@ -59,7 +59,7 @@ def changes(group: StreamsGroup, written: Image, wall: int) -> list[tuple[bytes,
         wall: The wall-clock time (ms).
     """
     current: dict[bytes, bytes | None] = dict(_group_records(group, written, wall))
-    for member_id in group.dirty:
+    for member_id in sorted(group.dirty):
         current.update(_member_records(group, member_id))
     return update(written, current)
 
