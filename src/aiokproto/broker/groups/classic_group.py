@@ -267,7 +267,12 @@ class ClassicGroup:
         if self.state is ClassicGroupState.DEAD:
             return JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id)
         if not self._accepts(request.member_id):
-            return JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id)
+            # As in Kafka, the rejected client is no member any more, and the response has no member id. Otherwise the
+            # rebalance would wait for a JoinGroup that is rejected each time.
+            self._pending_join_members.pop(request.member_id, None)
+            if request.member_id in self.members:
+                self._forget_member(self.members[request.member_id])
+            return JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)
         if not self._has_common_protocol(request):
             return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         if request.member_id in self._pending_join_members:
@@ -542,9 +547,16 @@ class ClassicGroup:
         return request.protocol_type == self.protocol_type and bool(names & common_protocols(others))
 
     def _accepts(self, member_id: str) -> bool:
-        if self.state is ClassicGroupState.EMPTY or member_id in self.members:
+        if self.state is ClassicGroupState.EMPTY:
             return True
-        return len(self.members) < self._max_size
+        member = self.members.get(member_id)
+        if self.state is ClassicGroupState.PREPARING_REBALANCE:
+            # As in Kafka's acceptJoiningMember, only members that have joined this rebalance count: the others are
+            # removed at its end, so their places are free until then. It also shrinks a group to a group.max.size that
+            # was lowered: the last members to join again are rejected.
+            joined = sum(each.join_waiter is not None for each in self.members.values())
+            return (member is not None and member.join_waiter is not None) or joined < self._max_size
+        return member is not None or len(self.members) < self._max_size
 
     def _rebalance_timeout(self) -> float:
         return max((member.rebalance_timeout for member in self.members.values()), default=0.0)
