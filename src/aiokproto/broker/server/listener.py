@@ -101,7 +101,7 @@ class Listener:
             self._schedule_idle_check()
         try:
             size = await client.read_size()
-            # Asked for each frame: the limit changes in the middle of a connection.
+            # For each frame anew: the limit changes in the middle of a connection.
             limit = self._max_frame if connection.authenticated else self._max_unauthenticated_frame
             # Before any memory is allocated for it. A negative size is another protocol, such as TLS or HTTP.
             if not 0 <= size <= limit:

@@ -54,7 +54,7 @@ class SocketServer:
             if reserved is not None:
                 reserved.close()
             raise
-        # Before anyone is told of this node: metadata names the port.
+        # Before the node is registered: metadata names the port.
         node.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:

@@ -139,7 +139,7 @@ class TransactionMetadata:
             BrokerError: PRODUCER_FENCED or CONCURRENT_TRANSACTIONS.
         """
         # Before the ids, as in Kafka, where an ending transaction has a pending transition: even a producer that will
-        # be fenced is told to retry.
+        # be fenced has to retry first.
         self._check_complete()
         if known is not None and not self._continues(known):
             raise self._fenced(known)
