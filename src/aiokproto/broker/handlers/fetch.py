@@ -152,20 +152,22 @@ def _find_partition_records(
             name, request_partition.partition, context.node.node_id, request_partition.current_leader_epoch
         )
         log = led.log
+        span = None
+        if request_partition.last_fetched_epoch < 0 or not _diverges(led, request_partition, response):
+            # Both limits hold: the partition's keeps one partition from filling the response (KIP-74).
+            limit = min(request_partition.partition_max_bytes, remaining)
+            until = log.last_stable_offset if committed else None
+            span = log.find(request_partition.fetch_offset, limit, at_least_one=at_least_one, until=until)
+            if until is not None:
+                response.aborted_transactions = [
+                    AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+                    for each in log.aborted_transactions(request_partition.fetch_offset, until)
+                ]
+        # Last: an error comes without them, as in Kafka (ReplicaManager.createLogReadResult()).
         response.high_watermark = log.end_offset
         response.last_stable_offset = log.last_stable_offset
         response.log_start_offset = log.start_offset
-        if request_partition.last_fetched_epoch >= 0 and _diverges(led, request_partition, response):
-            return response, None
-        # Both limits hold: the partition's keeps one partition from filling the response (KIP-74).
-        limit = min(request_partition.partition_max_bytes, remaining)
-        until = log.last_stable_offset if committed else None
-        if until is not None:
-            response.aborted_transactions = [
-                AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
-                for each in log.aborted_transactions(request_partition.fetch_offset, until)
-            ]
-        return response, log.find(request_partition.fetch_offset, limit, at_least_one=at_least_one, until=until)
+        return response, span
     except BrokerError as error:
         response.error_code = error.code
         # The two errors after which a client looks for the leader (KIP-951). With UNKNOWN_LEADER_EPOCH it knows more
