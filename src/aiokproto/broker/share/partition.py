@@ -287,11 +287,11 @@ class SharePartition:
 
     def _advance_start_offset(self) -> None:
         """Move the start offset past records in a terminal state."""
-        is_terminal = 0
-        while is_terminal < len(self._runs) and self._runs[is_terminal].state.is_terminal:
-            is_terminal += 1
+        ended = 0
+        while ended < len(self._runs) and self._runs[ended].state.is_terminal:
+            ended += 1
         # Also across gaps: a run in a terminal state needs no memory once all before it are done.
-        self._runs = self._runs[is_terminal:]
+        self._runs = self._runs[ended:]
         self.start_offset = self._runs[0].first if self._runs else self.end_offset
 
 

@@ -132,8 +132,8 @@ def to_topic_names(partitions: TopicIdPartitions, topics: Topics) -> set[tuple[s
 def _has_common_protocol(group: ConsumerGroup, request: JoinRequest) -> bool:
     """Return whether the member supports a protocol that all other classic members support."""
     names = {name for name, _ in request.protocols}
-    sides = [member.classic for member in group.members.values() if member.member_id != request.member_id]
-    for classic_metadata in sides:
+    others = [member.classic for member in group.members.values() if member.member_id != request.member_id]
+    for classic_metadata in others:
         if classic_metadata is not None:
             names &= {name for name, _ in classic_metadata.protocols}
     return bool(names)
