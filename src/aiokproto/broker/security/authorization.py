@@ -91,7 +91,7 @@ def _resources(
     authorized."""
     named = list(entities(request, name_of))
     if rule.group is not None:
-        # Each name once, in the order of the request: the authorizer may be asked for thousands of partitions of one
+        # Each name once, in the order of the request: a request may have thousands of partitions of one
         # topic.
         for group in dict.fromkeys(each.group for each in named if each.group is not None):
             allowed = is_authorized(rule.group, ResourceType.GROUP, group)
