@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from aiokproto.broker import Broker
 from aiokproto.codec.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.codec.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -15,7 +17,9 @@ from aiokproto.codec.messages.sync_group import SyncGroupRequest, SyncGroupReque
 from aiokproto.codec.payloads.consumer_protocol import ConsumerProtocolSubscription
 from aiokproto.error_codes import ErrorCode
 from tests.behaviour.coordinator import Coordinator, coordinator
-from tests.clusters import BehaviourCluster
+from tests.clusters import BehaviourCluster, EmbeddedCluster, RealCluster
+from tests.conftest import ON_BOTH
+from tests.kafka.cluster import KafkaCluster
 
 
 async def join(at: Coordinator, member_id: str = "", version: int = 9, **fields: Any) -> JoinGroupResponse:
@@ -153,3 +157,53 @@ async def test_a_second_member_makes_the_first_rejoin(cluster: BehaviourCluster,
         theirs = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"theirs")
         await sync(at, again, assignments=[theirs])
         assert (await waiting).assignment == b"theirs"
+
+
+@pytest.fixture(params=ON_BOTH)
+async def small_groups(request: pytest.FixtureRequest) -> AsyncIterator[BehaviourCluster]:
+    """A broker of its own whose groups have at most two members: ``group.max.size`` is set at the start."""
+    if request.param == "embedded":
+        async with Broker(config={"group.max.size": 2}) as broker:
+            yield EmbeddedCluster(broker, 1)
+    else:
+        kafka = KafkaCluster(1, config={"group.max.size": "2"})
+        await asyncio.to_thread(kafka.start)
+        try:
+            yield RealCluster(kafka, 1)
+        finally:
+            await asyncio.to_thread(kafka.stop)
+
+
+async def test_in_a_rebalance_of_a_full_group_the_first_members_to_join_get_the_places(
+    small_groups: BehaviourCluster,
+) -> None:
+    async with (
+        coordinator(small_groups, "g") as first,
+        coordinator(small_groups, "g") as second,
+        coordinator(small_groups, "g") as third,
+    ):
+        # No event but the rebalance timeout ends the rebalance after a member was rejected.
+        soon = {"rebalance_timeout_ms": 2_000}
+        one = (await join(first)).member_id
+        joined = await join(first, one, **soon)
+        two = (await join(second)).member_id
+        waiting = asyncio.create_task(join(second, two, **soon))
+        while await heartbeat(first, one, joined.generation_id) is not ErrorCode.REBALANCE_IN_PROGRESS:
+            pass
+        assert (await join(first, one, **soon)).error_code == ErrorCode.NONE
+        assert (await waiting).error_code == ErrorCode.NONE
+        assert (await join(third)).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+        # Another subscription starts a rebalance. Until the second member joins it, its place is free.
+        metadata = b"\0\x01" + ConsumerProtocolSubscription(topics=["other"]).encode(1)
+        changed = [JoinGroupRequestProtocol(name="range", metadata=metadata)]
+        rebalance = asyncio.create_task(join(first, one, protocols=changed, **soon))
+        while (required := await join(third)).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED:
+            pass
+        assert required.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        newcomer = asyncio.create_task(join(third, required.member_id, **soon))
+        while len((await describe(second)).members) < 3:
+            pass
+        rejected = await join(second, two, **soon)
+        assert (rejected.error_code, rejected.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+        assert await leave(second, two) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert [each.error_code for each in (await rebalance, await newcomer)] == [ErrorCode.NONE, ErrorCode.NONE]

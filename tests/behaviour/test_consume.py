@@ -18,12 +18,16 @@ from aiokproto.codec.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
+from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokproto.config import ClusterConfig
 from aiokproto.consumer import Consumer, PartitionStatus
+from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import ClientClosedError, ConfigurationError, OffsetOutOfRangeError, UnknownTopicError
 from aiokproto.records import BatchRecord, Compression, encode
 from aiokproto.types import Record, TimestampType, TopicPartition
 from tests.behaviour.feed import EPOCH, append, fill, value
+from tests.broker.wire import Wire
 from tests.clusters import BehaviourCluster, embedded_cluster
 from tests.patience import PATIENCE
 
@@ -472,3 +476,26 @@ def test_cancelling_at_any_point_loses_and_repeats_nothing(waits: list[int], sty
             assert [place for place in seen if place[0] == partition] == [(partition, offset) for offset in range(30)]
 
     asyncio.run(run())
+
+
+async def test_an_offset_out_of_range_comes_without_offsets_of_the_log(cluster: BehaviourCluster, topic: str) -> None:
+    """As in ReplicaManager.readFromLog(): a client that wants to know the log's ends sends ListOffsets."""
+    await cluster.create_topic(topic)
+    await fill(cluster, topic, 5)
+    host, port = cluster.bootstrap_servers.split(",")[0].rsplit(":", 1)
+    wire = Wire(*await asyncio.open_connection(host, int(port)))
+    try:
+        metadata = await wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]))
+        leader = metadata.topics[0].partitions[0].leader_id
+        node = next(each for each in metadata.brokers if each.node_id == leader)
+        wire.writer.close()
+        wire = Wire(*await asyncio.open_connection(node.host, node.port))
+        partition = FetchPartition(partition=0, fetch_offset=99, partition_max_bytes=1000)
+        request = FetchRequest(
+            max_wait_ms=0, min_bytes=0, max_bytes=1000, topics=[FetchTopic(topic=topic, partitions=[partition])]
+        )
+        response = (await wire.ask(request, 12)).responses[0].partitions[0]
+    finally:
+        wire.writer.close()
+    assert response.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (response.high_watermark, response.last_stable_offset, response.log_start_offset) == (-1, -1, -1)

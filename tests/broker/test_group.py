@@ -391,6 +391,39 @@ def test_a_restored_group_above_its_maximum_size_loses_the_members_that_join_las
     assert list(harness.group.members) == [known["b"].member_id]
 
 
+def test_in_a_rebalance_of_a_full_group_the_first_members_to_join_get_the_places() -> None:
+    harness = Harness(initial_delay=3.0, max_size=2)
+    members = harness.stable("a", "b")
+    leader, late = members["a"], members["b"]
+    harness.join("a", asking("a", leader.member_id))
+    harness.join("c")
+    assert "c" not in harness.answers, "one of two places is taken"
+    harness.join("d")
+    assert harness.joined("d").error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    harness.join("b", asking("b", late.member_id))
+    assert harness.joined("b") == JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    assert late.member_id not in harness.group.members
+    harness.join("a again", asking("a", leader.member_id))
+    assert harness.joined("a").error is ErrorCode.REBALANCE_IN_PROGRESS, "a member that waits already keeps its place"
+    harness.wait(REBALANCE)
+    assert {harness.joined(each).error for each in ("a again", "c")} == {ErrorCode.NONE}
+
+
+def test_a_rebalance_does_not_wait_for_a_rejected_client() -> None:
+    harness = Harness(initial_delay=3.0, max_size=2)
+    harness.join("late", replace(asking("late"), requires_known_member_id=True))
+    late = harness.joined("late").member_id
+    harness.join("a")
+    harness.join("b")
+    harness.join("late", asking("late", late))
+    assert harness.joined("late").error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    harness.wait(6.0)
+    members = {name: harness.joined(name) for name in ("a", "b")}
+    for name, joined in members.items():
+        harness.join(name, replace(asking(name, joined.member_id), protocols=(("range", b"other"),)))
+    assert {harness.joined(name).generation for name in members} == {2}
+
+
 def test_commits_are_checked_against_the_member() -> None:
     harness = Harness()
     simple = Identity("", -1)

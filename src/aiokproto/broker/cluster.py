@@ -132,7 +132,11 @@ class Cluster(AsyncContext):
             for node in self._nodes.values():
                 self._servers[node.node_id] = self._new_server(node)
             for server in self._servers.values():
+                # All ports before any leader: metadata, which a client may request at once, names the ports of all
+                # nodes.
                 await server.start()
+            # From here to the end no await: a request sees the cluster without leaders, or loaded coordinators, nothing
+            # in between.
             runtime.state.nodes_up(list(self._servers))
             runtime.start()
         except BaseException:
@@ -161,6 +165,7 @@ class Cluster(AsyncContext):
             timer.cancel()
         self._failure_timers.clear()
         try:
+            # Connections first: no request may find coordinators or logs that are closed.
             await asyncio.gather(*(server.close() for server in self._servers.values()))
         finally:
             runtime, self._runtime = self._runtime, None
@@ -330,6 +335,7 @@ class Cluster(AsyncContext):
         node = self._new_node(max(self._nodes) + 1)
         server = self._new_server(node)
         await server.start()
+        # Only after its port is bound: a node that failed to start must not be in metadata.
         self._nodes[node.node_id] = node
         self._servers[node.node_id] = server
         self._running.state.nodes_up([node.node_id])
@@ -361,9 +367,11 @@ class Cluster(AsyncContext):
                 leader that cannot be reached. In Kafka this is ``broker.session.timeout.ms``, 9 seconds.
         """
         server = self._server_of(broker_id)
+        # Unlike in stop_broker(), the leaders stay for now.
         await server.close()
 
         def notice() -> None:
+            # It may run again by then.
             if broker_id not in self._servers:
                 self._running.state.node_down(broker_id)
 

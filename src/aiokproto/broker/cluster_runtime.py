@@ -64,6 +64,7 @@ class ClusterRuntime:
         self._temporary = data_dir is None
         self._root = data_dir or Path(tempfile.mkdtemp(prefix="aiokproto-broker-"))
         self._root.mkdir(parents=True, exist_ok=True)
+        # First: nothing may be read that another process is writing.
         self._lock = DirectoryLock(self._root)
         try:
             self.security = SecurityState(self._root, security, options, clock)
@@ -78,14 +79,17 @@ class ClusterRuntime:
         self.transactions = TransactionCoordinator(self.state, self.groups)
         self.share_states.on_reset = self.shares.remove
         self.state.on_delete = self._topic_deleted
+        # A temporary directory does not outlive the process: flushing it would protect nothing.
         if not self._temporary:
             self.state.on_roll = self.log_manager.flush_behind
 
     def start(self) -> None:
         """Load the coordinators and start periodic work. The nodes must be up, so that partitions have leaders."""
+        # In this order: groups use the share states, and transactions commit offsets to groups.
         self.share_states.start()
         self.groups.start()
         self.transactions.start()
+        # Only now: what start() has loaded must not be loaded again by the elections of the start.
         self.state.on_leader_change = self.leader_changed
         self.log_manager.start()
         self._every("delegation.token.expiry.check.interval.ms", self.security.tokens.sweep)

@@ -52,6 +52,7 @@ def compile_init(struct: type[Struct]) -> Callable[..., None]:
     parameters, body = [], []
     for spec in struct.fields():
         if spec.factory is not None:
+            # A sentinel, not None: null is a value of its own on the wire.
             parameters.append(f"{spec.name}=MISSING")
             new = "[]"
             if spec.factory is not list:
@@ -97,7 +98,9 @@ _RUNTIME: dict[str, Any] = {
 def _build(lines: list[str], name: str, names: dict[str, Any], title: str) -> Any:
     text = "\n".join(lines) + "\n"
     filename = f"<aiokproto {title}>"
+    # A scope for each function: names of one version must not be seen by another.
     scope: dict[str, Any] = {"__name__": "aiokproto.codec.generated", **_RUNTIME, **names}
     exec(compile(text, filename, "exec"), scope)
+    # None as the time: linecache.checkcache() then keeps an entry that has no file.
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     return scope[name]

@@ -75,6 +75,7 @@ def decode_request_header(frame: Buffer) -> RequestFrame:
     if len(frame) < _KEY_VERSION_ID.size:
         raise DecodeError(f"a request frame of {counted(len(frame), 'byte')} is too short for its header")
     api_key, version, _ = _KEY_VERSION_ID.unpack_from(frame)
+    # The commonest mistake of a caller, which would otherwise be reported as an unknown ApiKey.
     if api_key << 16 | version & 0xFFFF == len(frame) - _LENGTH.size and not _may_be_header(api_key, version):
         raise DecodeError(f"the request frame still begins with its length, {len(frame) - _LENGTH.size}")
     message = request_type(api_key)

@@ -79,9 +79,11 @@ def minimal_size(struct: type[Struct], version: int, flexible: bool) -> int:
             if spec.array or spec.kind in ("string", "bytes", "recordset"):
                 size += 1 if compact else (2 if spec.kind == "string" and not spec.array else 4)
             elif spec.struct is not None:
+                # A null struct is one byte, -1.
                 size += 1 if version in spec.nullable else minimal_size(spec.struct, version, flexible)
             else:
                 size += packer(FORMATS[spec.kind]).size
+    # At least 1: a struct without fields in a version takes no bytes, and no count of those would be bounded.
     return max(size, 1)
 
 
@@ -109,6 +111,7 @@ def _worst(struct: type[Struct], version: int, flexible: bool) -> int:
             least, cost = minimal_item(spec, version, flexible), item_cost(spec)
             found = max(found, -(-cost // least))
             if spec.struct is not None and flexible:
+                # An item with one unknown tag: the tag's two bytes make a dict as well.
                 found = max(found, -(-(cost + TAGS + TAG) // (least + 2)))
         if spec.struct is not None:
             found = max(found, _worst(spec.struct, version, flexible))

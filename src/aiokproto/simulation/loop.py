@@ -80,6 +80,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
             raise RuntimeError("an event loop is running already")
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(self._generator_begun, self._generator_dropped)
+        # Private, and the only way: a loop that is not asyncio's own registers itself by it.
         asyncio._set_running_loop(self)
         self._running = True
         try:
@@ -149,6 +150,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
             heappop(self._timers)
         if not self._timers:
             raise DeadlockError(f"nothing is left to happen at {self._now:.6f} s; waiting are:\n{self._waiting()}")
+        # Never back: stall() may have moved the clock beyond the timer.
         self._now = max(self._now, self._timers[0][0])
 
     def _waiting(self) -> str:
@@ -180,6 +182,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
     def call_soon_threadsafe(
         self, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
     ) -> asyncio.Handle:
+        # There is one thread only.
         return self.call_soon(callback, *args, context=context)
 
     def call_later(
@@ -235,6 +238,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
     def _generator_dropped(self, generator: AsyncGenerator[Any, Any]) -> None:
         self._generators.pop(id(generator), None)
         if not self._closed:
+            # As in asyncio: its finally blocks may await.
             self.create_task(generator.aclose())
 
     def add_signal_handler(self, sig: int, callback: object, *args: object) -> NoReturn:

@@ -18,6 +18,8 @@ async def wait_for_change(partitions: Sequence[Partition], deadline: float) -> b
         its clock's resolution, and a caller that waited for the remaining time would spin.
     """
     loop = asyncio.get_running_loop()
+    # A future and callbacks instead of a task for each partition: thousands of waiting Fetch requests cost one future
+    # each.
     woken: asyncio.Future[None] = loop.create_future()
     over = False
 
@@ -30,6 +32,8 @@ async def wait_for_change(partitions: Sequence[Partition], deadline: float) -> b
         over = True
         wake()
 
+    # The loop's clock, not the broker's: a client waits in real time for its response even if a test stops the broker's
+    # time.
     timer = loop.call_at(deadline, end)
     for partition in partitions:
         partition.watchers[wake] = None
@@ -38,5 +42,6 @@ async def wait_for_change(partitions: Sequence[Partition], deadline: float) -> b
     finally:
         timer.cancel()
         for partition in partitions:
+            # wake() has removed it from the partition that called it only.
             partition.watchers.pop(wake, None)
     return over

@@ -53,6 +53,7 @@ class FetchSession:
             for partition in topic.partitions:
                 key = (topic.topic, topic.topic_id, partition.partition)
                 known = self.partitions.get(key)
+                # An existing partition keeps its place in the order, and what was reported of it.
                 if known is None:
                     self.partitions[key] = CachedPartition(partition)
                 else:
@@ -98,6 +99,7 @@ class FetchSessionCache:
             # A full Fetch replaces the client's session, and one with the final epoch closes it.
             self._sessions.pop(request.session_id, None)
             session = FetchSession(NO_SESSION, by_id)
+            # Without partitions there is nothing to cache.
             if request.session_epoch == INITIAL_EPOCH and request.topics and self._slots:
                 session.session_id = self._new_id()
                 self._sessions[session.session_id] = session
@@ -120,9 +122,11 @@ class FetchSessionCache:
     def _continue(self, request: FetchRequest, by_id: bool) -> FetchSession:
         session = self._sessions.get(request.session_id)
         if session is None:
+            # Evicted, or of a broker that has restarted. The client sends a full Fetch, which makes a new session.
             raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != request.session_epoch:
             raise BrokerError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        # The keys of the session are names or ids; a client that has changed versions has to begin again (KIP-516).
         if session.by_id != by_id:
             raise BrokerError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         self._sessions.move_to_end(session.session_id)
@@ -133,6 +137,8 @@ class FetchSessionCache:
 
     def _new_id(self) -> int:
         while True:
+            # Random, as in Kafka (FetchSessionCache.newSessionId()): a client must not guess the session of another
+            # one.
             session_id = current().random.randint(1, _MAX_EPOCH)
             if session_id not in self._sessions:
                 return session_id

@@ -28,6 +28,7 @@ class HeartbeatResult(NamedTuple):
 def by_topic(places: Iterable[TopicIdPartition]) -> dict[bytes, list[int]]:
     """Return the partitions of each topic, topics and partitions in ascending order."""
     topics: dict[bytes, list[int]] = {}
+    # In order, so that the same assignment has the same bytes in records and responses.
     for topic_id, index in sorted(places):
         topics.setdefault(topic_id, []).append(index)
     return topics

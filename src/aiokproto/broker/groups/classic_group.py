@@ -77,6 +77,7 @@ class ClassicGroup:
     ) -> None:
         self.group_id = group_id
         self.state = ClassicGroupState.EMPTY
+        # 0 is never given to a member: the first completed rebalance makes it 1. Kafka starts the same way.
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
@@ -87,8 +88,12 @@ class ClassicGroup:
         self._initial_delay = initial_delay
         self._max_size = max_size
         self._make_id = make_id
+        # Member id by instance id (KIP-345).
         self._static_members: dict[str, str] = {}
+        # Member ids that were given out by MEMBER_ID_REQUIRED and not used yet, with the time at which they expire
+        # (KIP-394).
         self._pending_join_members: dict[str, float] = {}
+        # Members of this generation that have not sent SyncGroup; those left at the sync deadline are removed.
         self._pending_sync_members: set[str] = set()
         self._join_deadline: float | None = None
         self._sync_deadline: float | None = None
@@ -121,12 +126,16 @@ class ClassicGroup:
         protocol: str | None = None,
     ) -> None:
         """Apply a SyncGroup. Its result is ready at once, or when the leader has sent the ``assignments``."""
+        # Who the sender is before what it asks: a fenced member must not learn that its protocol is inconsistent
+        # instead.
         error = self._check_member(identity)
+        # Null before SyncGroup v5 (KIP-559), and accepted then.
         wrong = (protocol_type or self.protocol_type) != self.protocol_type or (
             protocol or self.protocol
         ) != self.protocol
         if not error and wrong:
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        # Its assignment would be of a generation that is ending: it has to join the next one.
         if not error and self.state is ClassicGroupState.PREPARING_REBALANCE:
             error = ErrorCode.REBALANCE_IN_PROGRESS
         if error:
@@ -137,11 +146,14 @@ class ClassicGroup:
         # A SyncGroup that waits here already is an earlier attempt: its client has disconnected and sent it again.
         self._complete_sync_request(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
         member.sync_waiter = waiter
+        # While it waits, the client sends no heartbeats on this connection; the sync deadline limits the wait instead.
         member.session_deadline = None
         if self.state is ClassicGroupState.STABLE:
             self._complete_sync_request(member, self._sync_result(member), now)
+        # A follower's assignments are ignored, as in Kafka: only the leader knows all subscriptions.
         elif identity.member_id == self.leader:
             for each in self.members.values():
+                # A member that the leader has left out gets an empty assignment, not an error.
                 each.assignment = assignments.get(each.member_id, b"")
             self.state = ClassicGroupState.STABLE
             self.changed = True
@@ -153,6 +165,7 @@ class ClassicGroup:
         error = self._check_member(identity)
         if error:
             return error
+        # None while its JoinGroup or SyncGroup waits: a heartbeat must not start the session before the response.
         if self.members[identity.member_id].session_deadline is not None:
             self.members[identity.member_id].renew_session(now)
         # Not in CompletingRebalance: the member has joined this generation, and needs the leader's assignment only.
@@ -169,8 +182,10 @@ class ClassicGroup:
         # A client that got its id and leaves before it joins: the rebalance must not wait for its session timeout.
         if member_id in self._pending_join_members:
             del self._pending_join_members[member_id]
+            # It may have been the last one that the rebalance waited for.
             self._try_complete_join(now)
             return ErrorCode.NONE
+        # Without the generation: LeaveGroup does not carry one, and leaving is valid at any time.
         error = self._check_identity(Identity(member_id, instance_id=instance_id))
         if not error:
             self._remove_member(self.members[member_id], now)
@@ -181,6 +196,7 @@ class ClassicGroup:
         if self.state is ClassicGroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         # Without a generation: a consumer with assigned partitions, which uses the group only to store offsets.
+        # A group with members accepts no such commit: it would set positions behind the back of their owners.
         if identity.generation < 0 and not self.members:
             return ErrorCode.NONE
         error = self._check_member(identity)
@@ -212,6 +228,7 @@ class ClassicGroup:
             if (
                 member.session_deadline is not None
                 and member.session_deadline <= now
+                # The removal of another member may have removed this one, too.
                 and member.member_id in self.members
             ):
                 self._remove_member(member, now)
@@ -297,10 +314,12 @@ class ClassicGroup:
         return JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)
 
     def _join_new_member(self, waiter: Waiter, request: JoinRequest, now: float) -> JoinResult | None:
+        # Kafka's form: a prefix that people recognize in logs and tools, a dash, and a UUID.
         member_id = self._make_id(request.instance_id or request.client_id)
         if request.instance_id is not None:
             if request.instance_id in self._static_members:
                 return self._replace_static(member_id, waiter, request, now)
+        # Not for static members: a retry is recognized by its instance id.
         elif request.requires_known_member_id:
             self._pending_join_members[member_id] = now + request.session_timeout
             return JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)
@@ -348,6 +367,7 @@ class ClassicGroup:
         was_leader = self.leader == previous
         if was_leader:
             self.leader = member_id
+        # The restarted client may have other assignors; then the group needs another protocol, and so a rebalance.
         if self.state is ClassicGroupState.STABLE and select_protocol(self.members.values()) == self.protocol:
             self.changed = True
             member.renew_session(now)
@@ -372,12 +392,14 @@ class ClassicGroup:
             request.rebalance_timeout,
             request.protocols,
         )
+        # The protocol type of an empty group is what its first member says; committed offsets do not fix it.
         if not self.members:
             self.protocol_type = request.protocol_type
         if self.state is ClassicGroupState.PREPARING_REBALANCE and self._initial_delay_left is not None:
             self._new_member_added = True
         self.members[member_id] = member
         self._pending_join_members.pop(member_id, None)
+        # Until the rebalance completes: _elect_leader() then takes only members that have joined it.
         if self.leader is None:
             self.leader = member_id
         if request.instance_id is not None:
@@ -387,6 +409,7 @@ class ClassicGroup:
         self._prepare_rebalance(now)
 
     def _set_join_waiter(self, member: ClassicMember, waiter: Waiter) -> None:
+        # A JoinGroup that waits already is an earlier attempt of the same client, whose connection is gone.
         self._complete_join_request(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         member.join_waiter = waiter
         member.session_deadline = None
@@ -394,6 +417,7 @@ class ClassicGroup:
     # ---- the rebalance
 
     def _prepare_rebalance(self, now: float) -> None:
+        # During a rebalance others may join it, but none prolongs it: the deadline is that of its start.
         if self.state is not ClassicGroupState.PREPARING_REBALANCE:
             for member in self.members.values():
                 self._complete_sync_request(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS), now)
@@ -401,12 +425,14 @@ class ClassicGroup:
                 # These assignments are of the generation before: a sync that is late must not return them.
                 for member in self.members.values():
                     member.assignment = b""
+            # The longest of all: the slowest member decides how long processing may go on before it joins.
             timeout = self._rebalance_timeout()
             if self.state is ClassicGroupState.EMPTY:
                 self._initial_delay_left = max(timeout - self._initial_delay, 0.0)
                 self._new_member_added = False
                 timeout = self._initial_delay
             self._join_deadline = now + timeout
+            # The members of the generation that ends here need no assignment of it any more.
             self._sync_deadline = None
             self._pending_sync_members.clear()
             self.state = ClassicGroupState.PREPARING_REBALANCE
@@ -426,6 +452,7 @@ class ClassicGroup:
             self._complete_join(now)
 
     def _join_timeout_elapsed(self, now: float) -> None:
+        # Prolonged only if someone came: a single member waits for the initial delay once.
         if self._initial_delay_left and self._new_member_added:
             step = min(self._initial_delay, self._initial_delay_left)
             self._initial_delay_left -= step
@@ -446,6 +473,7 @@ class ClassicGroup:
             self._join_deadline = now + self._rebalance_timeout()
             return
         self._join_deadline = None
+        # Also for an empty group: members of the generation before must be fenced if they come back.
         self.generation += 1
         if not self.members:
             self._become_empty(now)
@@ -453,6 +481,7 @@ class ClassicGroup:
         self.protocol = select_protocol(self.members.values())
         self.state = ClassicGroupState.COMPLETING_REBALANCE
         self._pending_sync_members = set(self.members)
+        # Kafka's pending-sync timeout: the leader has as long to assign as the members had to join.
         self._sync_deadline = now + self._rebalance_timeout()
         for member in self.members.values():
             self._complete_join_request(member, self._join_result(member), now)
@@ -460,6 +489,8 @@ class ClassicGroup:
     def _elect_leader(self) -> bool:
         """Keep the leader if it has joined, else elect the first member that has. Return False if none has joined."""
         joined = [member.member_id for member in self.members.values() if member.join_waiter is not None]
+        # The leader stays where possible, so that its assignor keeps what it knows of the last assignment (sticky
+        # assignors).
         if joined and self.leader not in joined:
             self.leader = joined[0]
         return bool(joined)
@@ -468,6 +499,7 @@ class ClassicGroup:
         self.state = ClassicGroupState.EMPTY
         self.protocol = self.leader = None
         self.empty_since = now
+        # With the offsets in the log a group outlives its members; the record says since when it is empty (KIP-211).
         self.changed = True
 
     # ---- leaving
@@ -476,6 +508,7 @@ class ClassicGroup:
         self._complete_join_request(member, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id))
         self._complete_sync_request(member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
         self._forget_member(member)
+        # At once, not at the rebalance timeout: the partitions of a member that left must not stay unread.
         if self.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
             self._prepare_rebalance(now)
         else:
@@ -486,6 +519,7 @@ class ClassicGroup:
         self._pending_sync_members.discard(member.member_id)
         if member.instance_id is not None:
             self._static_members.pop(member.instance_id, None)
+        # The rebalance that follows every removal elects a leader that has joined.
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
 
@@ -507,6 +541,7 @@ class ClassicGroup:
 
     def _join_result(self, member: ClassicMember) -> JoinResult:
         members: tuple[JoinedMember, ...] = ()
+        # Only the leader computes the assignment; to all others the subscriptions would be wasted bytes.
         if member.member_id == self.leader:
             members = tuple(
                 JoinedMember(m.member_id, m.instance_id, m.metadata(self.protocol)) for m in self.members.values()
@@ -538,6 +573,8 @@ class ClassicGroup:
     def _check_identity(self, identity: Identity) -> ErrorCode:
         if identity.instance_id is not None:
             known = self._static_members.get(identity.instance_id)
+            # The instance id is checked first: FENCED_INSTANCE_ID is fatal for a client, UNKNOWN_MEMBER_ID makes it
+            # join again.
             if known is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
             if known != identity.member_id:
@@ -552,6 +589,7 @@ class ClassicGroup:
         names = {name for name, _ in request.protocols}
         if not names or not request.protocol_type:
             return False
+        # Without its own earlier JoinGroup: a member can change all its protocols if it is alone.
         others = [member for member in self.members.values() if member.member_id != request.member_id]
         if not others:
             return True
@@ -567,6 +605,9 @@ class ClassicGroup:
             return True
         member = self.members.get(member_id)
         if self.state is ClassicGroupState.PREPARING_REBALANCE:
+            # As in Kafka's acceptJoiningMember, only members that have joined this rebalance count: the others are
+            # removed at its end, so their places are free until then. It also shrinks a group to a group.max.size that
+            # was lowered: the last members to join again are rejected.
             joined = sum(each.join_waiter is not None for each in self.members.values())
             return (member is not None and member.join_waiter is not None) or joined < self._max_size
         return member is not None or len(self.members) < self._max_size

@@ -102,6 +102,7 @@ class ClassicMember:
     join_waiter: Waiter | None = None
     sync_waiter: Waiter | None = None
     session_deadline: float | None = None
+    # Kept beside the protocols: every JoinGroup compares the names of all members.
     names: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:

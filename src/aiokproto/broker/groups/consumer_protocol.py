@@ -32,6 +32,7 @@ def decode_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
         BrokerError: INCONSISTENT_GROUP_PROTOCOL: it is malformed.
     """
     try:
+        # The client that wrote it may be newer than this broker. decode_from(), because its further fields follow.
         version = min(version_of(metadata), ConsumerProtocolSubscription.versions.highest)
         return ConsumerProtocolSubscription.decode_from(metadata, 2, version)[0]
     except (DecodeError, struct.error) as error:
@@ -42,6 +43,7 @@ def subscribed_topics(group: ClassicGroup) -> set[str]:
     """Return the topics that members of a classic group subscribe to. Malformed subscriptions are ignored."""
     topics: set[str] = set()
     for member in group.members.values():
+        # Of all its assignors: which one is used changes with the members, the subscription does not.
         for _, metadata in member.protocols:
             try:
                 topics.update(decode_subscription(metadata).topics)

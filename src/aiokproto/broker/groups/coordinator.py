@@ -50,6 +50,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         entry = self._entries.get(group_id)
         if entry is None:
             # The member is of a group that was deleted, or expired: the client joins again without an id.
+            # Creating the group would accept an id that this coordinator has not given out.
             if request.member_id:
                 return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
             entry = self._create(group_id)
@@ -62,9 +63,11 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
             # protocol. It gets that member's assignment, so that there is nothing to rebalance.
             self._downgrade(entry, rebalance=False)
             return result
+        # An empty consumer group: it has offsets at most, which stay.
         group = self._convert_to_classic(entry)
         waiter: asyncio.Future[JoinResult] = self._running().create_future()
         group.join(waiter, request, self._now())
+        # Before the await: the response may be ready, and the records of the change must be in the log in any case.
         self._finish_operation(entry)
         return await waiter
 
@@ -140,6 +143,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         entry, group = self._consumer_group(group_id, joining=heartbeat.epoch == JOIN_GROUP_MEMBER_EPOCH)
         try:
             return group.heartbeat(heartbeat, self._now())
+        # Also after an error: finding the member may have changed it (a static member that returns).
         finally:
             self._finish_operation(entry)
 
@@ -158,6 +162,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
 
     def _tick(self, entry: Entry) -> None:
         super()._tick(entry)
+        # A session that expired may have been that of the last member of the consumer protocol.
         self._downgrade(entry, rebalance=True)
 
     # ---- migration between classic and consumer groups (KIP-848)
@@ -173,6 +178,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
             entry = self._entries[group_id] = Entry(new_group)
             return entry, new_group
         assert isinstance(entry.group, ClassicGroup)
+        # Its members commit offsets, which would create the group again at once.
         if entry.group.members:
             if not self._can_upgrade(entry.group):
                 raise BrokerError(
@@ -181,6 +187,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
                     " (group.consumer.migration.policy, group.consumer.max.size)",
                 )
             new_group = upgrade(entry.group, self._topics, new_group.settings, self._now())
+        # Before the new group writes anything: a reader of the log must never see records of both types as current.
         self._write_tombstones(entry)
         # Members that wait in JoinGroup or SyncGroup send JoinGroup again, and are then served by the consumer group.
         entry.group.kill(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -200,6 +207,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         group = entry.group
         if not (isinstance(group, ConsumerGroup) and self._migration_allowed("downgrade") and can_downgrade(group)):
             return
+        # The limits of the two types differ; a group that would be too large stays what it is.
         if len(group.members) > self._state.options.number("group.max.size"):
             return
         into = self._convert_to_classic(entry)
@@ -243,6 +251,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
                 # Clients before KIP-848 handle no GROUP_ID_NOT_FOUND in OffsetCommit.
                 old = version < _MODERN_COMMIT
                 return ErrorCode.ILLEGAL_GENERATION if old else ErrorCode.GROUP_ID_NOT_FOUND
+            # Kafka's "simple" group: it stores offsets, and has no members.
             entry = self._create(group_id)
         if isinstance(entry.group, ShareGroup):
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -288,9 +297,11 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         entry = self._entries.get(group_id)
         if entry is not None and isinstance(entry.group, ShareGroup):
             return ErrorCode.GROUP_ID_NOT_FOUND
+        # In Kafka, too, such a producer is fenced by its transactional id alone.
         if identity == Identity("") and entry is not None:
             return ErrorCode.NONE
         error = self.check_commit(group_id, identity)
+        # TxnOffsetCommit has no version in which clients know these codes. ILLEGAL_GENERATION aborts the transaction.
         if error in (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND):
             return ErrorCode.ILLEGAL_GENERATION
         return ErrorCode.NONE if error is ErrorCode.REBALANCE_IN_PROGRESS else error
@@ -318,6 +329,8 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         # Nothing to write: the offsets are in the log since commit_pending, and the marker makes them valid.
         for group_id, offsets in self.pending.end(partition.index, producer_id).items():
             if committed:
+                # The group may have been deleted while the transaction was open; the offsets were acknowledged all the
+                # same.
                 entry = self._entries.get(group_id) or self._create(group_id)
                 entry.offsets.update(offsets)
 
@@ -343,6 +356,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
                 self._delete_share_states(entry, entry.group)
             except BrokerError as error:
                 return error.code
+        # Offsets before the group: a crash in between leaves an empty group, which expires, not offsets without one.
         self.delete_offsets(group_id, {*entry.offsets, *self.pending_offsets(group_id)})
         self._write_tombstones(entry)
         self._unload(self._entries.pop(group_id))
@@ -371,6 +385,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
                 continue
             self.delete_offsets(group_id, expired(entry.group, entry.offsets, age))
             pending = self.pending.of_group(self.partition_of(group_id).index, group_id)
+            # A pending offset keeps the group: the marker would have to create it again.
             if not entry.offsets and not pending:
                 self.delete_group(group_id)
 

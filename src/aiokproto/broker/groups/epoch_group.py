@@ -91,6 +91,7 @@ class EpochGroup(ABC, Generic[M, P]):
         self.metadata_hash = 0
         self.changed = False
         self.dirty: set[str] = set()
+        # Member id by instance id.
         self._static: dict[str, str] = {}
 
     # ---- what subclasses define
@@ -141,6 +142,7 @@ class EpochGroup(ABC, Generic[M, P]):
         """
         member = self.find(member_id, instance_id)
         if epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
+            # Owned partitions stay owned while it is away, but what it had to revoke is free: its process has ended.
             self._unregister_owned(member)
             member.epoch, member.state, member.pending_revocation = (
                 LEAVE_GROUP_STATIC_MEMBER_EPOCH,
@@ -166,6 +168,7 @@ class EpochGroup(ABC, Generic[M, P]):
         """Remove members whose session or rebalance timeout has expired."""
         for member in list(self.members.values()):
             deadlines = (member.session_deadline, member.rebalance_deadline)
+            # The same for both: a member that does not revoke in time blocks others as much as one that is gone.
             if any(deadline is not None and deadline <= now for deadline in deadlines):
                 self.remove(member)
 
@@ -205,6 +208,7 @@ class EpochGroup(ABC, Generic[M, P]):
         if member is None:
             identity = f"member {member_id!r}" if instance_id is None else f"instance {instance_id!r}"
             raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, detail=f"there is no {identity} in group {self.group_id!r}")
+        # Fatal for the client, and meant so: another process has taken its instance id over.
         if member.member_id != member_id:
             raise BrokerError(
                 ErrorCode.FENCED_INSTANCE_ID, detail=f"instance {instance_id!r} is member {member.member_id!r} now"
@@ -213,6 +217,7 @@ class EpochGroup(ABC, Generic[M, P]):
 
     def check_not_full(self, member_id: str) -> None:
         """Raise :class:`BrokerError` GROUP_MAX_SIZE_REACHED if this is a new member and the group is full."""
+        # Existing members stay if the limit is lowered.
         if member_id not in self.members and len(self.members) >= self.max_size:
             full = f"the group has {counted(len(self.members), 'member')}, its maximum"
             raise BrokerError(ErrorCode.GROUP_MAX_SIZE_REACHED, detail=full)
@@ -225,6 +230,7 @@ class EpochGroup(ABC, Generic[M, P]):
             _check_epoch(member, heartbeat)
             return member
         known = self.static_member(heartbeat.instance_id)
+        # Epoch 0 of a known member is also how a fenced one comes back, without a new member id.
         if known is None or known.member_id == heartbeat.member_id:
             # A known member that joins again keeps its assignment: it may not have received the response.
             return self.members.get(heartbeat.member_id) or self.add(heartbeat.member_id)
@@ -252,6 +258,7 @@ class EpochGroup(ABC, Generic[M, P]):
     def replace(self, old: M, member_id: str) -> M:
         """Replace a static member by one with another member id, which gets its assignment and target assignment."""
         self._unregister(old)
+        # Epoch 0: the new process has to receive the assignment before it counts as reconciled.
         member = replace(old, member_id=member_id, epoch=0, previous_epoch=0)
         self._register(member)
         self.targets[member_id] = self.targets.pop(old.member_id)
@@ -259,6 +266,7 @@ class EpochGroup(ABC, Generic[M, P]):
 
     def remove(self, member: M) -> None:
         """Remove a member. The next heartbeat of any member computes the new target assignment."""
+        # Before the targets: subclasses look up what it owned.
         self._unregister(member)
         del self.targets[member.member_id]
         # The assignor runs with the next heartbeat only, so that members which leave together cost one assignment.
@@ -303,6 +311,7 @@ class EpochGroup(ABC, Generic[M, P]):
     def _unregister(self, member: M) -> None:
         self._unregister_owned(member)
         del self.members[member.member_id]
+        # replace() may have given the instance id to its successor already.
         if member.instance_id is not None and self._static.get(member.instance_id) == member.member_id:
             del self._static[member.instance_id]
 
@@ -317,6 +326,7 @@ def _check_epoch(member: ReconciledMember[P], heartbeat: Heartbeat[P]) -> None:
     # The response with the new epoch may have been lost. The member is not fenced if it owns nothing beyond its
     # assignment: another member may own the rest by now.
     missed = (
+        # Only the last step may have been lost: each heartbeat waits for its response.
         heartbeat.epoch == member.previous_epoch
         and heartbeat.owned is not None
         and heartbeat.owned <= member.assigned.keys()

@@ -35,9 +35,11 @@ def expired(
     """
     if isinstance(group, ClassicGroup) and group.state not in (ClassicGroupState.EMPTY, ClassicGroupState.STABLE):
         return []
+    # A group that has had members: however old its offsets are, they are kept for the retention after it was last used.
     if isinstance(group, ClassicGroup) and group.protocol_type is not None and group.empty_since is not None:
         late = age.now - group.empty_since >= age.retention
         return [where for where, what in offsets.items() if (late if what.expires < 0 else what.expires <= age.wall)]
+    # A group without members reads nothing, so that offsets without subscription expire by their commit time.
     reads = _reads(group)
     oldest = age.wall - age.retention * 1000
     return [

@@ -77,6 +77,7 @@ def with_epochs(
     partitions: Sequence[int], epochs: Sequence[int] | None, member_epoch: int
 ) -> Iterator[tuple[int, int]]:
     """Return partitions with their assignment epochs; records before KIP-1251 have none: the member epoch."""
+    # Not strict: the lengths come from a log that anyone may have written.
     return zip(partitions, epochs or [member_epoch] * len(partitions), strict=False)
 
 
@@ -87,6 +88,7 @@ def update(written: Image, current: Mapping[bytes, bytes | None]) -> list[tuple[
         written: The image of the group in the topic.
         current: The records as they have to be; None for a tombstone. Keys that are not in it are left as they are.
     """
+    # By bytes: whatever changed in memory and back needs no record.
     changed = [(key, value) for key, value in current.items() if written.get(key) != value]
     for key, value in changed:
         if value is None:

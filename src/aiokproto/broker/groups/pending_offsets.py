@@ -19,11 +19,13 @@ class PendingTransactionalOffsets(Generic[T]):
     """The pending offsets, by partition of the offsets topic and producer id: a marker names just these two."""
 
     def __init__(self) -> None:
+        # None for a superseded offset, which is unstable until the marker but has no value to commit.
         self._pending: dict[tuple[int, int], dict[tuple[str, TopicPartition], T | None]] = {}
 
     def add(self, partition: int, producer_id: int, group_id: str, offsets: Mapping[TopicPartition, T]) -> None:
         """Add offsets that a producer has committed to a group in a partition of the offsets topic."""
         pending = self._pending.setdefault((partition, producer_id), {})
+        # A later offset of the same transaction replaces the earlier one: only the last counts when it commits.
         pending.update({(group_id, where): what for where, what in offsets.items()})
 
     def supersede(self, partition: int, group_id: str, offsets: Iterable[TopicPartition]) -> None:

@@ -86,10 +86,13 @@ class ReconciledMember(Generic[P]):
         Returns:
             Whether anything changed.
         """
+        # The usual heartbeat ends here.
         if self.is_reconciled_to(target_epoch):
             return False
         epoch = self.epoch
         if self.state is MemberState.UNREVOKED_PARTITIONS:
+            # Still processing, or silent about it: only a report without these partitions proves that they were
+            # revoked.
             if _owns_any(owned, self.pending_revocation):
                 return False
             # As in Kafka's CurrentAssignmentBuilder: having revoked moves the member to the next epoch even if a newer
@@ -106,18 +109,23 @@ class ReconciledMember(Generic[P]):
         to_revoke = {each: since for each, since in self.assigned.items() if each not in target}
         # A member that reports that it owns none of it, as one that joins does, has nothing to revoke.
         if to_revoke and _owns_any(owned, to_revoke):
+            # Nothing is added in this step: Kafka sends the smaller assignment first, so that revoking never waits for
+            # others.
             self.assigned, self.pending_revocation = retained, to_revoke
             self.state = MemberState.UNREVOKED_PARTITIONS
             self._enter_epoch(epoch)
             return
         missing = target - retained.keys()
         added = {each for each in missing if free(each)}
+        # Retained partitions keep the epoch since which they are owned: commits with that epoch are valid (KIP-1251).
         self.assigned = {**retained, **dict.fromkeys(added, target_epoch)}
         self.pending_revocation = {}
         self.state = MemberState.STABLE if added == missing else MemberState.UNRELEASED_PARTITIONS
         self._enter_epoch(target_epoch)
 
     def _enter_epoch(self, epoch: int) -> None:
+        # Within one epoch there may be several steps; previous_epoch stays what a lost response may have left the
+        # client with.
         if epoch != self.epoch:
             self.previous_epoch, self.epoch = self.epoch, epoch
 

@@ -61,6 +61,7 @@ def encode_offset_value(committed: OffsetAndMetadata) -> bytes:
         commit_timestamp=committed.timestamp,
         expire_timestamp=committed.expires,
     )
+    # Only version 1 has an expiry, and no leader epoch: OffsetCommit requests with a retention (v2 to v4) have none.
     version = _VALUE_VERSION if committed.expires < 0 else 1
     return _INT16.pack(version) + value.encode(version)
 
@@ -91,6 +92,7 @@ def _encode_member(member: ClassicMember, protocol: str | None) -> MemberMetadat
         client_host=member.client_host,
         rebalance_timeout=int(member.rebalance_timeout * 1000),
         session_timeout=int(member.session_timeout * 1000),
+        # Only of the protocol in use, as Kafka stores it: the others come again with the next JoinGroup.
         subscription=member.metadata(protocol),
         assignment=member.assignment,
     )
@@ -146,5 +148,6 @@ def restore_group(group: ClassicGroup, value: bytes, now: float, wall: int) -> N
         protocol=read.protocol,
         leader=read.leader,
     )
+    # The retention of offsets goes on across a restart, by wall time; max() if the clock was set back.
     if not members and read.current_state_timestamp >= 0:
         group.empty_since = now - max(wall - read.current_state_timestamp, 0) / 1000

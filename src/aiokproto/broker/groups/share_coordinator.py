@@ -48,6 +48,7 @@ class ShareGroupCoordinator(GroupStore):
         Raises:
             BrokerError: GROUP_ID_NOT_FOUND, or see :meth:`ShareGroup.update_member`.
         """
+        # Only a member that joins creates a group: one that believes to be in it must learn that it is gone.
         if heartbeat.epoch == JOIN_GROUP_MEMBER_EPOCH and group_id not in self._entries:
             self._new_share_group(group_id)
         entry, group = self._share_group(group_id)
@@ -104,6 +105,7 @@ class ShareGroupCoordinator(GroupStore):
         for (name, index), error in results.items():
             if error is ErrorCode.NONE:
                 accepted.setdefault(name, {})[index] = start_offsets[name][index]
+        # Nothing to write, and no reason to create the group.
         if not accepted:
             return results
         if group_id not in self._entries:
@@ -144,6 +146,7 @@ class ShareGroupCoordinator(GroupStore):
         known = {*group.states.initializing, *group.states.initialized, *group.states.deleting}
         for topic in [self._state.topic_by_id(topic_id) for topic_id in known]:
             error = self._delete_states(entry, group, topic) if topic is not None else ErrorCode.NONE
+            # Kept in ``deleting``: the next DeleteGroups goes on there.
             if error:
                 raise BrokerError(error)
 
@@ -185,6 +188,7 @@ class ShareGroupCoordinator(GroupStore):
             # Partitions added to a topic that the group reads already start at 0, whatever share.auto.offset.reset
             # says: all their records are newer than the subscription, and "latest" would skip some.
             start = 0 if topic_id in group.states.initialized else -1
+            # The group epoch becomes the state epoch: each reset must have a higher one.
             self._initialize_states(group, topic_id, dict.fromkeys(sorted(partitions), start))
             group.changed = True
 

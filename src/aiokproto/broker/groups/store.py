@@ -118,8 +118,10 @@ class GroupStore:
         self._state = state
         self._entries: dict[str, Entry] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+        # By index: partitions of the offsets topic whose groups cannot be served yet.
         self._not_loaded: dict[int, Partition] = {}
         self._topics = ClusterTopics(state)
+        # Callers of wait_for(), for tests.
         self._waiters: list[_GroupWaiter] = []
         self.pending: PendingTransactionalOffsets[OffsetAndMetadata] = PendingTransactionalOffsets()
         self.loading_paused = False
@@ -164,6 +166,7 @@ class GroupStore:
         entry = self._entries.get(group_id)
         if entry is not None:
             waiting.notify(entry.group)
+        # Also if it is done already: then the await returns at once.
         self._waiters.append(waiting)
         try:
             return await waiting.waiter
@@ -186,6 +189,7 @@ class GroupStore:
         if not group_id:
             raise BrokerError(ErrorCode.INVALID_GROUP_ID)
         partition = self.partition_of(group_id)
+        # Before the load: a client at the wrong node must look for the coordinator, not wait here.
         if partition.leader != node_id:
             raise BrokerError(ErrorCode.NOT_COORDINATOR)
         if partition.index in self._not_loaded:
@@ -202,6 +206,7 @@ class GroupStore:
 
     def leader_changed(self, partition: Partition) -> None:
         """Unload the groups of a partition of the offsets topic whose leader changed, and load them from the log."""
+        # Even if the same node leads again: the log decides what the groups are.
         for group_id in [group_id for group_id in self._entries if self.partition_of(group_id) is partition]:
             self._unload(self._entries.pop(group_id))
         # The partition may still wait for resume_loading from an earlier change of leader.
@@ -215,6 +220,7 @@ class GroupStore:
 
     def entries_of(self, node_id: int) -> Iterable[Entry]:
         """Return the groups that a node coordinates."""
+        # All nodes share the entries: each lists its own.
         return [entry for group_id, entry in self._entries.items() if self.partition_of(group_id).leader == node_id]
 
     # ---- internals
@@ -288,10 +294,12 @@ class GroupStore:
             self._write_changes(entry)
         if isinstance(group, ClassicGroup):
             self._send_responses(group)
+        # One timer for each group, set anew after every operation: most operations change the earliest deadline.
         if entry.timer is not None:
             entry.timer.cancel()
             entry.timer = None
         deadline = group.next_deadline()
+        # A dead group stays referenced by its waiting requests only.
         if deadline is not None and group.state is not ClassicGroupState.DEAD:
             entry.timer = self._state.clock.call_at(deadline, self._tick, entry)
         for waiting in self._waiters:
@@ -324,6 +332,7 @@ class GroupStore:
     def _write_tombstones(self, entry: Entry) -> None:
         """Write tombstones for a group's records, since it is deleted or changes its type. Its offsets stay."""
         group_id = entry.group.group_id
+        # All keys that were ever written for it, so that nothing of the old type is left for _restore_image().
         keys = [encode_group_key(group_id)] if isinstance(entry.group, ClassicGroup) else list(entry.written)
         self._write(self.partition_of(group_id), [(key, None) for key in keys])
         entry.written.clear()
@@ -367,6 +376,7 @@ class GroupStore:
         groups: dict[str, bytes | None] = {}
         images: dict[str, Image] = {}
         offsets: dict[str, dict[tuple[str, int], OffsetAndMetadata]] = {}
+        # What is still pending is found in the log again.
         self.pending.drop(partition.index)
         # Without records of aborted transactions. ``producer_id`` is -1 unless the transaction is still open.
         for key, value, producer_id in internal_topic_records(partition):
@@ -400,6 +410,7 @@ class GroupStore:
     ) -> None:
         if metadata is None and not image and not offsets:
             return
+        # A group with offsets only is a classic one without members, as Kafka restores it too.
         entry = self._create(group_id)
         entry.offsets = offsets
         if image:

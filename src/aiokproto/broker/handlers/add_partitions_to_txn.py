@@ -39,6 +39,8 @@ def _add(transaction: AddPartitionsToTxnTransaction, context: RequestContext) ->
     partitions = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     unknown = {partition for partition in partitions if context.state.find_partition(*partition) is None}
     if unknown:
+        # All or nothing, as in KafkaApis: half of the partitions would leave the producer in doubt about the
+        # transaction.
         error, not_attempted = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
         return {partition: error if partition in unknown else not_attempted for partition in partitions}
     missing: list[TopicPartition] = []
@@ -51,6 +53,7 @@ def _add(transaction: AddPartitionsToTxnTransaction, context: RequestContext) ->
             context.transactions.add_partitions(transaction.transactional_id, producer, partitions)
     except BrokerError as error:
         return dict.fromkeys(partitions, fencing_code(error.code, context.version >= 2))
+    # The producer can abort and go on; before v5 (KIP-890) it knows only the fatal error.
     not_added = ErrorCode.TRANSACTION_ABORTABLE if context.version >= 5 else ErrorCode.INVALID_TXN_STATE
     return {partition: not_added if partition in missing else ErrorCode.NONE for partition in partitions}
 

@@ -23,11 +23,11 @@ from aiokproto.error_codes import ErrorCode
 
 async def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
     response = describe(context.served, context.version)
-    in_force = features.levels(context.state.metadata)
+    levels = features.levels(context.state.metadata)
     response.finalized_features_epoch = features.epoch(context.state.metadata)
     response.finalized_features = [
         FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-        for name, level in in_force.items()
+        for name, level in levels.items()
         if level
     ]
     if context.connection.sasl is not None:

@@ -31,6 +31,8 @@ from aiokproto.runtime import current
 async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> ConsumerGroupHeartbeatResponse:
     try:
         for name in request.subscribed_topic_names or ():
+            # One topic without permission fails the heartbeat, as in KafkaApis. A pattern leaves out such topics
+            # instead.
             context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)
         _check(request, context.version)
         context.groups.check_coordinator(request.group_id, context.node.node_id)
@@ -53,6 +55,7 @@ def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
     joining = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
     if request.member_epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         raise invalid(f"member_epoch is {request.member_epoch}")
+    # Since v1 the client makes its member id (KIP-1082): a first heartbeat that is retried adds no second member.
     if not request.member_id.strip() and not (joining and version == 0):
         raise invalid("member_id is empty")
     if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH and request.instance_id is None:
@@ -60,6 +63,7 @@ def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
     if joining:
         if request.rebalance_timeout_ms == -1:
             raise invalid("rebalance_timeout_ms must be set to join")
+        # A member that joins owns nothing: what it had before was lost with its membership.
         if request.topic_partitions is None or request.topic_partitions:
             raise invalid("topic_partitions must be an empty list to join")
         if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
@@ -70,6 +74,7 @@ def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
             detail=f"server_assignor {request.server_assignor!r} is not one of {', '.join(ASSIGNORS)}",
         )
     if request.subscribed_topic_regex:
+        # Checked here, so that the group never has a pattern that does not compile.
         compile_pattern(request.subscribed_topic_regex)
 
 

@@ -24,6 +24,7 @@ from aiokproto.errors import BrokerError
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
+    # Older clients do not know THROTTLING_QUOTA_EXCEEDED: they are throttled after the change instead (KIP-599).
     context.mutation_quota.strict = context.version >= 6
     return CreateTopicsResponse(
         topics=[_response(topic, times[topic.name], request.validate_only, context) for topic in request.topics]
@@ -32,6 +33,7 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
 
 def _response(requested: CreatableTopic, times: int, dry_run: bool, context: RequestContext) -> CreatableTopicResult:
     try:
+        # Each of the topics named twice fails: which one is meant is unknown.
         if times > 1:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST, detail=f"topic {requested.name!r} is in the request {times} times"
@@ -80,6 +82,7 @@ def _create(requested: CreatableTopic, dry_run: bool, context: RequestContext) -
     count = len(requested.assignments) or (
         number("num.partitions") if requested.num_partitions == -1 else requested.num_partitions
     )
+    # Before the topic is created: it rejects what would exceed the quota. Partitions count, not requests.
     context.mutation_quota.record(max(count, 0))
     return context.state.create_topic(
         requested.name,

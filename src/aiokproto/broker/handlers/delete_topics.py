@@ -15,6 +15,7 @@ from aiokproto.errors import BrokerError
 
 
 async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+    # As in CreateTopics, this is the first version that knows THROTTLING_QUOTA_EXCEEDED (KIP-599).
     context.mutation_quota.strict = context.version >= 5
     requested = request.topics
     if context.version < 6:
@@ -34,6 +35,7 @@ def _delete(requested: DeleteTopicState, context: RequestContext) -> DeletableTo
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         # Also for errors from here on: a client that sent only one of the two can tell which topic failed.
         response.name, response.topic_id = topic.name, topic.topic_id
+        # Before the deletion, which it may reject.
         context.mutation_quota.record(len(topic.partitions))
         state.delete_topic(topic)
     except BrokerError as error:

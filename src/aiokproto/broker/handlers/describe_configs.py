@@ -57,6 +57,7 @@ def _response(requested: DescribeConfigsResource, synonyms: bool, context: Reque
     wanted = requested.configuration_keys
     result.configs = [entry for entry in entries if wanted is None or entry.name in wanted]
     for entry in result.configs:
+        # v1 replaced the flag by the source (KIP-226).
         entry.is_default = context.version == 0 and entry.config_source == DEFAULT_CONFIG
         if not synonyms:
             entry.synonyms = []
@@ -75,6 +76,7 @@ def _entries(requested: DescribeConfigsResource, context: RequestContext) -> lis
     if requested.resource_type == BROKER_RESOURCE:
         check_broker_name(context, requested.resource_name)
         changed = context.state.dynamic_options(requested.resource_name)
+        # For all brokers only what was set is listed, as in Kafka: the defaults are those of each node.
         if isinstance(changed, ClusterOptions):
             return [
                 _entry(name, changed.TABLE[name].code, [(name, DYNAMIC_DEFAULT_BROKER_CONFIG, text)])

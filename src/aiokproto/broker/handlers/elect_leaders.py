@@ -19,6 +19,7 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"election type {request.election_type} is unknown")
     unclean = request.election_type == UNCLEAN
+    # Null means all partitions.
     if request.topic_partitions is None:
         requested = {topic.name: list(range(len(topic.partitions))) for topic in context.state.topics.values()}
     else:

@@ -48,19 +48,25 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
         session = context.sessions.begin(request, context.version)
     except BrokerError as error:
         return FetchResponse(error_code=error.code, responses=[])
+    # From here, not from the last change: a Fetch that is woken again and again still returns in time. On the clock of
+    # the event loop, which wait_for_change() sleeps on.
     deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1000
     timed_out = request.max_wait_ms <= 0
     while True:
         # Found, not read: while the request waits, it would hold the bytes of records that it then reads again.
         found = _find_records(session, request, context)
         size = sum(span.size for _, _, span in found if span is not None)
+        # As ReplicaManager.fetchMessages(): a client must learn about an error or a truncation at once, not at the end
+        # of its wait.
         respond_now = not found or any(
             response.error_code or response.diverging_epoch.epoch >= 0 for _, response, _ in found
         )
         if respond_now or size >= request.min_bytes or timed_out:
             break
+        # Looked up for each wait: a topic may have been deleted and created again in the meantime.
         partitions = [partition for key in session.partitions if (partition := _find(key, context)) is not None]
         timed_out = await wait_for_change(partitions, deadline)
+    # Reading goes on in turns, since a response can have 50 MB; the limits were counted when the records were found.
     turns = YieldBudget()
     for key, response, span in found:
         response.records = b"" if span is None else _read(response, span)
@@ -70,6 +76,7 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
         if response.aborted_transactions:
             _drop_later_aborted(response)
         await turns.spend(len(response.records))
+    # Last, when the responses are final: a session leaves out partitions that have not changed since the last response.
     changed = session.select((key, response) for key, response, _ in found)
     return _respond(session, changed, context)
 
@@ -79,6 +86,7 @@ def _read(response: PartitionData, span: Span) -> bytes:
         return span.read()
     except FileNotFoundError:
         # Retention has deleted the segment while this task was suspended.
+        # Retriable: the next Fetch gets OFFSET_OUT_OF_RANGE if the offset is gone.
         response.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return b""
 
@@ -138,26 +146,32 @@ def _find_partition_records(
         # Here, not in the dispatcher: a Fetch in a session names only partitions that changed, and the permission can
         # be removed while the session lasts.
         context.authorize(Operation.READ, ResourceType.TOPIC, name)
+        # Before the check that may fail: the hint after an error names the current leader.
         partition = context.state.find_partition(name, request_partition.partition)
         led = context.state.led_partition(
             name, request_partition.partition, context.node.node_id, request_partition.current_leader_epoch
         )
         log = led.log
+        span = None
+        if request_partition.last_fetched_epoch < 0 or not _diverges(led, request_partition, response):
+            # Both limits hold: the partition's keeps one partition from filling the response (KIP-74).
+            limit = min(request_partition.partition_max_bytes, remaining)
+            until = log.last_stable_offset if committed else None
+            span = log.find(request_partition.fetch_offset, limit, at_least_one=at_least_one, until=until)
+            if until is not None:
+                response.aborted_transactions = [
+                    AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+                    for each in log.aborted_transactions(request_partition.fetch_offset, until)
+                ]
+        # Last: an error comes without them, as in Kafka (ReplicaManager.createLogReadResult()).
         response.high_watermark = log.end_offset
         response.last_stable_offset = log.last_stable_offset
         response.log_start_offset = log.start_offset
-        if request_partition.last_fetched_epoch >= 0 and _diverges(led, request_partition, response):
-            return response, None
-        limit = min(request_partition.partition_max_bytes, remaining)
-        until = log.last_stable_offset if committed else None
-        if until is not None:
-            response.aborted_transactions = [
-                AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
-                for each in log.aborted_transactions(request_partition.fetch_offset, until)
-            ]
-        return response, log.find(request_partition.fetch_offset, limit, at_least_one=at_least_one, until=until)
+        return response, span
     except BrokerError as error:
         response.error_code = error.code
+        # The two errors after which a client looks for the leader (KIP-951). With UNKNOWN_LEADER_EPOCH it knows more
+        # than this node.
         refresh = error.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
         if refresh and partition is not None and context.version >= 12:
             response.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
@@ -180,6 +194,7 @@ def _downgrade(response: PartitionData, request_partition: FetchPartition, versi
 
 def _drop_later_aborted(response: PartitionData) -> None:
     """Leave out aborted transactions that start after the records in the response."""
+    # The list was made for all records up to the last stable offset; the limits may have cut the records short.
     data = bytes(response.records or b"")
     end = position = 0
     while position < len(data):

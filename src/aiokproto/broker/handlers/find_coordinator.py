@@ -16,6 +16,7 @@ _SHARE_SINCE = 6
 async def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     if context.version >= 4:
         found = [_find(key, request.key_type, context) for key in request.coordinator_keys]
+        # v4 looks up many keys at once, each with its own error (KIP-699).
         return FindCoordinatorResponse(coordinators=found)
     one = _find(request.key, request.key_type, context)
     return FindCoordinatorResponse(
@@ -47,6 +48,7 @@ def _find(key: str, kind: int, context: RequestContext) -> Coordinator:
 def _found(key: str, partition: Partition, context: RequestContext) -> Coordinator:
     node = context.state.nodes.get(partition.leader)
     if node is None:
+        # Retriable, unlike an error of the key: the partition gets a leader when a replica is back.
         return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{partition.topic}-{partition.index} has no leader")
     return Coordinator(
         key=key, node_id=node.node_id, host=node.host, port=node.port, error_code=ErrorCode.NONE, error_message=None

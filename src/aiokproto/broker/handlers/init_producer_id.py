@@ -22,6 +22,7 @@ async def handle(request: InitProducerIdRequest, context: RequestContext) -> Ini
     try:
         producer = _init(request, context)
     except BrokerError as error:
+        # PRODUCER_FENCED is new in v4 (KIP-588); before, clients know INVALID_PRODUCER_EPOCH only.
         code = fencing_code(error.code, context.version >= 4)
         return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
     return InitProducerIdResponse(

@@ -25,6 +25,7 @@ async def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGrou
         error_code=result.error,
         generation_id=result.generation,
         protocol_type=result.protocol_type,
+        # The field is nullable from v7 on.
         protocol_name=result.protocol if context.version >= 7 else result.protocol or "",
         leader=result.leader,
         skip_assignment=result.skip_assignment,
@@ -58,6 +59,8 @@ def _parse(request: JoinGroupRequest, context: RequestContext) -> JoinRequest:
         client_id=context.client_id,
         # With the slash that Java's InetAddress prints before an address: tools show it, and the group's record has it.
         client_host=f"/{context.client_host}",
+        # Earlier clients do not know MEMBER_ID_REQUIRED (KIP-394).
         requires_known_member_id=context.version >= 4,
+        # Only then does a static leader that returns get the leader's role without having to assign (KIP-814).
         supports_skipping_assignment=context.version >= 9,
     )

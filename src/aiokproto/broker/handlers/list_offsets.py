@@ -50,6 +50,8 @@ def _response(
         partition = context.state.led_partition(
             topic, requested.partition_index, node_id, requested.current_leader_epoch
         )
+        # As in Kafka (ReplicaManager.isListOffsetsTimestampUnsupported()): an older client would take the answer for a
+        # timestamp.
         if context.version < _SINCE.get(requested.timestamp, 0) or requested.timestamp < EARLIEST_PENDING:
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
         if context.version == 0:
@@ -66,6 +68,7 @@ def _response(
         if found is not None:
             response.offset, response.timestamp = found.offset, found.timestamp
             if context.version >= 4:
+                # The client truncates or validates its position by it (KIP-320).
                 response.leader_epoch = found.leader_epoch
     return response
 
@@ -86,6 +89,7 @@ def _old_style(log: Log, requested: ListOffsetsPartition, now: int) -> list[int]
 
 def _find_offset(partition: Partition, timestamp: int, committed: bool) -> OffsetAndTimestamp | None:
     log = partition.log
+    # For a reader of committed records the log ends here: with LATEST it must not seek behind an open transaction.
     end = log.last_stable_offset if committed else log.end_offset
     if timestamp == LATEST:
         return OffsetAndTimestamp(end, -1, partition.leader_epoch)

@@ -26,6 +26,8 @@ async def handle(request: MetadataRequest, context: RequestContext) -> MetadataR
     state = context.state
     # v0 has no null: an empty list means all topics.
     if request.topics is None or (context.version == 0 and not request.topics):
+        # Topics that the client may not describe are left out, not returned as errors: their names would show that they
+        # exist.
         visible = [
             topic
             for topic in state.topics.values()
@@ -73,21 +75,25 @@ def _find_or_create(
             name = None if context.version >= 12 else ""
             return _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, requested.topic_id)
         return _describe(topic, context)
+    # Before the lookup, so that the error does not show whether the topic exists.
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, requested.name):
         return _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, requested.name)
     topic = state.topics.get(requested.name)
     if topic is None and may_create and state.options.value("auto.create.topics.enable"):
         if not (
+            # Either permission is enough, as for CreateTopics (KIP-277).
             context.is_authorized(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
             or context.is_authorized(Operation.CREATE, ResourceType.TOPIC, requested.name)
         ):
             return _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, requested.name)
         try:
             name = requested.name
+            # Internal topics have their own number of partitions, which places the coordinators.
             topic = state.internal_topic(name) if name in INTERNAL else state.create_topic(name)
         except BrokerError as error:
             return _failed(error.code, requested.name)
     if topic is None:
+        # INVALID_TOPIC_EXCEPTION ends a client's retries; with UNKNOWN_TOPIC_OR_PARTITION it would retry for ever.
         return _failed(unknown_topic_error(requested.name), requested.name)
     return _describe(topic, context)
 
@@ -109,6 +115,7 @@ def _describe(topic: Topic, context: RequestContext) -> MetadataResponseTopic:
 def _describe_partition(partition: Partition, context: RequestContext) -> MetadataResponsePartition:
     nodes = context.state.nodes
     return MetadataResponsePartition(
+        # Retriable: the client refreshes its metadata until there is a leader.
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader == NO_LEADER else ErrorCode.NONE,
         partition_index=partition.index,
         leader_id=partition.leader,

@@ -25,9 +25,11 @@ from aiokproto.errors import BrokerError
 
 
 async def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
+    # Once for the request: the group's error is that of each partition, since the response has no field for it.
     error = _check(request, context)
     offsets: dict[tuple[str, int], OffsetAndMetadata] = {}
     topics = [_commit_topic(topic, request, error, offsets, context) for topic in request.topics]
+    # In one batch, after all partitions were looked at: offsets of valid partitions are committed even if others fail.
     if offsets:
         context.groups.commit(request.group_id, offsets)
     return OffsetCommitResponse(topics=topics)
@@ -76,6 +78,7 @@ def _committed(
         topic_request.committed_offset,
         topic_request.committed_leader_epoch,
         topic_request.committed_metadata or "",
+        # Only v1 has it. Every other commit has the broker's time, by which it expires.
         topic_request.commit_timestamp if topic_request.commit_timestamp >= 0 else now,
         now + request.retention_time_ms if request.retention_time_ms >= 0 else -1,
     )

@@ -96,6 +96,8 @@ def _fetch_group(requested: OffsetFetchRequestGroup, stable: bool, context: Requ
     entry = context.groups.entry(requested.group_id)
     offsets = entry.offsets if entry is not None else {}
     if stable:
+        # A consumer that takes over the partition would read records again that the open transaction is about to have
+        # consumed.
         offsets = {**offsets, **dict.fromkeys(context.groups.pending_offsets(requested.group_id), _UNSTABLE)}
     if requested.topics is None:
         topics = list(_all_topics(offsets, context))
@@ -112,6 +114,7 @@ def _all_topics(
         by_topic.setdefault(name, []).append(_partition(index, committed))
     for name, partitions in by_topic.items():
         topic = context.state.topics.get(name)
+        # Left out, as in Kafka: the request names no topic that an error could belong to.
         if topic is not None and context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name):
             yield OffsetFetchResponseTopics(name=name, topic_id=topic.topic_id, partitions=partitions)
 

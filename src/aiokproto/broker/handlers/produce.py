@@ -46,14 +46,18 @@ They are returned as NOT_ENOUGH_REPLICAS, as in Kafka: every producer retries it
 
 
 async def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
+    # A large request must not hold up the other connections of the event loop while its batches are checked and
+    # appended.
     turns = YieldBudget()
     responses = [await _append_topic(topic, request, context, turns) for topic in request.topic_data]
     partitions = [partition for topic in responses for partition in topic.partition_responses]
     if request.acks == 0:
         failed = [partition for partition in partitions if partition.error_code]
         if failed:
+            # Kafka's KafkaApis closes the connection, too: the client sees it, and refreshes its metadata.
             raise CloseConnection(f"Produce with acks=0 failed: {ErrorCode(failed[0].error_code).name}")
         return None
+    # Only nodes that a hint names: a client without any hint needs no endpoints (KIP-951).
     hints = {partition.current_leader.leader_id for partition in partitions} - {-1}
     return ProduceResponse(
         responses=responses,
@@ -70,6 +74,7 @@ async def _append_topic(
 ) -> TopicProduceResponse:
     responses: list[PartitionProduceResponse] = []
     for partition in requested.partition_data:
+        # No suspension between the check of a partition and its append: its leader and limits cannot change in between.
         responses.append(_response(requested, partition, request, context))
         await turns.spend(len(partition.records or b""))
     return TopicProduceResponse(name=requested.name, topic_id=requested.topic_id, partition_responses=responses)
@@ -90,6 +95,7 @@ def _response(
                 for index, text in error.records
             ]
         if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and context.version >= 10:
+            # It cannot fail here: NOT_LEADER_OR_FOLLOWER is raised for a partition that was found.
             name = context.topic_name(requested.name, requested.topic_id, context.version >= 13)
             partition = context.state.partition(name, data.index)
             response.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
@@ -99,6 +105,7 @@ def _response(
 def _append(
     requested: TopicProduceData, data: PartitionProduceData, request: ProduceRequest, context: RequestContext
 ) -> PartitionProduceResponse:
+    # Before anything about the topic: the producer's configuration is wrong, whatever the topic.
     if request.acks not in (-1, 0, 1):
         raise BrokerError(ErrorCode.INVALID_REQUIRED_ACKS, detail=f"acks is {request.acks}, not -1, 0 or 1")
     name = context.topic_name(requested.name, requested.topic_id, context.version >= 13)
@@ -109,6 +116,8 @@ def _append(
         raise BrokerError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, detail=f"topic {name} is internal: clients cannot write to it"
         )
+    # Only acks=all: the others accept that a record is lost with its leader, as in Kafka's
+    # Partition.appendRecordsToLeader().
     if request.acks == -1:
         context.state.check_in_sync(partition)
     now = context.state.clock.wall()

@@ -67,6 +67,7 @@ class FetchedPartition:
 
 async def handle(request: ShareFetchRequest, context: RequestContext) -> ShareFetchResponse:
     if context.version < 1:
+        # v0 has neither field; with their default 0 it would acquire nothing.
         request.max_records = request.batch_size = _NO_LIMIT
     renew = context.version >= RENEW_VERSION and request.is_renew_ack
     try:
@@ -79,8 +80,10 @@ async def handle(request: ShareFetchRequest, context: RequestContext) -> ShareFe
             # As in Kafka: a client retries at once, and would send requests in a loop.
             await asyncio.sleep(request.max_wait_ms / 1000)
         return ShareFetchResponse(error_code=error.code, error_message=error.detail, responses=[], node_endpoints=[])
+    # Acknowledgements first: the records that they release can be acquired by this same request.
     acknowledged = acknowledge(session_key, _acknowledgements(request), renew, context)
     found: list[FetchedPartition] = []
+    # The last request acknowledges only: records acquired for a session that ends would wait for their locks to expire.
     if request.share_session_epoch == FINAL_EPOCH:
         end_if_last(session, request.share_session_epoch, context)
     elif not renew and request.max_records > 0 and request.max_bytes > 0:
@@ -139,10 +142,12 @@ async def _fetch(session: ShareSession, request: ShareFetchRequest, context: Req
         respond_now = not found or any(each.response.error_code for each in found)
         enough = sum(each.size for each in found) >= request.min_bytes
         if respond_now or enough or timed_out:
+            # Between finding and acquiring nothing suspends, so that no other member gets the same records.
             acquired = _acquire(session, found, request, settings, context)
             if acquired or respond_now or timed_out or not any(each.size for each in found):
                 return found
             # All records that were read are archived (aborted, or removed by compaction): try again behind them.
+            # Suspended, not waiting: the log has more, but other tasks must run between two passes.
             await asyncio.sleep(0)
             timed_out = loop.time() >= deadline
             continue
@@ -158,6 +163,8 @@ def _find_records(
     """Find records that can be acquired, within the limits. Nothing is read yet."""
     remaining = min(request.max_bytes, context.state.options.number("fetch.max.bytes"), context.fetch_limit())
     partition_ids = session.partitions
+    # Kafka divides the limit equally, too (PartitionMaxBytesStrategy): one partition must not starve the
+    # rest.
     max_bytes = remaining // max(len(partition_ids), 1)
     found: list[FetchedPartition] = []
     at_least_one = True
@@ -176,6 +183,7 @@ def _find_records(
         if not share.is_full(settings.config) and share.next_offset <= log.end_offset:
             until = log.last_stable_offset if settings.committed else None
             fetched.span = log.find(share.next_offset, max_bytes, at_least_one=at_least_one, until=until)
+            # The first batch is whole even beyond the limit, as in Fetch (KIP-74).
             at_least_one = at_least_one and not fetched.size
     return found
 
@@ -198,6 +206,7 @@ def _acquire(
             or remaining <= 0
         ):
             continue
+        # More is read than acquired: other members may hold part of it. The response is cut to what was acquired.
         data = fetched.span.read()
         headers = list(_batch_headers(data))
         acquire_request = AcquireRequest(
@@ -279,6 +288,7 @@ def _fail(response: PartitionData, partition_id: TopicIdPartition, error: Broker
 def _add_leader_hint(
     response: PartitionData, partition_id: TopicIdPartition, error: BrokerError, context: RequestContext
 ) -> None:
+    # Not for FENCED_LEADER_EPOCH, as in Fetch: ShareFetch does not carry the epoch of a leader.
     if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         leader, epoch = leader_of(partition_id, context)
         response.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)

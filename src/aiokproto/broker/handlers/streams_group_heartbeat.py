@@ -134,10 +134,10 @@ def _parse(request: StreamsGroupHeartbeatRequest, context: RequestContext) -> St
     )
 
 
-def _topology(result: TopologyRequest) -> Topology:
+def _topology(requested: TopologyRequest) -> Topology:
     """Convert a topology to the form that the group's record stores."""
     return Topology(
-        epoch=result.epoch,
+        epoch=requested.epoch,
         subtopologies=[
             Subtopology(
                 subtopology_id=each.subtopology_id,
@@ -155,12 +155,12 @@ def _topology(result: TopologyRequest) -> Topology:
                     for group in each.copartition_groups
                 ],
             )
-            for each in result.subtopologies
+            for each in requested.subtopologies
         ],
     )
 
 
-def _topic_infos(result: list[TopicInfoRequest]) -> list[TopicInfo]:
+def _topic_infos(requested: list[TopicInfoRequest]) -> list[TopicInfo]:
     return [
         TopicInfo(
             name=each.name,
@@ -168,7 +168,7 @@ def _topic_infos(result: list[TopicInfoRequest]) -> list[TopicInfo]:
             replication_factor=each.replication_factor,
             topic_configs=[TopicConfig(key=config.key, value=config.value) for config in each.topic_configs],
         )
-        for each in result
+        for each in requested
     ]
 
 

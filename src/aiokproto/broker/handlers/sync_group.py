@@ -15,6 +15,7 @@ _NAMES_PROTOCOL = 5
 
 
 async def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
+    # KafkaApis checks it before it looks for the group.
     if context.version >= _NAMES_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
     try:

@@ -35,6 +35,7 @@ async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Tx
         try:
             context.groups.commit_pending(request.group_id, request.producer_id, request.producer_epoch, offsets)
         except BrokerError as refused:
+            # The append failed as a whole, so that no partition may keep its success.
             topics = [_commit_topic(topic, refused.code, {}, context) for topic in request.topics]
     return TxnOffsetCommitResponse(topics=topics)
 

@@ -45,6 +45,7 @@ def read(path: Path) -> dict[Partition, int]:
 
 def mark_clean_shutdown(root: Path) -> None:
     """Mark a clean shutdown."""
+    # What Kafka's CleanShutdownFileHandler writes (KIP-966). There is no broker epoch here: -1.
     (root / CLEAN_SHUTDOWN).write_text('{"version":0,"brokerEpoch":-1}')
 
 
@@ -52,5 +53,6 @@ def take_clean_shutdown(root: Path) -> bool:
     """Return whether the last shutdown was clean, and remove the mark: the logs are open from now on."""
     path = root / CLEAN_SHUTDOWN
     closed = path.exists()
+    # At once, not at the next change: a crash from here on must not look like a clean shutdown.
     path.unlink(missing_ok=True)
     return closed

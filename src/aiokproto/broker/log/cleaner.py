@@ -50,6 +50,7 @@ class OffsetMap:
 
     def put(self, key: bytes, offset: int) -> bool:
         """Add a record. Returns False once the map is full."""
+        # No comparison: batches are read in the order of offsets, so the last one is the newest.
         self._offsets[_short(key)] = offset
         return len(self._offsets) <= self._limit
 
@@ -85,6 +86,7 @@ class CleanedTransactionMetadata:
         while self._upcoming and self._upcoming[0][0] <= batch.last_offset:
             aborted = heappop(self._upcoming)[2]
             self._aborted.setdefault(aborted.producer_id, aborted)
+        # In this order: the marker of an aborted transaction ends it, and is not one of its records.
         if batch.is_control:
             return self._ended(batch)
         if not batch.is_transactional:
@@ -96,6 +98,7 @@ class CleanedTransactionMetadata:
         return False
 
     def _ended(self, batch: RecordBatch) -> bool:
+        # An earlier run has removed the marker; the batch was retained for the producer's epoch or the offset.
         if not batch.count:
             return True
         kind = batch_control_type(batch)
@@ -111,6 +114,7 @@ class CleanedTransactionMetadata:
         if kind is ControlType.COMMIT:
             seen = producer_id in self._committed
             self._committed.discard(producer_id)
+            # Whether its records are all gone: a marker is never removed before them.
             return not seen
         return False
 
@@ -176,9 +180,12 @@ class Cleaner:
             batch: The next batch.
             expired: Whether to remove tombstones of magic 0 and 1, which cannot hold a delete horizon.
         """
+        # First, and for every batch: it follows the transactions while it is asked.
         should_discard = self._transactions.should_discard(batch)
         horizon = batch.delete_horizon
         if batch.is_control:
+            # Delayed like a tombstone: a consumer that has read some of the transaction's records must still see how it
+            # ended.
             drop = should_discard and (not batch.count or (horizon is not None and horizon <= self._now))
             keep = [not drop] * batch.count
             wants_horizon = should_discard
@@ -190,16 +197,20 @@ class Cleaner:
             keep = [self._is_retained(offset, key, tombstone and due) for offset, key, tombstone in found]
             tombstones = any(stays and tombstone for stays, (_, _, tombstone) in zip(keep, found, strict=True))
             wants_horizon = tombstones and batch.magic >= _HORIZON_MAGIC
+        # An empty batch is retained where its header is needed: Kafka's BatchRetention.RETAIN_EMPTY.
         if not any(keep):
             return empty(batch) if self._must_retain(batch) else None
         if wants_horizon and horizon is None:
             return rewrite(batch, keep, self._horizon)
+        # An unchanged batch keeps its bytes: compressing it again would cost time, and hide damage behind a new CRC.
         return batch.raw if all(keep) else rewrite(batch, keep)
 
     def _is_retained(self, offset: int, key: bytes | None, expired: bool) -> bool:
         # The map has no keys beyond it: whether a newer record exists there is unknown until the next run.
         if offset > self._offsets.latest:
             return True
+        # Records without key are removed, as in Kafka: they are from before the topic was compacted, and can never be
+        # superseded.
         return key is not None and not expired and not self._offsets.superseded(key, offset)
 
     def _must_retain(self, batch: RecordBatch) -> bool:

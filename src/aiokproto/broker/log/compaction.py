@@ -26,7 +26,9 @@ from aiokproto.records import RecordBatch
 KEY_BYTES = 160
 """Estimated memory of one entry of the offset map."""
 
+# Read between two yields to the event loop, so that other requests are served meanwhile.
 _STEP_BYTES = 256 << 10
+# Indexes store offsets relative to the segment's base as int32.
 _MAX_RELATIVE = (1 << 31) - 1
 
 
@@ -41,6 +43,7 @@ class Compaction:
         """Select the segments that can be compacted; ``now`` in ms."""
         self._log = log
         self._now = now
+        # Retention may have removed more than was compacted.
         self._start = log.cleaned_to if log.cleaned_to >= log.start_offset else log.start_offset
         self._segments = list(self._cleanable())
         # Segments that end before the start are clean: every record in them was compacted before.
@@ -57,6 +60,7 @@ class Compaction:
             # Returns instead of skipping: ``cleaned_to`` is one offset, so what is compacted has no holes.
             if segment.next_offset > log.last_stable_offset:
                 return
+            # The greatest timestamp: a segment waits until none of its records is younger than min.compaction.lag.ms.
             if lag and dirty and segment.age_timestamp > self._now - lag:
                 return
             yield segment
@@ -84,6 +88,7 @@ class Compaction:
         complete = True
         for segment in self._dirty:
             for batches in _batches_in_steps(segment):
+                # Once the map is full, what follows is left to the next run.
                 complete = complete and build_offset_map(batches, self._start, offsets, transactions)
                 yield
         if complete:
@@ -99,6 +104,8 @@ class Compaction:
         horizon = clean[-1].modified - log.config.delete_retention_ms if clean else 0
         for group in _group_segments(reached, log.config):
             yield from self._clean(group, cleaner, transactions, horizon)
+        # Last: a run that is cancelled before starts again at the same offset, and cleaning a segment twice changes
+        # nothing.
         log.cleaned_to = offsets.latest + 1
 
     def _producers(self) -> dict[int, LastRecord]:
@@ -131,7 +138,10 @@ class Compaction:
                 cleaned.note_aborted(aborted)
             transactions.retained.clear()
             cleaned.close()
+            # Before it is renamed to ``.swap``: the sources are deleted then, and a loss of power must not take both.
             sync(cleaned.files())
+            # Retention by time uses the file's time where records have no timestamp: compaction must not make them
+            # young again.
             cleaned.modified = modified
         except BaseException:
             cleaned.remove()

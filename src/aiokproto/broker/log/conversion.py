@@ -28,11 +28,13 @@ def upgrade(data: Buffer) -> bytearray:
     """
     try:
         messages = list(decode(data))
+        # Brokers truncate the last message of a Fetch response; a producer never does.
         if sum(message.size_in_bytes for message in messages) != len(data):
             raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail="the last message is incomplete")
         if any(message.magic > 1 for message in messages):
             raise BrokerError(ErrorCode.INVALID_RECORD, detail="messages of magic 2 among older ones")
         codecs = [message.compression for message in messages if message.compression]
+        # One batch: a partition of a Produce request is stored in one piece, and its offsets are consecutive.
         builder = BatchBuilder(compression=codecs[0] if codecs else Compression.NONE)
         for message in messages:
             for record in message:
@@ -68,6 +70,7 @@ def downgrade(data: Buffer, version: int, offset: int) -> bytes:
 
 
 def _downgraded(batch: RecordBatch, magic: int, offset: int) -> bytes:
+    # Also older formats than the client's own: every client can read those.
     if batch.magic <= magic:
         return bytes(batch.raw)
     appended = batch.max_timestamp if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else None

@@ -17,6 +17,8 @@ class DirectoryLock:
         Raises:
             ConfigurationError: Another broker uses the directory.
         """
+        # A lock of the operating system, not a file with a process id: it ends with the process, and leaves nothing
+        # stale.
         self._file = (directory / ".lock").open("a+b")
         try:
             _lock(self._file.fileno())

@@ -30,6 +30,7 @@ def sync(files: Iterable[Path]) -> None:
     directories: set[Path] = set()
     for path in files:
         try:
+            # For writing, though nothing is written: Windows flushes no other files.
             with path.open("r+b") as file:
                 os.fsync(file.fileno())
         except FileNotFoundError:

@@ -66,11 +66,13 @@ class BatchHeader(NamedTuple):
         Raises:
             CorruptRecordError: There is no valid header.
         """
+        # Magic is at the same place in all formats. A message can be shorter than the header of magic 2.
         if len(data) - pos < HEADER.size or data[pos + MAGIC_AT] < 2:
             return cls._read_message(data, pos)
         (base, length, epoch, magic, crc, attributes, delta, _, timestamp, pid, pepoch, sequence, _) = (
             HEADER.unpack_from(data, pos)
         )
+        # What recovery meets behind the last batch: zeros, part of a batch, or bytes of another file.
         if magic != 2 or delta < 0 or base < 0 or length < HEADER.size - LOG_OVERHEAD:
             raise CorruptRecordError(f"no batch header: offset {base}, length {length}, magic {magic}, delta {delta}")
         size = length + LOG_OVERHEAD

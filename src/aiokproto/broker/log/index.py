@@ -58,6 +58,8 @@ class OffsetIndex:
         index = cls()
         last = (-1, -1)
         for entry in _read_entries(path, _OFFSET_ENTRY):
+            # Damaged, or of another segment. Kafka preallocates the index of its active segment with zeros: in a copied
+            # file they do not increase either, so that the index is rebuilt.
             if entry[0] <= last[0] or entry[1] <= last[1] or entry[1] >= segment_size:
                 return None
             index.append(*entry)
@@ -84,6 +86,8 @@ class TimeIndex:
 
     def append(self, timestamp: int, relative_offset: int) -> None:
         """Add the greatest timestamp so far. It is ignored unless it is greater than the last entry."""
+        # Only increasing timestamps, so that a lookup can be a binary search. A record with an older one is found by
+        # the scan.
         if not self._timestamps or timestamp > self._timestamps[-1]:
             self._timestamps.append(timestamp)
             self._offsets.append(relative_offset)
@@ -125,5 +129,6 @@ def _read_entries(path: Path, entry: struct.Struct) -> list[tuple[int, int]]:
     if not path.exists():
         return []
     data = path.read_bytes()
+    # A crash can leave part of the last entry.
     whole = len(data) - len(data) % entry.size
     return list(entry.iter_unpack(data[:whole]))

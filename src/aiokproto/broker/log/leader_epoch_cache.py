@@ -72,11 +72,15 @@ class LeaderEpochCache:
 
     def end_of(self, epoch: int, log_end: int) -> EpochEnd:
         """Return the greatest epoch not above ``epoch``, and its end offset."""
+        # A newer epoch than this log has seen: the caller knows more than this leader, and must not truncate because of
+        # it.
         if not self._epochs or epoch < 0 or epoch > self.latest:
             return UNDEFINED
+        # The current epoch has no end yet; what it has written so far ends at the log's end.
         if epoch == self.latest:
             return EpochEnd(epoch, log_end)
         after = bisect_right(self._epochs, epoch)
+        # An epoch ends where the next known one starts. Before the first known one Kafka returns the requested epoch.
         return EpochEnd(self._epochs[after - 1] if after else epoch, self._starts[after])
 
     def of_offset(self, offset: int) -> int:
@@ -89,6 +93,7 @@ class LeaderEpochCache:
         keep = max(bisect_right(self._starts, start_offset) - 1, 0)
         if keep:
             del self._epochs[:keep], self._starts[:keep]
+        # The epoch of the new first record stays: a client may ask for it.
         if self._starts and self._starts[0] < start_offset:
             self._starts[0] = start_offset
 

@@ -31,6 +31,7 @@ DELETED_DIRECTORY = "-delete"
 _MAX_RELATIVE = (1 << 31) - 1
 """The greatest offset relative to a segment's base offset: the index files store it as an int32."""
 
+# Bytes of an entry of the time index, the larger one of the two indexes.
 _INDEX_ENTRY = 12
 
 
@@ -75,16 +76,23 @@ class Log:
         self.config = config
         self.producers = ProducerStateManager()
         self._epochs = LeaderEpochCache(directory / "leader-epoch-checkpoint")
+        # Before epochs and producers: recovery can truncate the log, and both are compared with, or rebuilt from, what
+        # is left.
         self.segments = open_segments(directory, config, checkpoint)
         self._bases = [segment.base_offset for segment in self.segments]
         self._jitter = self._new_jitter()
         self._deleted: deque[tuple[int, Segment]] = deque()
         self._flushed_at = now
+        # A checkpoint can be older than the files: retention has removed segments since, or recovery has truncated the
+        # log.
         self.start_offset = min(max(self._bases[0], checkpoint.start_offset), self.end_offset)
         self.recovery_point = (
             self.end_offset if checkpoint.clean_shutdown else min(checkpoint.recovery_point, self.end_offset)
         )
+        # Beyond the end, the log was truncated since. What is appended there again was never compacted, so all of it is
+        # dirty.
         self.cleaned_to = checkpoint.cleaned_to if checkpoint.cleaned_to <= self.end_offset else 0
+        # A log without records has no epochs to rebuild, and its file is rightly missing.
         if not self._epochs.load(self.end_offset) and self.end_offset:
             self._epochs.rebuild(self._batch_epochs())
         self._replay(now)
@@ -97,12 +105,17 @@ class Log:
     def _replay(self, now: int) -> None:
         begin = open_producers(self.directory, self.segments, self.producers, now)
         for segment in self.segments:
+            # Not stored in any file. It counts only for records without timestamps: their segment rolls late after a
+            # restart.
             segment.created = now
             if segment.base_offset < begin:
                 continue
+            # Older segments were replayed, because their snapshots are missing. The next start must not replay them
+            # again.
             if segment is self.segments[-1] and segment.base_offset > begin:
                 save_producers(self.directory, self.segments, self.producers)
             for position, header in segment.scan_headers():
+                # Replaying reads the headers only, except for markers, whose type is in the record.
                 control = header.attributes & CONTROL
                 marker = _marker(header, segment.read(position, header.size)) if control else None
                 self._update_state(segment, header, now, marker)
@@ -153,6 +166,8 @@ class Log:
         data = bytearray(batch)
         patch.set_base_offset(data, 0, self.end_offset)
         patch.set_leader_epoch(data, 0, leader_epoch)
+        # LogAppendTime (KIP-32): consumers take the batch's greatest timestamp for all its records, which keep the
+        # producer's.
         if self.config.append_time:
             patch.restamp(data, 0, now)
         header = BatchHeader.read(data)
@@ -160,11 +175,14 @@ class Log:
         # Before anything is written. A duplicate is answered with the offsets of its first copy, as if it had been
         # appended.
         if header.producer_id >= 0 and (known := self.producers.check(header, marker)):
+            # -1 in a Produce response leaves the producer's own timestamps valid.
             timestamp = known.timestamp if self.config.append_time else -1
             return LogAppendInfo(known.base_offset, known.last_offset, timestamp, duplicate=True)
         segment = self._segment_for(header, now)
+        # The write before the state: if the disk is full, the producer's retry must not be taken for a duplicate.
         segment.append(data, header)
         self._update_state(segment, header, now, marker)
+        # Synchronous: flush.messages promises that the records are on the disk when the response is sent.
         if self.end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush(now)
         self.flush_if_due(now)
@@ -173,6 +191,7 @@ class Log:
         )
 
     def _update_state(self, segment: Segment, header: BatchHeader, now: int, marker: EndTransaction | None) -> None:
+        # Known already from begin_epoch(), which could not write the file while the log had no directory.
         self._epochs.assign(header.leader_epoch, header.base_offset)
         # Compaction may have emptied a control batch: it then has no marker, and is no data of the producer either.
         if header.producer_id >= 0 and (marker is not None or not header.attributes & CONTROL):
@@ -182,6 +201,8 @@ class Log:
 
     def _segment_for(self, header: BatchHeader, now: int) -> Segment:
         segment, config = self.segments[-1], self.config
+        # An empty segment takes any batch: one that is larger than segment.bytes has a segment of its own. The topic id
+        # is written before the first record, so that no record can be in a directory without one.
         if not segment.size:
             segment.created = now
             if self._topic_id is not None:
@@ -213,6 +234,7 @@ class Log:
         # Created now, not by the first append: if retention removes all older segments, only this file's name preserves
         # the log's end offset.
         segment.create()
+        # As UnifiedLog.roll does: recovery then replays from the start of the active segment, not from that of the log.
         producer_snapshots.save(self.directory, segment.base_offset, self.producers.snapshot())
         self.segments.append(segment)
         self._bases.append(segment.base_offset)
@@ -246,17 +268,21 @@ class Log:
         """
         self._check_range(offset)
         until = self.end_offset if until is None else until
+        # Never -1: the range check has excluded offsets before the first segment.
         at = bisect_right(self._bases, offset) - 1
         for segment in self.segments[at:]:
             # The size if compaction removed all records from ``offset`` to the segment's end: the next one is in a
             # later segment.
             position = segment.position_of(offset)
+            # A batch that contains ``until`` is left out: batches are not divided, and the rest of it must not be seen
+            # yet.
             end = segment.size if segment.next_offset <= until else segment.position_of(until)
             if position < end:
                 size = min(segment.length_within(position, max_bytes), end - position)
                 if not size and at_least_one:
                     size = segment.header_at(position).size
                 return Span(segment, position, size)
+        # Not an error: at the end of the log, or of its stable part, a consumer waits for more.
         return Span(self.segments[-1], 0, 0)
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:
@@ -285,6 +311,8 @@ class Log:
             offset = max(self.start_offset, segment.base_offset)
             if segment.max_timestamp < timestamp or segment.next_offset <= offset:
                 continue
+            # A header has only the greatest timestamp of its batch. That record may be before ``offset``; then the
+            # search goes on behind the batch.
             while found := segment.batch_at_time(timestamp, offset):
                 position, header = found
                 for batch in decode(segment.read(position, header.size), check_crc=False):
@@ -322,6 +350,7 @@ class Log:
         if offset <= self.start_offset:
             return
         # The active segment always stays, even if all its records are deleted.
+        # Producers stay known though their records are gone, until they expire: an idle producer can go on (KIP-360).
         self.start_offset = offset
         keep = 0
         while keep < len(self.segments) - 1 and self.segments[keep].next_offset <= offset:
@@ -367,6 +396,8 @@ class Log:
         self._replace(at, at + len(sources), [cleaned], now)
 
     def _replace(self, begin: int, end: int, by: list[Segment], now: int) -> None:
+        # The old names are freed first, since the compacted segment has the name of one of them. A crash in between
+        # leaves its ``.swap`` file, from which the next start completes the change.
         for segment in self.segments[begin:end]:
             segment.rename(DELETED)
             self._deleted.append((now + self.config.file_delete_delay_ms, segment))
@@ -412,6 +443,7 @@ class Log:
 
     def flush(self, now: int) -> None:
         """Flush everything to disk, in this thread. ``now`` in ms."""
+        # Older segments first: the recovery point must never pass a segment that is not on the disk.
         self.unflushed_files().sync()
         self.segments[-1].flush()
         self.recovery_point = self.end_offset
@@ -425,12 +457,14 @@ class Log:
             if segment.next_offset > self.recovery_point:
                 segment.close()
                 files += segment.files()
+        # Recovery from this point on begins with the snapshot, so it must be on the disk too.
         if files:
             files.append(producer_snapshots.path_of(self.directory, newest.base_offset))
         return UnflushedFiles(newest.base_offset, files)
 
     def mark_flushed(self, end: int) -> None:
         """Record that everything below ``end`` was flushed."""
+        # Never back: flush() may have been called while the thread was flushing.
         self.recovery_point = max(self.recovery_point, min(end, self.end_offset))
 
     def flush_if_due(self, now: int) -> None:
@@ -453,6 +487,7 @@ class Log:
 
 def _marker(header: BatchHeader, batch: Buffer) -> EndTransaction | None:
     """Return the transaction marker in a batch, or None."""
+    # Control batches of KRaft (leader changes, snapshots) have no producer.
     if header.producer_id < 0 or not header.attributes & CONTROL:
         return None
     return next((parse_end_transaction(record.key, record.value) for record in RecordBatch(memoryview(batch))), None)

@@ -26,6 +26,7 @@ def open_segments(directory: Path, config: LogConfig, checkpoint: LogCheckpoint)
     segments: list[Segment] = []
     for base, after in pairwise([*bases, None]):
         assert base is not None
+        # Never the active segment after a crash: it is the one that was being written.
         if checkpoint.clean_shutdown or (after is not None and after <= checkpoint.recovery_point):
             segment = Segment.load(directory, base, interval)
             whole = True
@@ -33,6 +34,7 @@ def open_segments(directory: Path, config: LogConfig, checkpoint: LogCheckpoint)
             segment = Segment(directory, base, interval)
             whole = segment.recover()
         segments.append(segment)
+        # Nothing behind the first invalid batch can be trusted to follow it, even if it is valid by itself.
         if not whole:
             for later in bases[len(segments) :]:
                 Segment(directory, later, interval).remove()
@@ -58,6 +60,8 @@ def open_producers(directory: Path, segments: list[Segment], producers: Producer
         The offset from which on batches must be replayed.
     """
     bases = [segment.base_offset for segment in segments]
+    # A snapshot at any other offset belongs to segments that no longer exist, or to the end of a log that has grown
+    # since.
     producer_snapshots.retain(directory, bases)
     found = (at for at in range(len(bases) - 1, 0, -1) if producer_snapshots.load(directory, bases[at]) is not None)
     newest = next(found, 0)
@@ -96,7 +100,10 @@ def _complete_swaps(directory: Path, config: LogConfig) -> None:
             path.unlink()
     for base in _bases(directory, LOG + SWAP):
         cleaned = Segment(directory, base, config.index_interval_bytes, SWAP)
+        # The indexes are renamed before the ``.log`` file, so that they can have either suffix: they are built again.
         cleaned.recover()
+        # Nothing lists its sources: they are the segments that start in its range, at least the one with its own base
+        # offset.
         replaced = [old for old in _bases(directory) if base <= old < max(cleaned.next_offset, base + 1)]
         for old in replaced:
             Segment(directory, old, config.index_interval_bytes).remove()

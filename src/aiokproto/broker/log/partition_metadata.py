@@ -55,6 +55,7 @@ def claim(directory: Path, topic_id: bytes) -> None:
     if known is not None:
         raise ConfigurationError(f"data_dir: {directory} has topic id {_text(known)}, expected {_text(topic_id)}")
     directory.mkdir(parents=True, exist_ok=True)
+    # Replaced as a whole: with part of an id the directory could not be opened again.
     temporary = directory / f"{FILE}.tmp"
     temporary.write_text(f"version: {_VERSION}\ntopic_id: {_text(topic_id)}")
     temporary.replace(directory / FILE)

@@ -71,6 +71,7 @@ class ProducerStateManager:
     """The idempotent and transactional producers of one log."""
 
     def __init__(self) -> None:
+        # Not limited in number, as in Kafka: entries expire after ``producer.id.expiration.ms`` (KIP-854).
         self._producers: dict[int, ProducerStateEntry] = {}
         # Producer id to the first offset of its open transaction. Insertion order is offset order, so the first value
         # is the first unstable offset.
@@ -123,6 +124,8 @@ class ProducerStateManager:
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 detail=f"producer {header.producer_id} has epoch {producer.epoch}, not {header.producer_epoch}",
             )
+        # A marker may have the producer's own epoch or a higher one (KIP-890), but no sequence number. Its coordinator
+        # must not have been replaced: a zombie could end a transaction that has begun since (KIP-98).
         if marker is not None:
             if marker.coordinator_epoch < producer.coordinator_epoch:
                 raise BrokerError(
@@ -155,10 +158,12 @@ class ProducerStateManager:
             producer = self._producers[header.producer_id] = ProducerStateEntry(
                 header.producer_id, header.producer_epoch
             )
+        # Sequence numbers begin at 0 again in each epoch, so batches of the one before must not match as duplicates.
         elif producer.epoch != header.producer_epoch:
             producer.epoch = header.producer_epoch
             producer.batches.clear()
         producer.last_seen = now
+        # For DescribeProducers and snapshots only. Expiry uses ``last_seen``.
         producer.last_timestamp = header.max_timestamp
         if marker is not None:
             producer.coordinator_epoch = marker.coordinator_epoch
@@ -182,6 +187,8 @@ class ProducerStateManager:
         # A marker for a producer without an open transaction here aborts no records.
         if begun is None or marker.committed:
             return None
+        # As ProducerStateManager.lastStableOffset: the stable end once this transaction is over. Readers that end
+        # before it need no later entry of the index.
         unstable = self.first_unstable_offset
         return AbortedTxn(
             producer_id=header.producer_id,
@@ -192,6 +199,8 @@ class ProducerStateManager:
 
     def expire(self, before: int) -> None:
         """Remove producers that wrote nothing since ``before`` (ms), except for those with an open transaction."""
+        # The marker of an open transaction must find its start, or the last stable offset could never be computed
+        # again.
         late = [producer for producer in self if producer.last_seen < before and producer.producer_id not in self._open]
         for producer in late:
             del self._producers[producer.producer_id]
@@ -221,6 +230,7 @@ class ProducerStateManager:
         self._open.clear()
         opened: list[tuple[int, int]] = []
         for entry in entries:
+            # The snapshot has record timestamps only, which are the producer's own: the time to expiry starts again.
             producer = ProducerStateEntry(
                 entry.producer_id,
                 entry.epoch,
@@ -251,6 +261,7 @@ def _in_sequence(producer: ProducerStateEntry, header: BatchHeader) -> BatchMeta
         expected = 0
     else:
         for batch in producer.batches:
+            # Both ends, as in Kafka: records that were batched differently are no retry of the same request.
             if batch.base_sequence == header.base_sequence and batch.last_sequence == header.last_sequence:
                 return batch
         expected = (producer.batches[-1].last_sequence + 1) & _SEQUENCES

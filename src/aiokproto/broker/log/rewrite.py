@@ -55,6 +55,7 @@ def rewrite(batch: RecordBatch, keep: Sequence[bool], delete_horizon: int | None
             else:
                 records.append(body[pos:end])
         pos = end
+    # With LogAppendTime the header's timestamp is that of all records, and does not depend on which are left.
     if attributes & TIMESTAMP_TYPE:
         latest = batch.max_timestamp
     content = b"".join(records)
@@ -65,6 +66,7 @@ def rewrite(batch: RecordBatch, keep: Sequence[bool], delete_horizon: int | None
 
 def empty(batch: RecordBatch) -> bytearray:
     """Return the batch without records. It preserves the offset range and the producer's last sequence number."""
+    # Nothing is left to decompress or to expire.
     attributes = batch.attributes & ~(_CODEC | DELETE_HORIZON)
     return _join(batch, attributes, batch.max_timestamp, batch.max_timestamp, 0, b"")
 

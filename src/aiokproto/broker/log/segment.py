@@ -56,6 +56,7 @@ class Segment:
         self._offsets = OffsetIndex()
         self._times = TimeIndex()
         self._file: FileIO | None = None
+        # Whether the index files have the content of the indexes in memory.
         self._saved = False
 
     def path(self, kind: str = LOG) -> Path:
@@ -95,6 +96,7 @@ class Segment:
         """Create the file and its directory if they are missing."""
         if self._file is None and not self.path().exists():
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            # Unbuffered: what append() has written survives a crash of the process.
             self._file = FileIO(self.path(), "x+")
 
     def append(self, data: Buffer, header: BatchHeader) -> None:
@@ -105,6 +107,7 @@ class Segment:
         """
         self.create()
         file = self._open()
+        # Not to the end of the file, where a failed write may have left part of a batch.
         file.seek(self.size)
         # An unbuffered file may write less than it was given.
         view = memoryview(data)
@@ -194,6 +197,7 @@ class Segment:
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Yield the position and header of each batch from ``position`` on."""
+        # One small read for each batch. The indexes bound their number: see position_of().
         while position < self.size:
             header = self.header_at(position)
             yield position, header
@@ -254,6 +258,7 @@ class Segment:
         size = segment.path().stat().st_size
         offsets = OffsetIndex.load(segment.path(INDEX), size)
         times = TimeIndex.load(segment.path(TIME_INDEX))
+        # Closing a segment with records writes both indexes, the time index with at least one entry.
         if offsets is None or times is None or times.last is None:
             segment.recover()
             return segment
@@ -278,6 +283,7 @@ class Segment:
             Whether the whole file was valid.
         """
         found = self.path().stat().st_size
+        # An empty file cannot be mapped. A map, since a segment of a gigabyte must not be read into memory at once.
         if found:
             with self.path().open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 self._scan(data)

@@ -32,6 +32,7 @@ class TransactionIndex:
         """Return those with records at or after ``offset`` and before ``end``."""
         found = []
         for aborted in self._ended:
+            # Overlaps the range, which may begin in the middle of the transaction.
             if aborted.last_offset >= offset and aborted.first_offset < end:
                 found.append(aborted)
             # Transactions that ended later were open at this marker, or began after it: their records are all at or

@@ -46,18 +46,21 @@ def check_records(data: Buffer | None, options: TopicOptions, version: int, now:
         data = upgrade(data)
     batch = _only_batch(data)
     limit = options.number("max.message.bytes")
+    # As received, compressed: the limit protects the broker and its consumers from large batches, not large records.
     if batch.size_in_bytes > limit:
         raise BrokerError(
             ErrorCode.MESSAGE_TOO_LARGE, detail=f"a batch of {batch.size_in_bytes} bytes, max.message.bytes is {limit}"
         )
     _check_header(batch)
     codec = _check_codec(batch, version)
+    # Without a key a record could never be superseded.
     if "compact" in str(options.value("cleanup.policy")):
         _check_each(batch, ErrorCode.INVALID_RECORD, lambda record: record.key is None, "a compacted topic needs keys")
     if options.value("message.timestamp.type") == "CreateTime":
         _check_timestamps(batch, options, now)
     wanted = str(options.value("compression.type"))
     target = codec if wanted == "producer" else Compression.parse("none" if wanted == "uncompressed" else wanted)
+    # The usual case (compression.type=producer) stores the producer's bytes; none of them is decompressed.
     return batch.raw if target is codec else _recompress(batch, target)
 
 
@@ -84,10 +87,12 @@ def _only_batch(data: Buffer | None) -> RecordBatch:
 
 def _check_header(batch: RecordBatch) -> None:
     wrong = ""
+    # Producers number records from 0, the broker assigns the offsets. UnifiedLog checks the same for clients.
     if batch.base_offset != 0:
         wrong = f"the base offset is {batch.base_offset}, not 0"
     elif batch.count < 1 or batch.last_offset_delta != batch.count - 1:
         wrong = f"{batch.count} records, but the last offset delta is {batch.last_offset_delta}"
+    # A marker of a client would end other producers' transactions.
     elif batch.is_control:
         wrong = "a client must not write control batches"
     elif batch.is_transactional and batch.producer_id < 0:
@@ -118,11 +123,13 @@ def _check_timestamps(batch: RecordBatch, options: TopicOptions, now: int) -> No
             lambda record: record.timestamp > latest,
             "the timestamp is too far in the future (message.timestamp.after.max.ms)",
         )
+    # The default is larger than any time, and must not cost the decompression of every batch.
     before = options.number("message.timestamp.before.max.ms")
     if before <= now:
         _check_each(
             batch,
             ErrorCode.INVALID_TIMESTAMP,
+            # -1 is no timestamp, and is accepted as in Kafka.
             lambda record: 0 <= record.timestamp < now - before,
             "the timestamp is too far in the past (message.timestamp.before.max.ms)",
         )

@@ -85,6 +85,7 @@ class ClusterState:
         self._checkpoints = {name: checkpoints.read(root / name) for name in _CHECKPOINTS}
         self._checkpointed = {key for known in self._checkpoints.values() for key in known}
         self._closed = checkpoints.take_clean_shutdown(root)
+        # A crash came between the renaming and the removal of a deleted log.
         for leftover in root.glob(f"*{DELETED_DIRECTORY}"):
             shutil.rmtree(leftover, ignore_errors=True)
         self.metadata = MetadataLog(root)
@@ -163,6 +164,7 @@ class ClusterState:
         """
         wanted = self.topics[partition.topic].options.number("min.insync.replicas")
         in_sync = sum(self.nodes[node_id].alive for node_id in partition.isr)
+        # Before the append, as in Kafka: a record that is not acknowledged should not be in the log.
         if in_sync < wanted:
             raise BrokerError(
                 ErrorCode.NOT_ENOUGH_REPLICAS, detail=f"{in_sync} replicas are in sync, min.insync.replicas is {wanted}"
@@ -299,10 +301,13 @@ class ClusterState:
         for log in logs:
             log.delete()
         self.metadata.put(_TOPIC, topic.name, None)
+        # Entries that stay would be applied to a topic that is created again under this name.
         if any((topic.name, partition.index) in self._checkpointed for partition in topic.partitions):
             self.checkpoint()
         for partition in topic.partitions:
+            # Waiting Fetch requests find out that the topic is gone.
             partition.wake()
+        # Last: the coordinators drop what they hold of a topic that no request can find any more.
         self.on_delete(topic)
 
     def configure_topic(self, topic: Topic, configs: Mapping[str, str | None]) -> None:
@@ -321,6 +326,7 @@ class ClusterState:
         """Replace the dynamic options of one node, or of all. Topics that inherit an option use the new value at
         once."""
         self.metadata.put(_BROKER, name, options.overrides or None)
+        # The options of one node are stored and described only: all nodes of this process share one set.
         if isinstance(options, ClusterOptions):
             self.options.dynamic = options.changes()
         for topic in self.topics.values():
@@ -347,6 +353,7 @@ class ClusterState:
             # election.
             if node_id in partition.isr and len(partition.isr) > 1:
                 partition.isr.remove(node_id)
+            # After the ISR has shrunk: the node that stops cannot be elected again.
             if partition.leader == node_id:
                 self._change_leader(partition, next(iter(self._electable(partition)), NO_LEADER))
         self._save_topics(self.topics.values())
@@ -407,6 +414,7 @@ class ClusterState:
         if not able:
             none = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if unclean else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
             raise BrokerError(none)
+        # Unclean: the new leader's log is the truth from now on, so that it alone is in sync.
         if able[0] not in partition.isr:
             partition.isr = [able[0]]
         self._change_leader(partition, able[0])
@@ -475,6 +483,7 @@ class ClusterState:
 
     def _place_replicas(self, index: int, replication: int) -> list[int]:
         ids = list(self.nodes)
+        # Round robin from node 0, so that tests can predict leaders. Kafka starts at a random node.
         return [ids[(index + step) % len(ids)] for step in range(replication)]
 
     def _add_partition(self, topic: Topic, index: int, nodes: Sequence[int], leader_epoch: int = 0) -> None:
@@ -485,6 +494,7 @@ class ClusterState:
             topic.name,
             index,
             list(nodes),
+            # Never empty, as Kafka's ISR: without a member nobody could be elected without data loss.
             in_sync or list(nodes),
             in_sync[0] if in_sync else NO_LEADER,
             leader_epoch,
@@ -510,6 +520,7 @@ class ClusterState:
         self.metadata.put(_CLUSTER, "cluster_id", self.cluster_id)
         self._next_producer_id = self._saved_producer_id = cluster.get("next_producer_id", 0)
         self.options.dynamic = {}
+        # Before the topics: their options inherit these.
         self.options.dynamic = ClusterOptions(self.metadata.get(_BROKER).get("", {}), self.options).changes()
         for name, saved in self.metadata.get(_TOPIC).items():
             topic = Topic(name, bytes.fromhex(saved["id"]), TopicOptions(saved["configs"], self.options))
@@ -523,6 +534,7 @@ class ClusterState:
     def _open_log(self, topic: Topic, index: int, checkpoint: LogCheckpoint) -> Log:
         directory = partition_directory(self.root, topic.name, index)
         log = Log(directory, topic.log_config(), self.clock.wall(), checkpoint, topic.topic_id)
+        # Looked up at each call: the cluster sets on_roll after the first logs are open.
         log.on_roll = lambda log: self.on_roll(log)
         return log
 
@@ -542,6 +554,7 @@ class ClusterState:
         """Flush and close every log, and mark a clean shutdown."""
         for log in self.logs():
             log.close()
+        # After the logs: the recovery point is the end of a log only once it is flushed.
         self.checkpoint()
         checkpoints.mark_clean_shutdown(self.root)
 

@@ -39,6 +39,7 @@ class LogManager:
 
     async def _open(self, partitions: list[Partition]) -> None:
         for partition in partitions:
+            # One log in each turn: opening may read a whole segment, and requests must be served in between.
             await asyncio.sleep(0)
             if self._state.find_partition(partition.topic, partition.index) is not partition:
                 continue
@@ -65,6 +66,8 @@ class LogManager:
     def clean(self) -> None:
         """Start compacting the logs that are due, unless the previous run has not ended."""
         for each in self._state.logs():
+            # Files of segments that compaction has replaced stay for file.delete.delay.ms, since a Fetch may be reading
+            # them.
             each.purge(self._state.clock.wall())
         if self._cleaning is None or self._cleaning.done():
             due = [each for each in self._compacted(self._state.partitions()) if self._compaction_of(each).due]
@@ -80,6 +83,7 @@ class LogManager:
     async def _flush(self) -> None:
         while self._rolled:
             rolled = self._rolled.pop()
+            # Taken in the event loop: the thread must not look at a log that appends change.
             unflushed = rolled.unflushed_files()
             try:
                 await asyncio.to_thread(unflushed.sync)
@@ -92,6 +96,7 @@ class LogManager:
         """Compact partitions up to their current end. If cancelled, partitions not compacted yet keep their
         segments."""
         for partition in partitions:
+            # The active segment is never compacted; after the roll everything before it can be.
             partition.log.roll(self._state.clock.wall())
             await self._compact(partition)
 

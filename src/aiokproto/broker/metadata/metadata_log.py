@@ -64,6 +64,7 @@ class MetadataLog:
         if not lines:
             return
         self._lines += len(lines)
+        # In proportion to the valid lines, so that the cost of writing all again is spread over as many changes.
         if self._lines > 2 * sum(map(len, self._kinds.values())) + _SLACK:
             self._rewrite()
         else:
@@ -78,6 +79,7 @@ class MetadataLog:
 
     def _rewrite(self) -> None:
         entries = [[kind, name, value] for kind, values in self._kinds.items() for name, value in values.items()]
+        # In the same directory: only there the replacement is atomic.
         temporary = self._path.with_suffix(".tmp")
         temporary.write_text("".join(f"{json.dumps(entry)}\n" for entry in [_VERSION, *entries]))
         # Atomic: a crash leaves the old file or the new one.

@@ -24,6 +24,7 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 def check_topic_name(name: str) -> None:
     """Raise :class:`BrokerError` INVALID_TOPIC_EXCEPTION if the topic name is invalid."""
+    # The name is that of a directory, in Kafka too (Topic.validate()).
     if not _NAME.fullmatch(name) or name in (".", ".."):
         raise BrokerError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -84,6 +85,7 @@ class Partition:
         """
         if self._log is None:
             self._log = self.open_log()
+            # The epoch began before the log was open; its start goes to the epoch cache now.
             if self.leader != NO_LEADER:
                 self._log.begin_epoch(self.leader_epoch)
         return self._log
@@ -116,6 +118,7 @@ class Partition:
     def wake(self) -> None:
         """Call all watchers, once."""
         watchers = list(self.watchers)
+        # Before the calls: a watcher may wait again at once, and must not be called in an endless loop.
         self.watchers.clear()
         for watcher in watchers:
             watcher()
@@ -151,6 +154,7 @@ class Topic:
     def log_config(self) -> LogConfig:
         """Return the configuration of its logs."""
         number = self.options.number
+        # "compact,delete" is both: a substring is enough to tell them apart.
         policy = str(self.options.value("cleanup.policy"))
         deletes = "delete" in policy
         return LogConfig(

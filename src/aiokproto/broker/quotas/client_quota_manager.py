@@ -76,6 +76,8 @@ class ClientQuotaManager:
         if applicable is None:
             return ControllerMutationQuota(None, 0.0, now)
         key = (applicable.user, applicable.client_id)
+        # One bucket for all requests that share the quota; one ControllerMutationQuota for each request, which holds
+        # its time.
         bucket = _meter(self._buckets, key, TokenBucket(self._mutation_windows, self._mutation_seconds))
         return ControllerMutationQuota(bucket, applicable.limit, now)
 
@@ -120,6 +122,8 @@ class ControllerMutationQuota:
         """
         if self._bucket is None:
             return
+        # Only an overdrawn bucket rejects, as Kafka's StrictControllerMutationQuota: a single large request is served
+        # (KIP-599).
         if self.strict and self._bucket.excess(self._limit, self._now):
             self._exceeded = True
             raise BrokerError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, detail="The throttling quota has been exceeded.")

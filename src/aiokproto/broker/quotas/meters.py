@@ -35,6 +35,7 @@ class Rate:
 
     def span(self, now: float) -> float:
         """Return the seconds that the rate is averaged over."""
+        # Kafka's SampledStat purges obsolete samples in the same way.
         while self._samples and now - self._samples[0][0] >= self._windows * self._seconds:
             self._samples.popleft()
         elapsed = now - self._samples[0][0] if self._samples else 0.0
@@ -45,6 +46,8 @@ class Rate:
     def excess(self, limit: float, now: float) -> float:
         """Return the seconds without usage after which the rate is down to the limit; 0 if it is not above it."""
         rate = self.measure(now)
+        # Kafka's QuotaUtils.throttleTime(): with a span W, (rate - limit) / limit * W seconds of silence bring the
+        # average to the limit.
         return (rate - limit) / limit * self.span(now) if rate > limit else 0.0
 
 
@@ -69,5 +72,6 @@ class TokenBucket:
         return max(self._taken / limit - self._burst_seconds, 0.0)
 
     def _refill(self, limit: float, now: float) -> None:
+        # Tokens that were taken, not those that are left: a limit that changes then applies to the refill at once.
         self._taken = max(self._taken - limit * (now - self._when), 0.0)
         self._when = now

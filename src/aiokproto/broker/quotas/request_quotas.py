@@ -44,6 +44,7 @@ class ProcessingTimer(Generic[R]):
                 result: R = end.value
                 return result
             finally:
+                # Each step separately: what happens between send() and the next send() is the wait of the request.
                 self.seconds += clock() - begun
             try:
                 value, error = (yield awaited), None
@@ -85,6 +86,7 @@ def record_and_throttle(
     throttle = max(
         quotas.record("request_percentage", user, client_id, busy * 100, now), mutation_quota.throttle_seconds
     )
+    # The size of the request, as in Kafka: compressed records count as they are sent.
     if isinstance(request, ProduceRequest):
         throttle = max(throttle, quotas.record("producer_byte_rate", user, client_id, size, now))
     elif isinstance(request, FetchRequest) and isinstance(response, FetchResponse):
@@ -93,6 +95,7 @@ def record_and_throttle(
         if throttle:
             # The client fetches the records again after the pause. They count then, not now.
             quotas.unrecord("consumer_byte_rate", user, client_id, fetched, now)
+            # A session that this request has made is not named, so that the client sends a full Fetch again.
             session_id = request.session_id if request.session_epoch > 0 else 0
             response = FetchResponse(error_code=0, session_id=session_id, responses=[])
     elif isinstance(response, ShareFetchResponse):
@@ -101,6 +104,7 @@ def record_and_throttle(
         throttle = max(
             throttle, quotas.record("consumer_byte_rate", user, client_id, len(response.encode(version)), now)
         )
+    # Produce with acks=0 has no response to say it in; the connection is muted all the same.
     if throttle and response is not None:
         for spec in response.fields():
             if spec.name == "throttle_time_ms" and version in spec.versions:

@@ -142,6 +142,7 @@ class Acl(NamedTuple):
         """Return whether the entry allows or denies the operation. Only ALLOW entries imply other operations."""
         if self.operation in (operation, Operation.ALL):
             return True
+        # As in Kafka's StandardAuthorizer: who is denied to read a topic may still be allowed to describe it.
         return self.permission is Permission.ALLOW and self.operation in IMPLIED_BY.get(operation, ())
 
 
@@ -181,6 +182,7 @@ class AclFilter(NamedTuple):
         # MATCH selects the entries that apply to a resource of this name; the other types compare the entry's own name.
         if self.pattern_type is not PatternType.MATCH:
             return self.name == acl.name
+        # The entry's name is the prefix here, and the filter's name the resource.
         if acl.pattern_type is PatternType.PREFIXED:
             return self.name.startswith(acl.name)
         return acl.name in (self.name, WILDCARD)

@@ -37,7 +37,9 @@ def authorize_request(
     Raises:
         BrokerError: All of it is refused, with the code of the resource type that the client is not authorized for.
     """
+    # An API that is missing in the table is refused to everybody but brokers: forgetting it is safe.
     rule = REQUIRED_OPERATIONS.get(api_name(request.api_key), INTER_BROKER)
+    # These first: they concern the whole request. What names groups and topics may be served in part.
     if rule.cluster is not None:
         _require(is_authorized, rule.cluster, ResourceType.CLUSTER, CLUSTER_NAME)
     if rule.transaction is not None:
@@ -63,6 +65,7 @@ def _refusal(hit: Request[Any] | None, version: int, error: ErrorCode) -> list[R
     if hit is None:
         return []
     response = refuse(hit, version, error)
+    # The response has no field for the error of a part.
     if response is None:
         raise BrokerError(error)
     return [response]
@@ -88,6 +91,8 @@ def _resources(
     authorized."""
     named = list(entities(request, name_of))
     if rule.group is not None:
+        # Each name once, in the order of the request: a request may have thousands of partitions of one
+        # topic.
         for group in dict.fromkeys(each.group for each in named if each.group is not None):
             allowed = is_authorized(rule.group, ResourceType.GROUP, group)
             yield Entity(group=group), REFUSALS[ResourceType.GROUP], allowed

@@ -64,9 +64,11 @@ class Authorizer:
         for acl in self._matching(resource_type, name):
             named = True
             if acl.applies_to(principal, host) and acl.decides(operation):
+                # At once: no later entry can change it.
                 if acl.permission is Permission.DENY:
                     return False
                 allowed = True
+        # One entry for the resource, whomever it is for, ends the exception, as in Kafka.
         return allowed or (not named and self._allow_if_no_acl)
 
     def is_authorized_for_any(

@@ -72,8 +72,11 @@ class ScramCredentials:
         changes: list[Deletion | Upsertion] = [*deletions, *upsertions]
         results: dict[str, BrokerError | None] = {}
         for change in changes:
+            # The second change of a user rejects both, as in Kafka's ScramControlManager: the order in a request has no
+            # meaning.
             again = change.user in results
             results[change.user] = _twice() if again else self._check(change)
+        # After all checks: a user's changes are applied together or not at all.
         for change in changes:
             if results[change.user] is None:
                 self._apply(change)

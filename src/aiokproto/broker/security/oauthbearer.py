@@ -107,6 +107,7 @@ def _json(part: str) -> dict[str, Any]:
 
 def _milliseconds(claims: dict[str, Any], name: str) -> int:
     value = claims.get(name)
+    # bool is an int in Python; NaN fails the comparison, and infinity is too large.
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not abs(value) < 1e15:
         raise ValueError(f"the claim {name!r} is not a time in seconds")
     return int(value * 1000)

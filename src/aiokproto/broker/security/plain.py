@@ -24,6 +24,7 @@ class PlainSaslServer:
             if not given:
                 raise AuthenticationFailed(f"Authentication failed: {what} not specified")
         expected = self._passwords.get(user)
+        # In constant time, and with one text for both cases: neither must show whether the user exists.
         if expected is None or not hmac.compare_digest(expected.encode(), password.encode()):
             raise AuthenticationFailed("Authentication failed: Invalid username or password")
         check_authorization_id(authorization_id, user)

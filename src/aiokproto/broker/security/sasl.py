@@ -90,6 +90,8 @@ class SaslAuthenticator:
         """
         state = self._state
         if state is _SaslState.COMPLETE:
+            # Checked when a request comes, not by a timer: an idle connection may stay, and re-authenticate late
+            # (KIP-368).
             expired = self._ends is not None and self._clock.time() >= self._ends
             if expired and api_key != SaslHandshakeRequest.api_key:
                 self._fail("the session has expired, and the client did not re-authenticate")
@@ -99,6 +101,7 @@ class SaslAuthenticator:
                 return None
             self._fail(f"{api_name(api_key)} was received during SASL authentication")
             return BrokerError(ErrorCode.ILLEGAL_SASL_STATE, detail=self.failure)
+        # All others are closed without a response: an unauthenticated client learns nothing.
         allowed = {SaslHandshakeRequest.api_key}
         if state is _SaslState.HANDSHAKE_OR_VERSIONS_REQUEST:
             allowed.add(ApiVersionsRequest.api_key)
@@ -182,6 +185,7 @@ class SaslAuthenticator:
             )
         self.principal, self.by_token = principal, proof.by_token
         self._state = _SaslState.COMPLETE
+        # An exchange is used once: it holds the nonce and the user's credential.
         self._exchange = None
         return answer, self._begin_session(proof.expires)
 
@@ -189,6 +193,7 @@ class SaslAuthenticator:
         """Start the session, and return its lifetime in milliseconds; 0 for the lifetime of the connection."""
         limits = [self._max_reauth_ms] if self._max_reauth_ms else []
         if expires is not None:
+            # Tokens expire by wall time; the session then runs on the steady clock, which nobody sets back.
             limits.append(max(expires - self._clock.wall(), 0))
         self._ends = self._clock.time() + min(limits) / 1000 if limits else None
         return min(limits, default=0)

@@ -144,6 +144,7 @@ class ScramSaslServer:
     def _final(self, text: str, account: Account) -> str:
         known = account.credential
         message = _CLIENT_FINAL.fullmatch(text)
+        # The nonce proves that the message belongs to this exchange, and is not a replay (RFC 5802 §5.1).
         if message is None or message["nonce"] != self._nonce:
             raise AuthenticationFailed
         # The client repeats its GS2 header here, under the signature, so that a man in the middle cannot downgrade
@@ -154,6 +155,7 @@ class ScramSaslServer:
         digest = self._mechanism.digest
         signature = hmac.digest(known.stored_key, auth_message, digest)
         proof = _from_base64(message["proof"])
+        # Not strict: the length is checked below, together with the proof.
         client_key = bytes(left ^ right for left, right in zip(proof, signature, strict=False))
         # StoredKey is a hash of ClientKey, so a stolen credential does not allow to make a proof (RFC 5802 §3).
         if len(proof) != len(signature) or not hmac.compare_digest(

@@ -117,6 +117,7 @@ class SecurityState:
         find, find_token = self.credentials.find, self.tokens.account
         validate = security.token_validator or unsecured_validator(self._clock.wall)
         known: dict[str, Callable[[], SaslServer]] = {
+            # Not self.credentials: PLAIN needs the password itself, which AlterUserScramCredentials does not carry.
             "PLAIN": lambda: PlainSaslServer(security.users),
             "SCRAM-SHA-256": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_256, find, find_token=find_token),
             "SCRAM-SHA-512": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_512, find, find_token=find_token),
@@ -132,6 +133,7 @@ class SecurityState:
             "client_quotas": self.client_quotas.to_json(),
             "delegation_tokens": self.tokens.to_json(),
         }
+        # Written beside and renamed: a crash leaves the old file or the new one.
         temporary = self._path.with_suffix(".tmp")
         temporary.write_text(json.dumps(document, indent=1))
         # SCRAM credentials allow offline guessing of passwords, so only the owner can read the file.

@@ -21,6 +21,7 @@ _BUFFER = 1 << 17
 _PIECE = 1 << 18
 """Responses are written in pieces of this size: the transport copies what the socket does not accept at once."""
 
+# The length of a frame, in bytes before it.
 _LENGTH = 4
 
 
@@ -61,6 +62,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             EOFError: The client closed the connection.
             ConnectionError: The connection is lost.
         """
+        # The length itself may come in pieces.
         while self._end - self._begin < _LENGTH:
             await self._wait_for_data()
         self._begin += _LENGTH
@@ -76,6 +78,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._make_room()
             return frame
         # The rest of the frame is read directly into its own buffer: see get_buffer().
+        # Not a larger receive buffer: this one becomes the request's, and record sets stay views of it.
         large = frame_buffer(size)
         have = self._end - begin
         # The buffer is empty from here on: what follows in the stream, up to the end of the frame, is part of it.
@@ -90,6 +93,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     async def send(self, data: bytes | bytearray) -> None:
         """Write a response. Returns once the client has received most of it. Raises like :meth:`read_size`."""
         assert self.transport is not None
+        # A view: slices of bytes would copy the response once more.
         view = memoryview(data)
         for begin in range(0, len(data), _PIECE):
             if self._lost is not None:
@@ -98,6 +102,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 # Writing to a failed transport makes asyncio log a warning per write.
                 raise ConnectionResetError("the connection is closing")
             self.transport.write(view[begin : begin + _PIECE])
+            # Between pieces only: write() never blocks, so a client that does not read must stop us here.
             if self._write_waiter is not None:
                 await self._write_waiter
 
@@ -106,6 +111,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self.transport is not None:
             if last:
                 self.transport.write(last)
+            # Not abort(): what was written, such as the response to a failed authentication, must still be sent.
             self.transport.close()
 
     def abort(self) -> None:
@@ -153,8 +159,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self.info("sslcontext") is None
 
     def connection_lost(self, exc: Exception | None) -> None:
+        # Kept, not raised: the connection's task may be in a handler, and meets it at its next read or write.
         self._lost = ConnectionResetError("the connection is lost")
         self._wake()
+        # asyncio does not call it when the connection is lost while writing is paused.
         self.resume_writing()
 
     def pause_writing(self) -> None:
@@ -170,6 +178,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     async def _wait_for_data(self) -> None:
         if self._lost is not None:
             raise self._lost
+        # Only once all buffered requests are served.
         if self._ended:
             raise EOFError
         self._make_room()
@@ -182,10 +191,12 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _make_room(self) -> None:
         """Make room at the end of the buffer, and resume reading if it was paused."""
+        # Empty: start over at its beginning, and give back what a burst of data has added.
         if self._begin == self._end:
             self._begin = self._end = 0
             if len(self._buffer) > _BUFFER:
                 self._buffer = bytearray(_BUFFER)
+        # Moved only when the end is reached: at most one buffer of bytes is copied for each buffer received.
         elif self._end == len(self._buffer) and self._begin:
             left = self._end - self._begin
             self._buffer[:left] = self._buffer[self._begin : self._end]

@@ -104,17 +104,23 @@ class Dispatcher:
         Raises:
             CloseConnection: The request is not served, cannot be decoded, or its handler failed.
         """
+        # After SaslHandshake v0 the frames are bare tokens (KIP-43): they have no header to decode.
         if connection.sasl is not None and connection.sasl.raw:
             token = connection.sasl.token(bytes(data))
+            # Without a response: a bare token has no place for an error (KIP-152 has added one).
             _close_if_authentication_failed(connection)
             return DispatchResult(len(token).to_bytes(4, "big") + token)
         try:
             header = decode_request_header(data)
         except DecodeError as error:
+            # Without a header there is no correlation id to respond to.
             raise CloseConnection(f"a request header cannot be decoded: {error}") from None
+        # By the header alone: the body of most requests that come before authentication is never decoded.
         refusal = connection.sasl.check_request(header.api_key) if connection.sasl is not None else None
+        # With a refusal the client gets its response first, and the connection is closed after that.
         if refusal is None:
             _close_if_authentication_failed(connection)
+        # By this broker's own table, not by Kafka's latest: versions that ApiVersions does not list are not served.
         handler = find(header.api_key) or self._unsupported_api_handler(header.api_key)
         if handler is None or header.api_version not in self._served.get(header.api_key, handler.refused):
             return DispatchResult(self._unsupported_version(header))
@@ -128,6 +134,8 @@ class Dispatcher:
         try:
             if refusal is not None:
                 response, throttle = refuse(request, header.api_version, refusal.code, refusal.detail), 0.0
+            # The usual broker has no quotas: then nothing is measured, and no response is encoded twice to count its
+            # bytes.
             elif self._quotas.client_quotas:
                 response, throttle = await self._handle_with_quotas(handler.handle, request, context, len(data))
             else:
@@ -140,8 +148,11 @@ class Dispatcher:
         except TruncatedResponse as truncated:
             whole = encode_response(truncated.response, header.api_version, header.correlation_id)
             raise CloseConnection(str(truncated), bytes(whole[: truncated.size])) from None
+        # Expected: the text says why, and a traceback would not help.
         except CloseConnection:
             raise
+        # A bug of ours. The client sees a lost connection and retries; an error code would have a meaning that is not
+        # ours to give.
         except Exception as error:
             log.exception("%s from %r failed", name, header.client_id)
             raise CloseConnection(f"{name} failed: {error}") from error
@@ -170,6 +181,7 @@ class Dispatcher:
     async def _handle_with_quotas(
         self, handle: Handle, request: Request[Any], context: RequestContext, size: int
     ) -> tuple[Response | None, float]:
+        # Faults included: a delay that a test injects is suspended time, and is not measured.
         timer = ProcessingTimer(self._handle_with_faults(handle, request, context))
         response = await timer
         sent, throttle = record_and_throttle(
@@ -213,12 +225,15 @@ class Dispatcher:
         self, handle: Handle, request: Request[Any], context: RequestContext
     ) -> Response | None:
         try:
+            # Nothing to split, in the usual broker without ACLs.
             if self._runtime.security.authorizer is None:
                 return await handle(request, context)
             permitted, refused = authorize_request(request, context.version, context.is_authorized, self._name_of)
+            # When all is refused there is no response to merge into: one of the refusals is it.
             response = await handle(permitted, context) if permitted is not None else refused.pop()
         except BrokerError as error:
             refusal = refuse(request, context.version, error.code, error.detail)
+            # Some responses have no error code at all, and Produce with acks=0 has no response.
             if refusal is None or _has_no_response(request):
                 raise CloseConnection(f"{type(request).__name__} failed with {error.code.name}") from None
             return refusal
@@ -239,6 +254,7 @@ class Dispatcher:
     def _unsupported_api_handler(self, api_key: int) -> Handler | None:
         """Return the handler that refuses an API which is not served; None if the connection is closed instead."""
         # A broker of an old release (as_version) closes the connection: it cannot know APIs that were added later.
+        # Requests between brokers and controllers come from no client, and Kafka's broker closes the connection too.
         if self._served is not SERVED or api_key in BETWEEN_NODES:
             return None
         message = request_type(api_key)
@@ -246,6 +262,7 @@ class Dispatcher:
 
     def _unsupported_version(self, header: RequestFrame) -> bytearray:
         served = self._served.get(ApiVersionsRequest.api_key)
+        # No response would be understood: its form depends on the version, which this broker does not know.
         if header.api_key != ApiVersionsRequest.api_key or served is None:
             raise CloseConnection(f"{api_name(header.api_key)} v{header.api_version} is not served")
         # ApiVersions is refused in the form of v0, which every client can decode. Since Kafka 2.4 the refusal lists the

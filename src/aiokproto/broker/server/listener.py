@@ -16,6 +16,7 @@ from aiokproto.broker.security.security_state import SecurityState
 from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.server.client_connection import ClientConnection
 
+# A client that connects and sends nothing must not hold a socket for asyncio's default of a minute.
 TLS_HANDSHAKE_SECONDS = 30.0
 
 
@@ -71,12 +72,14 @@ class Listener:
             # reconnect at once.
             await sleep(self._clock, throttle)
             raise CloseConnection(f"{host} opens connections faster than its quota connection_creation_rate permits")
+        # Kafka's ConnectionQuotas rejects these at once, and makes connections above max.connections wait.
         if self._addresses[host] >= self._per_address:
             raise CloseConnection(f"{host} has {self._per_address} connections, the limit (max.connections.per.ip)")
         # Counted before it waits for a slot: otherwise one address could fill the queue of waiting connections.
         self._addresses[host] += 1
         try:
             async with self._slots:
+                # After the TLS handshake, so that the client certificate is known.
                 yield self._security.connect(host, client.info("ssl_object"))
         finally:
             self._idle_since.pop(client, None)
@@ -92,17 +95,21 @@ class Listener:
             EOFError: The client closed the connection, or it was idle for ``connections.max.idle.ms``.
             ConnectionError: The connection is lost.
         """
+        # At the end of the dict, which keeps it ordered: only its first entries have to be looked at.
         self._idle_since[client] = asyncio.get_running_loop().time()
         if self._timer is None:
             self._schedule_idle_check()
         try:
             size = await client.read_size()
+            # For each frame anew: the limit changes in the middle of a connection.
             limit = self._max_frame if connection.authenticated else self._max_unauthenticated_frame
+            # Before any memory is allocated for it. A negative size is another protocol, such as TLS or HTTP.
             if not 0 <= size <= limit:
                 option = "socket.request.max.bytes" if connection.authenticated else "sasl.server.max.receive.size"
                 raise CloseConnection(f"a frame of {size} bytes, the limit ({option}) is {limit}")
             return await client.read_frame(size)
         finally:
+            # A request that is being served, or a Fetch that waits, is not idle.
             self._idle_since.pop(client, None)
 
     async def throttle(self, seconds: float) -> None:
@@ -120,6 +127,7 @@ class Listener:
         # The loop calls a timer up to its clock's resolution early: without max() the check would spin.
         now = max(asyncio.get_running_loop().time(), self._idle_check_at)
         for client, since in list(self._idle_since.items()):
+            # The others began to wait later.
             if since + self._max_idle > now:
                 break
             client.close()

@@ -19,6 +19,7 @@ class ReservedPort:
 
     def hold(self, family: int, address: Any) -> None:
         """Bind to the address of a closed server socket. If that fails the port is not reserved."""
+        # At most one socket per node.
         self.release()
         if family == socket.AF_UNSPEC:
             # The simulated network never assigns a port twice.
@@ -28,9 +29,11 @@ class ReservedPort:
             if os.name == "posix":
                 # Connections of the stopped node may still be in TIME_WAIT.
                 held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # As asyncio binds its servers. Without it the port would be taken for IPv4 as well.
             if family == socket.AF_INET6:
                 held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             held.bind(address)
+        # Another process was faster. start() then fails with an error that names the address.
         except OSError:
             held.close()
         else:

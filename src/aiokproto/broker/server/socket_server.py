@@ -49,10 +49,12 @@ class SocketServer:
                 ssl=tls,
                 ssl_handshake_timeout=TLS_HANDSHAKE_SECONDS if tls else None,
             )
+        # Also when cancelled: the socket is ours until a server has it.
         except BaseException:
             if reserved is not None:
                 reserved.close()
             raise
+        # Before the node is registered: metadata names the port.
         node.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
@@ -69,8 +71,10 @@ class SocketServer:
         self._listener.close()
         for task, client in self._connections.items():
             task.cancel()
+            # Unsent responses are dropped: a node that stops is lost for its clients, as one that loses power.
             client.abort()
         if self._connections:
+            # Not gather(): a connection's error is reported by its own task, and must not leave the others running.
             await asyncio.wait(list(self._connections))
         await server.wait_closed()
 
@@ -81,6 +85,7 @@ class SocketServer:
             return
         task = asyncio.get_running_loop().create_task(self._serve(client))
         self._connections[task] = client
+        # Also keeps the task alive: asyncio holds tasks only weakly.
         task.add_done_callback(self._connections.pop)
 
     async def _serve(self, client: ClientConnection) -> None:
@@ -97,6 +102,7 @@ class SocketServer:
             peer = client.info("peername")
             log.warning("broker %d closes the connection from %s: %s", self._node.node_id, peer, error)
             last = error.last_bytes
+        # The usual end of a connection is no news.
         except (EOFError, ConnectionError):
             pass
         finally:
@@ -105,10 +111,13 @@ class SocketServer:
     async def _answer_all(self, client: ClientConnection, connection: ClientSession) -> None:
         while True:
             frame = await self._listener.receive(client, connection)
+            # Outside of the dispatcher, so that a slow network counts neither as the broker's time nor as a delay of a
+            # handler.
             await self._network.transfer(self._node.node_id, len(frame))
             response, throttle = await self._dispatcher.dispatch(frame, connection)
             if response is not None:
                 await self._network.transfer(self._node.node_id, len(response))
                 await client.send(response)
+            # After the response: the client learns how long it is, and does not take the pause for a failure (KIP-219).
             if throttle:
                 await self._listener.throttle(throttle)

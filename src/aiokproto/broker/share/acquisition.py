@@ -98,15 +98,20 @@ def acquire_known(
     """
     taken: list[InFlightRun] = []
     count = 0
+    # By in-flight batch, as in Kafka's SharePartition: throttling decides for a batch, whatever states its records
+    # have.
     for batch, of_batch in groupby(runs, key=lambda run: run.batch):
         available = [run for run in of_batch if run.state is RecordState.AVAILABLE]
         if not available:
             continue
         if count >= max_acquired:
             return taken, False
+        # The record delivered most often decides: it is the one that may be bad.
         throttled = max(run.delivery_count for run in available) >= config.throttle_delivery_count
+        # A throttled batch is alone in its response: if it makes the member fail, nothing else is delivered again.
         if throttled and count:
             return taken, False
+        # Batch-optimized: the rest of a batch costs no further read, and a divided batch would need more state.
         max_records = max_acquired - count if request.record_limit else available[-1].last - available[0].first + 1
         part = list(
             _take_throttled(available, max_records, batch_size(batch), config)
@@ -148,6 +153,7 @@ def _take_throttled(
         if last_delivery and count:
             return
         if limit is None and run.delivery_count >= config.throttle_delivery_count:
+            # Set once: the first throttled run of the batch determines how much of it is delivered at a time.
             limit = max(1, batch_size >> (run.delivery_count - config.throttle_delivery_count + 1))
         max_acquired = (
             1 if last_delivery else max_records - count if limit is None else min(max_records - count, limit - count)
@@ -177,19 +183,23 @@ def acquire_new(
         The new runs in flight. With ``record_limit``, the rest of the last batch is among them as available, so that
         in-flight batches end where batches of the log end.
     """
+    # Offsets, not records: gaps that compaction left count too, since their offsets have states like all others.
     wanted = min(first + max_acquired - 1, batches[-1].last)
     holder = next(batch for batch in batches if batch.last >= wanted)
+    # ``wanted`` may lie in a gap between batches, with no record there to complete.
     last = holder.last if holder.first <= wanted else wanted
     new = lock._replace(first=first, last=last, delivery_count=1, batch=first)
     if request.record_limit:
         if wanted == last:
             return [new]
+        # Delivery count 0: it was fetched, but not delivered.
         rest = InFlightRun(wanted + 1, last, RecordState.AVAILABLE, 0, first)
         return [new._replace(last=wanted), rest]
     runs: list[InFlightRun] = []
     for batch in batches:
         if batch.first > last:
             break
+        # A new in-flight batch starts only where a batch of the log does: a member gets and acknowledges whole ones.
         if batch.first - new.first >= max(request.batch_size, 1):
             runs.append(new._replace(last=batch.first - 1))
             new = new._replace(first=batch.first, batch=batch.first)

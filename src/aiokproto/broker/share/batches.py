@@ -32,11 +32,14 @@ def combine(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatc
             offset = waiting[-1].first_offset
         while waiting and waiting[-1].first_offset == offset:
             batch = waiting.pop()
+            # Negative, because heapq has the smallest item on top.
             heappush(reaching, (-batch.delivery_count, -batch.delivery_state, batch.last_offset))
         count, state, last = reaching[0]
+        # Up to where another batch begins, which may win from there on.
         end = min(last, waiting[-1].first_offset - 1) if waiting else last
         _extend(combined, StateBatch(offset, end, -state, -count))
         offset = end + 1
+        # Batches that end inside of a winner stay in the heap until they come to its top.
         while reaching and reaching[0][2] < offset:
             heappop(reaching)
     return tuple(combined)

@@ -34,6 +34,7 @@ class ShareCoordinator:
     def __init__(self, state: ClusterState) -> None:
         self.on_reset: Callable[[str, bytes, int], None] = lambda group, topic_id, partition: None
         self._state = state
+        # One dict for all nodes; check_coordinator() says which node may serve a key.
         self._persisted: dict[SharePartitionKey, PersistedState] = {}
 
     def start(self) -> None:
@@ -65,6 +66,7 @@ class ShareCoordinator:
         """Drop the states in a partition of ``__share_group_state`` whose leader changed, and load them again."""
         if partition.topic != SHARE_STATE_TOPIC:
             return
+        # Loaded again even if the leader is the same: what is in memory must be what a new coordinator would read.
         for key in self._keys_in(partition):
             del self._persisted[key]
         if partition.leader != NO_LEADER:
@@ -75,6 +77,7 @@ class ShareCoordinator:
         if topic.name == SHARE_STATE_TOPIC:
             self.close()
             return
+        # By id: a topic that is created again under the name has other records, and starts without states.
         for key in [key for key in self._persisted if key.topic_id == topic.topic_id]:
             self._write_tombstone(key)
 
@@ -89,10 +92,12 @@ class ShareCoordinator:
         """
         key = self._validate_key(group, topic_id, partition, leader_epoch=leader_epoch)
         persisted = self._require_initialized(key, "Read")
+        # Epochs before the topic, in the order of ShareCoordinatorShard: a fenced leader must learn that it is fenced.
         persisted.check_leader_epoch(leader_epoch)
         self._check_exists(key)
         # The epoch is stored before the state is returned: from here on the leader before cannot write, so that the
         # state which the new leader has read stays the newest.
+        # The usual read by the same leader writes nothing.
         if leader_epoch > persisted.leader_epoch:
             self._append(key, persisted.record_for_new_leader(leader_epoch, self._updates_per_snapshot(), self._now()))
         return self._persisted[key].state
@@ -111,6 +116,7 @@ class ShareCoordinator:
                 raise _invalid(f"a state batch has offsets {batch.first_offset} to {batch.last_offset}")
         persisted = self._require_initialized(key, "Write")
         persisted.check_leader_epoch(state.leader_epoch)
+        # Both epochs: a current leader may still have read the state before an administrator reset it.
         persisted.check_state_epoch(state.state_epoch)
         self._check_exists(key)
         self._append(key, persisted.record_for_write(state, self._updates_per_snapshot(), self._now()))
@@ -138,6 +144,7 @@ class ShareCoordinator:
         now = self._now()
         new_state = first_snapshot if persisted is None else persisted.record_for_reset
         self._append(key, new_state(state_epoch, start_offset, now))
+        # After the record: the leader that reads again must find the new state.
         self.on_reset(*key)
 
     def summary(self, group: str, topic_id: bytes, partition: int) -> PartitionState | None:
@@ -171,8 +178,10 @@ class ShareCoordinator:
         """
         topic = self._state.topics.get(SHARE_STATE_TOPIC)
         led = [each for each in topic.partitions if each.leader != NO_LEADER] if topic is not None else []
+        # A partition without any state needs none of its records.
         needed = {partition.index: partition.log.end_offset for partition in led}
         for key, persisted in self._persisted.items():
+            # The log can be cut at one place only, so the share partition with the oldest snapshot decides for all.
             index = self.partition_of(key_of(key)).index
             needed[index] = min(needed.get(index, persisted.offset), persisted.offset)
         superfluous = [each for each in led if each.log.start_offset < needed[each.index]]
@@ -188,6 +197,7 @@ class ShareCoordinator:
         The old snapshot of a share partition that is rarely used would prevent pruning all later records. If no share
         partition has changed since the last time, nothing is written.
         """
+        # Otherwise an idle cluster would write the same snapshots for ever.
         if all(persisted.is_unchanged for persisted in self._persisted.values()):
             return
         now = self._now()
@@ -214,6 +224,7 @@ class ShareCoordinator:
             if number < 0:
                 raise _invalid(f"{name} {number} is negative")
         key = SharePartitionKey(group, topic_id, partition)
+        # COORDINATOR_NOT_AVAILABLE, not NOT_COORDINATOR: there is no other node to send it to.
         if self.partition_of(key_of(key)).leader == NO_LEADER:
             raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return key
@@ -234,6 +245,7 @@ class ShareCoordinator:
         self._replay(key, record, offset)
 
     def _write_tombstone(self, key: SharePartitionKey) -> None:
+        # The snapshot's key is enough: updates without a snapshot are ignored when the log is read.
         self._write(key, Snapshot, None)
         del self._persisted[key]
         self.on_reset(*key)
@@ -269,6 +281,7 @@ def key_of(key: SharePartitionKey) -> str:
 
 def is_key(key: str) -> bool:
     """Return whether a string has the form of a share partition's key. The group id can contain colons."""
+    # From the right, because a group id can contain colons.
     group, _, rest = key.rpartition(":")[0].rpartition(":")
     partition = key.rpartition(":")[2]
     try:

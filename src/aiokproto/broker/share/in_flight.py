@@ -70,6 +70,7 @@ InFlightRuns = Sequence[InFlightRun]
 
 def overlapping(runs: InFlightRuns, first: int, last: int) -> Iterator[InFlightRun]:
     """Return the parts of runs between two offsets."""
+    # The first run that does not end before ``first``: runs are ordered by both ends, since they do not overlap.
     at = bisect_left(runs, first, key=lambda run: run.last)
     while at < len(runs) and runs[at].first <= last:
         yield runs[at].within(first, last)
@@ -103,6 +104,7 @@ def replace_runs(runs: InFlightRuns, changed: Iterable[InFlightRun]) -> list[InF
 
 def _append(runs: list[InFlightRun], run: InFlightRun) -> None:
     """Append a run, joined with the last one if both are adjacent and otherwise equal."""
+    # All other fields are the same, also batch, member and deadline: a run has one lock.
     if runs and runs[-1].last + 1 == run.first and runs[-1][2:] == run[2:]:
         run = run._replace(first=runs.pop().first)
     runs.append(run)

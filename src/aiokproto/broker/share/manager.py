@@ -112,10 +112,12 @@ class SharePartitionManager:
             BrokerError: Its state cannot be read: see ``_CLIENT_ERRORS``; OFFSET_NOT_AVAILABLE: no record is as new as
                 ``share.auto.offset.reset`` requires.
         """
+        # By topic id: the state of a deleted topic must not be found under a new one of its name.
         partition_id = (topic.topic_id, partition.index)
         cached = self._cache.get((group, partition_id))
         if cached is None:
             try:
+                # This read fences the leaders before; see ShareCoordinator.read().
                 persisted = self._persister.read(group, *partition_id, partition.leader_epoch)
             except BrokerError as error:
                 raise _translated(error) from None
@@ -157,6 +159,8 @@ class SharePartitionManager:
                 INVALID_REQUEST; or the error of persisting it. The records are unchanged then.
         """
         cached = self._cache.get((session_key.group_id, partition_id))
+        # Acknowledging needs a fetch before it: after a change of leader the locks are gone, and so is the right to
+        # acknowledge.
         if cached is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         config, now = self.settings(session_key.group_id).config, self._state.clock.time()
@@ -169,8 +173,10 @@ class SharePartitionManager:
 
     def end_session(self, sessions: ShareSessions, session: ShareSession, node_id: int) -> None:
         """Close a session and release its records. With the group's last session on the node, empty the cache of it."""
+        # First, so that a fetch which waits on this session acquires nothing for it any more.
         sessions.close(session)
         self._release(session, node_id)
+        # The cache follows the sessions, as in Kafka's SharePartitionManager: a group that left costs no memory.
         if not sessions.has_group(session.key.group_id):
             group = session.key.group_id
             self._remove_all(
@@ -221,6 +227,7 @@ class SharePartitionManager:
         config = self.settings(session_key.group_id).config
         for partition_id in session.partitions:
             cached = self._cache.get((session_key.group_id, partition_id))
+            # Releasing is an optimization: what cannot be released becomes available when its lock expires.
             if cached is not None and cached.partition.leader == node_id:
                 try:
                     self._persist(
@@ -237,6 +244,7 @@ class SharePartitionManager:
     def _discard(self, cached: CachedSharePartition) -> None:
         if cached.timer is not None:
             cached.timer.cancel()
+        # Fetches that wait on it must load the new state, or find the new leader.
         cached.partition.wake()
 
     def _persist(
@@ -249,6 +257,7 @@ class SharePartitionManager:
                 self._persister.write(group, *partition_id, cached.share.persisted_state(transition))
             except BrokerError as error:
                 translated = _translated(error)
+                # The state that the transition was computed from is not the newest any more.
                 if translated.code in _STALE_ERRORS:
                     self.remove(group, *partition_id)
                 raise translated from None
@@ -267,6 +276,7 @@ class SharePartitionManager:
         if cached.timer is not None:
             cached.timer.cancel()
             cached.timer = None
+        # One timer for the earliest lock: a member acquires thousands of records with the same deadline.
         deadline = cached.share.next_deadline
         if deadline < FOREVER:
             cached.timer = self._state.clock.call_at(deadline, self._lock_timeout, group, partition_id, cached)
@@ -280,6 +290,7 @@ class SharePartitionManager:
         except BrokerError as error:
             log.debug("share group %s: expired locks of %s not persisted: %s", group, cached.partition.topic, error)
             # The lock ends even if that cannot be persisted: nothing was confirmed to a member that a crash could lose.
+            # _persist() has removed it if the state is out of date; then there is nothing to release here.
             if self._cache.get((group, partition_id)) is cached:
                 self._apply(group, partition_id, cached, transition)
 

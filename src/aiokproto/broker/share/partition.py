@@ -93,6 +93,8 @@ class SharePartition:
         self.state_epoch = state.state_epoch
         self.leader_epoch = state.leader_epoch
         self._runs: InFlightRuns = list(self._restored(state.batches))
+        # Records behind the last persisted batch may have been acquired before; nothing of them is stored, so they are
+        # new again.
         if self._runs:
             self.end_offset = self._runs[-1].last + 1
         self._advance_start_offset()
@@ -147,6 +149,7 @@ class SharePartition:
         """
         changed: list[InFlightRun] = []
         for acknowledgement in acknowledgements:
+            # Not an error: the member could not know that they were removed, and there is nothing left to acknowledge.
             if acknowledgement.last < self.start_offset:
                 continue
             # Without runs there is nothing that the member could have acquired: the state is wrong, not the request.
@@ -154,6 +157,7 @@ class SharePartition:
                 raise BrokerError(
                     ErrorCode.INVALID_REQUEST, detail=f"offset {acknowledgement.last} has not been fetched"
                 )
+            # In Kafka the second one fails too: the first has changed the record, which is no longer acquired.
             if changed and acknowledgement.first <= changed[-1].last:
                 raise BrokerError(
                     ErrorCode.INVALID_RECORD_STATE, detail=f"offset {acknowledgement.first} is acknowledged twice"
@@ -164,6 +168,7 @@ class SharePartition:
                     ErrorCode.INVALID_RECORD_STATE, detail=f"offset {acknowledgement.first} is not in flight"
                 )
             for run in runs:
+                # Its lock may have expired, and another member may be processing the record now.
                 if run.state is not RecordState.ACQUIRED or run.member_id != member_id:
                     raise BrokerError(
                         ErrorCode.INVALID_RECORD_STATE, detail=f"offset {run.first} is not acquired by {member_id!r}"
@@ -172,6 +177,7 @@ class SharePartition:
                     self._acknowledged(part, ack_type, config, now)
                     for part, ack_type in _split_by_type(run, acknowledgement)
                 ]
+        # Only here: an error in any batch leaves all records as they are.
         return self._transition(changed)
 
     def release(self, member_id: str, config: AcquisitionConfig) -> StateTransition:
@@ -211,6 +217,8 @@ class SharePartition:
         Returns:
             What was acquired. Records of aborted transactions are archived instead.
         """
+        # The first batch may begin before the records that can be acquired; acquire_known() takes only what is in
+        # flight.
         first, last = batches[0].first, batches[-1].last
         max_acquired = min(request.max_records, config.max_in_flight_records - self._in_flight_count)
         if max_acquired <= 0:
@@ -219,6 +227,7 @@ class SharePartition:
             max_acquired = min(request.max_records, self.end_offset - self.next_offset)
         if max_acquired <= 0:
             return []
+        # Available offsets that the log did not return: they would be offered again at every fetch.
         if self.next_offset < first:
             self._archive_gaps(self.next_offset, first)
         lock = InFlightRun(0, 0, RecordState.ACQUIRED, 0, 0, request.member_id, now + config.lock_duration)
@@ -226,6 +235,7 @@ class SharePartition:
         acquired, more = acquire_known(known, self._batch_size, lock, request, config, max_acquired)
         runs = replace_runs(self._runs, acquired)
         max_acquired -= sum(run.size for run in acquired)
+        # Offsets below the end offset have a state, and were dealt with above.
         begin = max(first, self.end_offset)
         if more and max_acquired > 0 and begin <= last:
             new_state = acquire_new(
@@ -247,6 +257,7 @@ class SharePartition:
         # Acquisition locks end with the runs; acknowledge() ignores what members still acknowledge here. Not persisted:
         # a new leader reads the log start offset from the log.
         self.start_offset = offset
+        # All that was in flight may be gone; the next fetch starts at the log's start.
         self.end_offset = max(self.end_offset, offset)
         self._runs = list(overlapping(self._runs, offset, self.end_offset))
         self._advance_start_offset()
@@ -276,15 +287,17 @@ class SharePartition:
 
     def _advance_start_offset(self) -> None:
         """Move the start offset past records in a terminal state."""
-        is_terminal = 0
-        while is_terminal < len(self._runs) and self._runs[is_terminal].state.is_terminal:
-            is_terminal += 1
-        self._runs = self._runs[is_terminal:]
+        ended = 0
+        while ended < len(self._runs) and self._runs[ended].state.is_terminal:
+            ended += 1
+        # Also across gaps: a run in a terminal state needs no memory once all before it are done.
+        self._runs = self._runs[ended:]
         self.start_offset = self._runs[0].first if self._runs else self.end_offset
 
 
 def _released(run: InFlightRun, config: AcquisitionConfig) -> InFlightRun:
     """Return a released run: available, or archived if it was delivered as often as the limit allows."""
+    # The count includes the delivery that ends now: a record at the limit has had its last chance.
     spent = run.delivery_count >= config.max_delivery_count
     return run.unlocked(RecordState.ARCHIVED if spent else RecordState.AVAILABLE)
 

@@ -71,11 +71,13 @@ class PersistedState:
         The start offset never moves back; with the same start offset, the delivery complete count never does either.
         """
         known = self.state
+        # A late write of the same leader must not bring records back that are done.
         start, count = max(wanted.start_offset, known.start_offset), wanted.delivery_complete_count
         if wanted.start_offset == known.start_offset:
             count = max(count, known.delivery_complete_count)
         elif wanted.start_offset < known.start_offset:
             count = known.delivery_complete_count
+        # Bounds what a new coordinator has to read, as share.coordinator.snapshot.update.records.per.snapshot says.
         if self.updates < updates_per_snapshot:
             # An update carries only what was written; replaying merges it. A snapshot has to carry all of it.
             return Update(self.snapshot.epoch, known.leader_epoch, start, count, combine(wanted.batches, start))
@@ -93,6 +95,7 @@ class PersistedState:
 
     def record_for_reset(self, state_epoch: int, start_offset: int, now: int) -> Snapshot:
         """Return the record that resets the state. ``now`` in ms."""
+        # Snapshot epochs go on, so that updates of the state before the reset cannot be taken for updates of this one.
         return first_snapshot(state_epoch, start_offset, now)._replace(epoch=self.snapshot.epoch + 1)
 
     def record_for_same_state(self, now: int) -> Snapshot:
@@ -114,6 +117,7 @@ class PersistedState:
 
 def first_snapshot(state_epoch: int, start_offset: int, now: int) -> Snapshot:
     """Return the first record of a share partition. ``now`` in ms."""
+    # Before the start is decided, nothing can be counted from it (KIP-1226).
     done = 0 if start_offset >= 0 else -1
     return Snapshot(0, state_epoch, 0, start_offset, done, now, now, ())
 
@@ -128,8 +132,10 @@ def replay(before: PersistedState | None, record: Snapshot | Update, offset: int
             record.batches,
             record.delivery_complete_count,
         )
+        # A reset writes leader epoch 0, but must not let replaced leaders write again.
         newest = max(record.leader_epoch, before.leader_epoch) if before is not None else record.leader_epoch
         return PersistedState(state, record, offset, 0, newest)
+    # Its snapshot was pruned or deleted; the update alone says nothing about the offsets before.
     if before is None:
         return None
     start = before.state.start_offset if record.start_offset == -1 else record.start_offset

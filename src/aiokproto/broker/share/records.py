@@ -95,6 +95,7 @@ def decode(key: bytes, value: bytes | None) -> tuple[SharePartitionKey, Snapshot
     Returns:
         The key with a record, or with None for a tombstone; None for a record of another type.
     """
+    # CoordinatorRecordType: the key has the type where other records have a version.
     (kind,) = _INT16.unpack_from(key)
     if kind == _SNAPSHOT:
         about = ShareSnapshotKey.decode(key[2:], _VERSION)

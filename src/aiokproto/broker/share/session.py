@@ -49,12 +49,14 @@ class ShareSession:
     def partitions(self) -> list[TopicIdPartition]:
         """The partitions to fetch. The first one rotates, so that a small limit does not starve the others."""
         partitions = list(self._partitions)
+        # By the session epoch, as Kafka's PartitionRotateStrategy does: it grows by one with each request.
         turn = self.epoch % len(partitions) if partitions else 0
         return partitions[turn:] + partitions[:turn]
 
     def update(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
         """Add partitions, then remove others. Adding a partition again has no effect."""
         for partition in added:
+            # Not set again: a partition that is named for its acknowledgements has not changed.
             self._partitions.setdefault(partition, True)
         for partition in forgotten:
             self._partitions.pop(partition, None)
@@ -101,9 +103,11 @@ class ShareSessions:
         session = self._sessions.get(key)
         if session is None:
             raise BrokerError(ErrorCode.SHARE_SESSION_NOT_FOUND)
+        # A member that closes its session may not know the epoch, after a response that was lost.
         if epoch != FINAL_EPOCH:
             if epoch != session.epoch:
                 raise BrokerError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+            # Wraps to 1: 0 would create a session.
             session.epoch = session.epoch % _MAX_EPOCH + 1
         return session
 

@@ -50,11 +50,13 @@ class TransactionCoordinator:
         # Transactional id to the partitions that have no marker yet, for transactions in a Prepare state.
         self._pending_markers: dict[str, set[TopicPartition]] = {}
         self._timers: dict[str, Timer] = {}
+        # The timer of each partition's load. Requests for its ids fail until then.
         self._loading: dict[Partition, Timer] = {}
 
     def start(self) -> None:
         """Load the transactions from ``__transaction_state``, and finish those in a ``Prepare`` state."""
         topic = self._state.topics.get(TRANSACTIONS_TOPIC)
+        # Synchronously, unlike leader_changed(): no request is served between the election of the leaders and this.
         for partition in topic.partitions if topic is not None else ():
             self._load(partition)
 
@@ -81,6 +83,7 @@ class TransactionCoordinator:
         """
         if not transactional_id:
             raise BrokerError(ErrorCode.INVALID_REQUEST, detail="the transactional id is empty")
+        # The node before the load: a client at the wrong node must look for the right one, not wait here.
         partition = self.partition_of(transactional_id)
         if partition.leader != node_id:
             raise BrokerError(ErrorCode.NOT_COORDINATOR)
@@ -91,6 +94,7 @@ class TransactionCoordinator:
         """Reload the transactions of a moved ``__transaction_state`` partition, or write pending markers to another
         partition."""
         if partition.topic == TRANSACTIONS_TOPIC:
+            # Also if the same node leads again: a new leader epoch has begun, and memory must be what the log says.
             self._drop(partition)
             if partition.leader != NO_LEADER:
                 # Not synchronously: as in Kafka, requests that arrive before the load get COORDINATOR_LOAD_IN_PROGRESS.
@@ -98,6 +102,7 @@ class TransactionCoordinator:
                 self._loading[partition] = clock.call_at(clock.time(), self._load, partition)
         elif partition.leader != NO_LEADER:
             where = (partition.topic, partition.index)
+            # A list, because a transaction that gets its last marker is removed from the dict.
             for transactional_id in [each for each, pending in self._pending_markers.items() if where in pending]:
                 self._write_pending_markers(transactional_id)
 
@@ -156,6 +161,8 @@ class TransactionCoordinator:
                 ErrorCode.INVALID_TRANSACTION_TIMEOUT,
                 detail=f"a transaction timeout of {timeout_ms} ms, transaction.max.timeout.ms is {limit}",
             )
+        # A function: an id is taken only where one is needed. One that a failed request leaves unused is lost, which is
+        # harmless.
         new_id = self._state.new_producer_id
         transaction = self._transactions.get(transactional_id) or TransactionMetadata(
             transactional_id, new_id(), timeout_ms
@@ -186,6 +193,7 @@ class TransactionCoordinator:
         """
         before = self._known(transactional_id)
         after = before.with_partitions(producer, partitions, client_version, self._state.clock.wall())
+        # A retry, or a request for partitions that are in it already, writes no record.
         if after is not before:
             self.check_enough_replicas(transactional_id)
             self._write(after)
@@ -198,6 +206,8 @@ class TransactionCoordinator:
         Raises:
             BrokerError: As :meth:`add_partitions`.
         """
+        # Writes nothing and does not prolong the transaction: it only keeps out batches that belong to none (KIP-890,
+        # part 1).
         return self._known(transactional_id).verify(producer, partitions)
 
     def verify_or_add_partition(
@@ -218,6 +228,8 @@ class TransactionCoordinator:
                 INVALID_PRODUCER_EPOCH, CONCURRENT_TRANSACTIONS; TRANSACTION_ABORTABLE or INVALID_TXN_STATE: the
                 partition was not added.
         """
+        # Not check(): the leader of the data partition asks, whichever node coordinates the id. In Kafka it sends the
+        # coordinator AddPartitionsToTxn v4, a request between brokers.
         coordinator = self.partition_of(transactional_id)
         if coordinator.leader == NO_LEADER:
             raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -253,6 +265,7 @@ class TransactionCoordinator:
         """
         before = self._known(transactional_id)
         after = before.ended(producer, commit, client_version, self._state.new_producer_id, self._state.clock.wall())
+        # Unchanged for the retry of an EndTxn that was applied: there is no second decision to write.
         if after is not before:
             self.check_enough_replicas(transactional_id)
             self._write(after)
@@ -277,7 +290,11 @@ class TransactionCoordinator:
             coordinator_epoch=coordinator_epoch,
             timestamp=now,
         )
+        # Through the log, which rejects the marker of a replaced coordinator or of an older epoch before anything is
+        # changed.
         partition.append(marker, now)
+        # The marker first: a group coordinator that loads this partition must come to the same offsets from the log
+        # alone.
         if partition.topic == OFFSETS_TOPIC:
             self._groups.transaction_ended(partition, producer.producer_id, commit)
 
@@ -287,6 +304,8 @@ class TransactionCoordinator:
         """Remove ids that were not used for ``transactional.id.expiration.ms``."""
         before = self._state.clock.wall() - self._state.options.number("transactional.id.expiration.ms")
         for transactional_id in [each for each, known in self._transactions.items() if known.expired(before)]:
+            # A tombstone, so that compaction removes the id, and before the memory: a new coordinator must not know it
+            # again.
             self._append(transactional_id, None)
             del self._transactions[transactional_id]
 
@@ -311,11 +330,14 @@ class TransactionCoordinator:
 
     def _set_timer(self, transaction: TransactionMetadata) -> None:
         transactional_id = transaction.transactional_id
+        # Kafka looks at all transactions every ten seconds. A timer for each aborts it on time, and costs nothing while
+        # idle.
         timer = self._timers.pop(transactional_id, None)
         if timer is not None:
             timer.cancel()
         if transaction.deadline is not None:
             clock = self._state.clock
+            # The deadline is wall time, since it is stored and outlives the process; timers run on the monotonic clock.
             due = clock.time() + max(transaction.deadline - clock.wall(), _STEP_MS) / 1000
             self._timers[transactional_id] = clock.call_at(due, self._time_out, transactional_id)
 
@@ -351,8 +373,10 @@ class TransactionCoordinator:
         # The coordinator epoch: partitions reject markers of a coordinator that has been replaced (zombie fencing).
         epoch = self.partition_of(transactional_id).leader_epoch
         producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
+        # Sorted, because the order of a set of strings differs between processes, and a simulation must repeat.
         for where in sorted(pending):
             partition = self._state.find_partition(*where)
+            # leader_changed() continues here. Until then the transaction stays in its Prepare state, as in Kafka.
             if partition is not None and partition.leader == NO_LEADER:
                 continue
             if partition is not None:
@@ -364,12 +388,14 @@ class TransactionCoordinator:
             pending.discard(where)
         if not pending:
             del self._pending_markers[transactional_id]
+            # Only now: a new coordinator that finds a Complete state writes no more markers.
             self._write(transaction.completed(self._state.clock.wall()))
 
     def _drop(self, partition: Partition) -> None:
         loading = self._loading.pop(partition, None)
         if loading is not None:
             loading.cancel()
+        # Also their timers: the new coordinator sets its own, and two would both abort the transaction.
         for transactional_id in [each for each in self._transactions if self.partition_of(each) is partition]:
             del self._transactions[transactional_id]
             self._pending_markers.pop(transactional_id, None)
@@ -378,6 +404,7 @@ class TransactionCoordinator:
                 timer.cancel()
 
     def _load(self, partition: Partition) -> None:
+        # First: from here on nothing is awaited, so no request can see a part of the load.
         self._loading.pop(partition, None)
         found: dict[str, TransactionMetadata] = {}
         for key, value, _ in internal_topic_records(partition):

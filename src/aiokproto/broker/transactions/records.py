@@ -23,6 +23,7 @@ def encode_key(transactional_id: str) -> bytes:
 def encode_value(transaction: TransactionMetadata) -> bytes:
     """Encode the value of a transactional id's record."""
     topics: dict[str, list[int]] = {}
+    # In order, so that the same state has the same bytes.
     for topic, partition in sorted(transaction.partitions):
         topics.setdefault(topic, []).append(partition)
     value = TransactionLogValue(
@@ -50,6 +51,7 @@ def decode_key(key: bytes) -> str:
 
 def decode_value(transactional_id: str, value: bytes) -> TransactionMetadata:
     """Decode the value of a transactional id's record."""
+    # Its own version, not ours: a copied topic may have been written by a broker before transaction version 1.
     (version,) = _INT16.unpack_from(value)
     read = TransactionLogValue.decode(value[_INT16.size :], version)
     return TransactionMetadata(

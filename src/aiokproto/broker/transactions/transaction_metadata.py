@@ -15,6 +15,7 @@ from typing import NamedTuple
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
+# Kafka's RecordBatch.NO_PRODUCER_ID and NO_PRODUCER_EPOCH, also in requests and stored values.
 NO_PRODUCER_ID = NO_EPOCH = -1
 
 MAX_EPOCH = 0x7FFF
@@ -39,6 +40,8 @@ class TransactionStatus(Enum):
     COMPLETE_COMMIT = (4, "CompleteCommit")
     COMPLETE_ABORT = (5, "CompleteAbort")
     DEAD = (6, "Dead")
+    # Dead and PrepareEpochFence are states in Kafka's memory only. They are here since ListTransactions can filter by
+    # them.
     PREPARE_EPOCH_FENCE = (7, "PrepareEpochFence")
 
     @property
@@ -135,9 +138,12 @@ class TransactionMetadata:
         Raises:
             BrokerError: PRODUCER_FENCED or CONCURRENT_TRANSACTIONS.
         """
+        # Before the ids, as in Kafka, where an ending transaction has a pending transition: even a producer that will
+        # be fenced has to retry first.
         self._check_complete()
         if known is not None and not self._continues(known):
             raise self._fenced(known)
+        # The previous user may be alive and writing. Its transaction is aborted under an epoch that nobody gets.
         if self.status is TransactionStatus.ONGOING:
             return self.fenced(now)
         fresh = replace(
@@ -153,6 +159,7 @@ class TransactionMetadata:
                 last_epoch=last,
                 previous_producer_id=self.producer_id,
             )
+        # A new producer. No last epoch: nobody who is fenced by this may continue as if its response had been lost.
         if known is None:
             return replace(fresh, producer_epoch=self.producer_epoch + 1, last_epoch=NO_EPOCH)
         # NO_EPOCH: the id had expired, so that no other producer can have used it since (KIP-360).
@@ -165,8 +172,10 @@ class TransactionMetadata:
 
     def _continues(self, known: ProducerIdAndEpoch) -> bool:
         return (
+            # Created by this very request, because the id had expired. There is no other producer to protect.
             self.producer_epoch == NO_EPOCH
             or known.producer_id == self.producer_id
+            # The id was replaced since its epochs were exhausted, and the response with the new one was lost.
             or (known.producer_id == self.previous_producer_id and known.epoch >= LAST_EPOCH)
         )
 
@@ -184,9 +193,11 @@ class TransactionMetadata:
             BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED or CONCURRENT_TRANSACTIONS.
         """
         self._check(producer)
+        # The partitions of a transaction that is over are not carried on into the next.
         new = self.partitions.union(partitions) if self.status is TransactionStatus.ONGOING else frozenset(partitions)
         if self.status is TransactionStatus.ONGOING and new == self.partitions:
             return self
+        # The timeout runs from the first partition; adding others does not prolong it.
         started = self.started if self.status is TransactionStatus.ONGOING else now
         return replace(
             self,
@@ -209,6 +220,7 @@ class TransactionMetadata:
     def _check(self, producer: ProducerIdAndEpoch) -> None:
         # Before the ids: while the transaction completes, the producer may already use its next producer id.
         self._check_complete()
+        # The id before the epoch: epochs of different producer ids cannot be compared.
         if producer.producer_id != self.producer_id:
             raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if producer.epoch != self.producer_epoch:
@@ -268,6 +280,7 @@ class TransactionMetadata:
         if self.status not in (TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT):
             return False
         if not bumps:
+            # Without a new epoch, a retry looks like the request itself.
             return producer == (self.producer_id, self.producer_epoch)
         # The epoch was incremented when the transaction ended, so the retry carries the one before.
         bumped = producer == (self.producer_id, self.producer_epoch - 1)
@@ -278,6 +291,7 @@ class TransactionMetadata:
         self, commit: bool, bumps: bool, client_version: int, new_id: NewId, now: int
     ) -> TransactionMetadata:
         # The markers carry the incremented epoch: partitions then reject a delayed Produce request of this transaction.
+        # The marker may use the reserved epoch. The next transaction then has a new producer id, with epoch 0.
         exhausted = bumps and self.producer_epoch >= LAST_EPOCH
         return replace(
             self,
@@ -311,6 +325,7 @@ class TransactionMetadata:
             self,
             status=TransactionStatus.COMPLETE_COMMIT if self.commits else TransactionStatus.COMPLETE_ABORT,
             partitions=frozenset(),
+            # Only now the next id: the markers of this transaction had to carry the one under which it has written.
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             previous_producer_id=self.producer_id if rotated else self.previous_producer_id,
@@ -320,6 +335,7 @@ class TransactionMetadata:
 
     def expired(self, before: int) -> bool:
         """Return whether no transaction is open, and the id was not used since ``before`` (ms)."""
+        # ``updated`` counts, not the last request: the producer of an id in use writes a state with each transaction.
         return self.status is not TransactionStatus.ONGOING and not self.ending and self.updated <= before
 
     def _fenced(self, producer: ProducerIdAndEpoch) -> BrokerError:

@@ -41,6 +41,7 @@ def uniform(specs: Mapping[str, MemberSpec], sizes: Mapping[bytes, int]) -> dict
     for member_id, spec in specs.items():
         for topic_id in spec.topics:
             subscribers.setdefault(topic_id, []).append(member_id)
+    # With different subscriptions no member has a fixed share; _balance() moves what is uneven.
     if len({spec.topics for spec in specs.values()}) == 1:
         _shrink_to_share(targets, sum(sizes.get(topic_id, 0) for topic_id in subscribers))
     taken = {partition for target in targets.values() for partition in target}
@@ -50,6 +51,7 @@ def uniform(specs: Mapping[str, MemberSpec], sizes: Mapping[bytes, int]) -> dict
             candidates = subscribers.get(topic_id)
             if candidates and (topic_id, index) not in taken:
                 targets[min(candidates, key=lambda member_id: len(targets[member_id]))].add((topic_id, index))
+    # Each move lowers the difference between two members, so that the loop ends.
     _balance(targets, subscribers)
     return {member_id: frozenset(partitions) for member_id, partitions in targets.items()}
 

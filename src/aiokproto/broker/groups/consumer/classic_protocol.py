@@ -32,12 +32,15 @@ from aiokproto.runtime import current
 
 def join(group: ConsumerGroup, request: JoinRequest, now: float) -> JoinResult:
     """Apply a JoinGroup."""
+    # A UUID, as members of the consumer protocol have: the client may be upgraded and keep it.
     member_id = request.member_id or str(current().uuid())
     try:
         group.check_not_full(member_id)
         if request.protocol_type != CONSUMER or not _has_common_protocol(group, request):
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        # The first assignor's: the server assigns, so that the client's choice of assignor does not matter.
         subscription = decode_subscription(request.protocols[0][1])
+        # The id is not remembered, unlike in a classic group: nothing waits for members that have not joined.
         if request.requires_known_member_id and not request.member_id and request.instance_id is None:
             return JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         member = _get_or_add_member(group, request, member_id)
@@ -91,6 +94,7 @@ def heartbeat(group: ConsumerGroup, identity: Identity, now: float) -> ErrorCode
     except BrokerError as error:
         return error.code
     member.session_deadline = now + classic_metadata.session_timeout
+    # Its missing partitions are free by now: JoinGroup fetches them.
     released = member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member)
     if member.epoch == group.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS and not released:
         return ErrorCode.NONE
@@ -105,6 +109,8 @@ def leave(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Erro
         member = group.find(member_id or (known.member_id if known else ""), instance_id)
     except BrokerError as error:
         return error.code
+    # A member of the consumer protocol leaves by its own heartbeat, and must not be removed by a request of the other
+    # one.
     if member.classic is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     group.remove(member)
@@ -126,8 +132,8 @@ def to_topic_names(partitions: TopicIdPartitions, topics: Topics) -> set[tuple[s
 def _has_common_protocol(group: ConsumerGroup, request: JoinRequest) -> bool:
     """Return whether the member supports a protocol that all other classic members support."""
     names = {name for name, _ in request.protocols}
-    sides = [member.classic for member in group.members.values() if member.member_id != request.member_id]
-    for classic_metadata in sides:
+    others = [member.classic for member in group.members.values() if member.member_id != request.member_id]
+    for classic_metadata in others:
         if classic_metadata is not None:
             names &= {name for name, _ in classic_metadata.protocols}
     return bool(names)
@@ -154,5 +160,6 @@ def _classic_member(group: ConsumerGroup, identity: Identity) -> tuple[ConsumerM
 
 def _expect_join(member: ConsumerMember, now: float) -> None:
     # Further heartbeats must not prolong the timeout in which the member has to join.
+    # The timeout runs from the first heartbeat that requires it.
     if member.rebalance_deadline is None:
         member.rebalance_deadline = now + member.rebalance_timeout

@@ -48,6 +48,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
             BrokerError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,
                 INVALID_REQUEST, GROUP_MAX_SIZE_REACHED. The group is unchanged then.
         """
+        # First: a rejected request must leave the group as it was.
         self.check_not_full(heartbeat.member_id)
         member = self._get_or_add_member(heartbeat)
         if member.classic is not None:
@@ -55,8 +56,10 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
             # it had to send JoinGroup or SyncGroup.
             member.classic, member.rebalance_deadline = None, None
             self._mark_dirty(member)
+        # A view of a dict that reconcile() replaces and never changes.
         before = member.assigned.keys()
         self.advance(member, heartbeat, now)
+        # Most heartbeats change nothing, and their responses have no assignment.
         changed = heartbeat.full or member.assigned.keys() != before
         return HeartbeatResult(member.member_id, member.epoch, frozenset(member.assigned) if changed else None)
 
@@ -78,14 +81,17 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH or ILLEGAL_GENERATION, UNSUPPORTED_VERSION.
         """
+        # An admin client, or a consumer with assigned partitions, may use the offsets of a group that nobody is in.
         if epoch < 0 and not self.members:
             return
         member = self.find(member_id)
+        # Before v9 a client takes the epoch for a generation, and does not know STALE_MEMBER_EPOCH.
         if member.classic is None and version < 9:
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, detail="a consumer group commits with OffsetCommit v9")
         late = epoch < member.epoch and all(
             member.assigned.get(partition, member.epoch) <= epoch for partition in partitions
         )
+        # A classic member never commits late: its generation ends when it joins again.
         if not (late and member.classic is None):
             _check_same_epoch(member, epoch)
 
@@ -113,6 +119,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
             now: The time (s).
             matches: The topics that each regular expression matches.
         """
+        # Before the members: looking up their topics uses it, and no client has sent its pattern yet.
         self.subscriptions.matches.update(matches or {})
         super().restore(members, targets, now)
 
@@ -122,6 +129,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
     def assignor(self) -> str:
         """The assignor that most members prefer, of those that state a preference."""
         votes = Counter(member.assignor for member in self.members.values() if member.assignor is not None)
+        # Of equal votes the assignor named first wins, as long as the members stay: the order is that of joining.
         return votes.most_common(1)[0][0] if votes else next(iter(ASSIGNORS))
 
     def subscribed(self, topic: str) -> bool:
@@ -186,6 +194,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
             self._assign()
         # After computing the target, so that one heartbeat is enough for a member that has nothing to wait for.
         self._reconcile(member, heartbeat.owned, now)
+        # Last, so that a request that fails does not prolong the session.
         member.session_deadline = now + self._session_timeout(member)
 
     def _update(self, member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> bool:
@@ -193,6 +202,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         before = replace(member)
         self._set_instance_id(member, heartbeat.instance_id)
         member.rack_id = heartbeat.rack_id or member.rack_id
+        # None means unchanged in all of these: a client sends a field again only after an error (KIP-848).
         member.topics = member.topics if heartbeat.topics is None else heartbeat.topics
         member.regex = member.regex if heartbeat.regex is None else heartbeat.regex
         member.assignor = heartbeat.assignor or member.assignor

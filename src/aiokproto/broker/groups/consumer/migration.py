@@ -31,10 +31,12 @@ def upgrade(group: ClassicGroup, topics: Topics, settings: GroupSettings, now: f
         BrokerError: INCONSISTENT_GROUP_PROTOCOL: a subscription or assignment is malformed.
     """
     upgraded = ConsumerGroup(group.group_id, topics, settings)
+    # Equal: the classic assignment is the target, until the member that causes the upgrade bumps the epoch.
     upgraded.epoch = upgraded.assignment_epoch = group.generation
     taken: set[tuple[bytes, int]] = set()
     members: list[ConsumerMember] = []
     for member in group.members.values():
+        # A group without protocol has not completed a rebalance yet.
         metadata = member.metadata(group.protocol) or member.protocols[0][1]
         subscription = decode_subscription(metadata)
         # A leader can assign a partition to two members. In a consumer group a partition has one owner.
@@ -92,6 +94,8 @@ def downgrade(group: ConsumerGroup, into: ClassicGroup, now: float) -> None:
         generation=group.epoch,
         protocol_type=CONSUMER,
         protocol=select_protocol(members),
+        # Any will do: the rebalance after it, or the next one, elects again.
         leader=members[0].member_id,
     )
+    # The tombstones of the consumer group are written already; this record makes the members survive a crash.
     into.changed = True

@@ -57,9 +57,11 @@ def changes(group: ConsumerGroup, written: Image, wall: int) -> list[tuple[bytes
         wall: The wall-clock time (ms).
     """
     current: dict[bytes, bytes | None] = dict(_group_records(group))
+    # Only these: with a thousand members, a heartbeat that changes one must not encode all.
     for member_id in sorted(group.dirty):
         current.update(_member_records(group, member_id))
     patterns = dict(_pattern_records(group, written, wall))
+    # A tombstone for each pattern that no member uses any more.
     current.update({key: None for key in written if key.startswith(_PATTERN_PREFIX) and key not in patterns})
     current.update(patterns)
     return update(written, current)
@@ -124,6 +126,7 @@ def _pattern_records(group: ConsumerGroup, written: Image, wall: int) -> Iterabl
         key = KEYS.encode(ConsumerGroupRegularExpressionKey(group_id=group.group_id, regular_expression=pattern))
         topics = sorted(names)
         before = written.get(key)
+        # Compared by topics: the value has a timestamp, and would otherwise be written at each heartbeat.
         if before is not None and decode_value(ConsumerGroupRegularExpressionValue, before).topics == topics:
             yield key, before
         else:

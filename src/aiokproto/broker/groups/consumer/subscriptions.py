@@ -79,6 +79,7 @@ class Subscriptions:
             names |= member.topics
             if member.regex:
                 patterns.add(member.regex)
+        # Patterns that no member uses any more are dropped, and their records with them.
         self.matches = {pattern: self.matches.get(pattern, frozenset()) for pattern in patterns}
         found = {name: topics.find(name) for name in sorted(names.union(*self.matches.values()))}
         existing_topics = {name: topic for name, topic in found.items() if topic is not None}

@@ -54,12 +54,14 @@ def simple(
 def _distribute(
     members: Sequence[str], partitions: Sequence[TopicIdPartition], previous: Mapping[str, TopicIdPartitions]
 ) -> dict[str, set[TopicIdPartition]]:
+    # Rounded up, so that no member is left without a partition.
     members_per_partition = -(-len(members) // len(partitions))
     quota = _quotas(members_per_partition * len(partitions), members)
     assigned_count: Counter[TopicIdPartition] = Counter()
     assigned: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in members}
     for member_id, own in assigned.items():
         for partition in sorted(previous.get(member_id, frozenset()).intersection(partitions)):
+            # Kept only within both limits: what is even now may be uneven after a member joined.
             if len(own) < quota[member_id] and assigned_count[partition] < members_per_partition:
                 own.add(partition)
                 assigned_count[partition] += 1
@@ -71,6 +73,7 @@ def _distribute(
             if chosen is None:
                 break
             assigned[chosen].add(partition)
+            # _next_member() has left it at the right end.
             if len(assigned[chosen]) == quota[chosen]:
                 unfilled.pop()
     return assigned

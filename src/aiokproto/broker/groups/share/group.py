@@ -76,11 +76,13 @@ class ShareGroup:
         member.rack_id = heartbeat.rack_id or member.rack_id
         member.topics = member.topics if heartbeat.topics is None else heartbeat.topics
         member.client_id, member.client_host = heartbeat.client_id, heartbeat.client_host
+        # Before the session deadline is set, which is in no record.
         if vars(before) != vars(member):
             self._mark_dirty(member.member_id)
         member.session_deadline = now + self.settings.session_timeout
         self._refresh_topics()
         found = metadata_hash(self._subscribed_topics)
+        # Joining counts as a change of topics: a new member has none before.
         if before.topics != member.topics or found != self.metadata_hash:
             self._bump(found)
 
@@ -100,10 +102,12 @@ class ShareGroup:
         before = member.assigned
         # There is nothing to revoke, so that the member enters the new epoch with its whole target.
         if member.epoch != self.assignment_epoch:
+            # Unlike in a consumer group, where a member that revokes partitions is held back.
             member.previous_epoch, member.epoch = member.epoch, self.assignment_epoch
             member.assigned = self.targets[member.member_id]
             self._mark_dirty(member.member_id)
         joins = heartbeat.epoch == JOIN_GROUP_MEMBER_EPOCH
+        # A client that sends its subscription again has lost its state, or wants to see the effect.
         send = joins or heartbeat.topics is not None or member.assigned != before
         return HeartbeatResult(member.member_id, member.epoch, member.assigned if send else None)
 
@@ -177,9 +181,11 @@ class ShareGroup:
 
     def _remove(self, member: ShareMember) -> None:
         del self.members[member.member_id], self.targets[member.member_id]
+        # Its records need tombstones.
         self._mark_dirty(member.member_id)
         self._refresh_topics()
         self._bump(metadata_hash(self._subscribed_topics))
+        # No heartbeat follows that would compute a target.
         if not self.members:
             self.assignment_epoch = self.epoch
 
@@ -203,6 +209,7 @@ class ShareGroup:
 
     def _assignable(self) -> dict[bytes, frozenset[int]]:
         return {
+            # States can be more than partitions: the topic was deleted and created again while the group was empty.
             topic_id: self.states.partitions_of(topic_id).intersection(range(size))
             for topic_id, size in self._subscribed_topics.values()
         }

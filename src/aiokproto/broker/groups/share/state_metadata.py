@@ -55,6 +55,7 @@ class StatePartitionMetadata:
     def start_initializing(self, topic_id: bytes, name: str, partitions: Collection[int]) -> None:
         """Add partitions whose states have to be initialized, or reset."""
         self.recorded = True
+        # A deletion that was interrupted is over: the state is about to be reset, which deletes it as well.
         self.deleting.pop(topic_id, None)
         _add(self.initializing, topic_id, name, partitions)
 

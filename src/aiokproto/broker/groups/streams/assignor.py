@@ -44,6 +44,7 @@ def sticky(
     task_ids = [(subtopology, index) for subtopology, size in sorted(sizes.items()) for index in range(size)]
     with_state = [task_id for task_id in task_ids if task_id[0] in stateful]
     without = [task_id for task_id in task_ids if task_id[0] not in stateful]
+    # Stateful tasks first, against their own total: their load is what processes differ by.
     builder.assign(with_state, TaskRole.ACTIVE, len(with_state))
     builder.assign(without, TaskRole.ACTIVE, len(task_ids))
     for _ in range(standbys):
@@ -82,6 +83,7 @@ class _AssignmentBuilder:
         self, task_id: TaskId, role: TaskRole, previous_role: TaskRole, share: int, remainder: int
     ) -> bool:
         """Assign a task to a member that had it in a role before, if one is below its share. False if none is."""
+        # Counted anew for each task: earlier ones may have used up the remainder.
         above = sum(len(tasks) > share for tasks in self.targets.values())
         # The remainder of the division is one task more for that many members.
         most = share + (above < remainder)

@@ -82,6 +82,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
                 INVALID_REQUEST, GROUP_MAX_SIZE_REACHED. The group is unchanged then.
         """
         self.check_not_full(heartbeat.member_id)
+        # All checks come before the member is added: a rejected request must leave the group as it was.
         self._check_topology(heartbeat.topology)
         self._check_owned(heartbeat.owned)
         member = self._get_or_add_member(heartbeat)
@@ -92,6 +93,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
             self.shutdown_requested_by = member.member_id
         # A member that joins again may have lost its state, so that it gets its assignment even if that is the same.
         changed = heartbeat.joins or member.assigned.keys() != before
+        # Other members route interactive queries by it; responses have the endpoints only when this number has grown.
         if changed and member.endpoint is not None:
             self.endpoint_epoch += 1
         return StreamsHeartbeatResult(
@@ -134,6 +136,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
     @property
     def state(self) -> str:
         """The group's state, as StreamsGroupDescribe reports it."""
+        # Before all other states: without its topics a topology has no tasks to be stable with.
         return "NotReady" if self.members and not self.configured.ready else super().state
 
     def subscribed(self, topic: str) -> bool:
@@ -151,6 +154,8 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
                 if task.role is role and task.subtopology == each.subtopology_id
             )
             for name in inputs(each):
+                # The inputs of a task can have different numbers of partitions: the subtopology has as many tasks as
+                # the largest.
                 indexes = [index for index in own if index < self.configured.sizes.get(name, 0)]
                 if indexes:
                     found[name] = indexes
@@ -172,6 +177,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
     def _is_free(self, wanted: Task, member: StreamsMember) -> bool:
         """Return whether no other member has the task active, and no thread of the same process has it in any role."""
         return not any(
+            # Also in other roles: two threads of a process must not open one state directory.
             task.task_id == wanted.task_id
             and (other.process_id == member.process_id or wanted.role is task.role is TaskRole.ACTIVE)
             for other in self.members.values()
@@ -185,6 +191,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
     def remove(self, member: StreamsMember) -> None:
         """Remove a member. The shutdown request ends with the last member, so that the application can start again."""
         super().remove(member)
+        # Queries must not be sent to it any more.
         if member.endpoint is not None:
             self.endpoint_epoch += 1
         if not self.members:
@@ -222,6 +229,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
             # The first member's topology becomes the group's.
             self.topology, changed = heartbeat.topology, True
         self._refresh_topics()
+        # Part of what the group epoch counts: tasks are assigned, or taken away, when topics appear or disappear.
         validated_topology_epoch = self.topology.epoch if self.topology is not None and self.configured.ready else NEVER
         inputs_now = (self.configured.hash, validated_topology_epoch, self.settings.assignment_configs)
         if changed or inputs_now != (self.metadata_hash, self.validated_topology_epoch, self.last_assignment_configs):

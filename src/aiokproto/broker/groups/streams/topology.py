@@ -117,6 +117,7 @@ def configure(topology: Topology, topics: Topics) -> ConfiguredTopology:
     found = {name: topics.find(name) for name in sorted(needed)}
     known = {name: topic for name, topic in found.items() if topic is not None}
     existing = {name: size for name, (_, size) in known.items()}
+    # Of existing topics, also when the topology is invalid: the group must notice the topic that makes it valid.
     digest = metadata_hash(known)
     try:
         sizes = _partition_counts(topology, existing)
@@ -173,6 +174,7 @@ def _size_repartition_topics(topology: Topology, sizes: dict[str, int]) -> set[s
     writers = {
         name: [each for each in topology.subtopologies if name in each.repartition_sink_topics] for name in resizable
     }
+    # Sizes follow the flow of records; each turn resolves at least one topic, or the topology has a cycle or a gap.
     unsized = set(resizable)
     while unsized:
         ready = {
@@ -180,6 +182,7 @@ def _size_repartition_topics(topology: Topology, sizes: dict[str, int]) -> set[s
             for name in unsized
             if (upstream := {source for each in writers[name] for source in inputs(each)}) and upstream <= sizes.keys()
         }
+        # A cycle of repartition topics, or one that no subtopology writes to.
         if not ready:
             names = ", ".join(sorted(unsized))
             raise _TopicConfigurationError(
