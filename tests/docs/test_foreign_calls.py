@@ -1,0 +1,105 @@
+"""Calls of other Kafka clients raise errors that name ours."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aiokproto import Consumer, Producer
+from aiokproto.foreign_calls import CONSUMER_METHODS, PRODUCER_METHODS, ForeignCalls
+from tests.docs.mistakes import consumer, producer
+
+PRODUCERS = [
+    "aiokafka:AIOKafkaProducer",
+    "kafka:KafkaProducer",
+    "confluent_kafka:Producer",
+    "confluent_kafka.aio:AIOProducer",
+]
+CONSUMERS = [
+    "aiokafka:AIOKafkaConsumer",
+    "kafka:KafkaConsumer",
+    "confluent_kafka:Consumer",
+    "confluent_kafka.aio:AIOConsumer",
+]
+
+# Not for applications, or about what there is none of here: SASL, metrics, and the ids that brokers log.
+OTHERS = {
+    "DEFAULT_CONFIG", "DEPRECATED_CONFIGS", "DEFAULT_SESSION_TIMEOUT_MS_PRE_KIP_735", "max_usable_produce_magic", "bootstrap",
+    "set_sasl_credentials", "metrics", "cluster_id", "memberid", "last_poll_timestamp",
+}  # fmt: skip
+
+
+def public(cls: type) -> set[str]:
+    return {name for name in dir(cls) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "hints"),
+    [(name, Producer, PRODUCER_METHODS) for name in PRODUCERS]
+    + [(name, Consumer, CONSUMER_METHODS) for name in CONSUMERS],
+)
+def test_every_method_of_other_clients_is_here_or_has_a_hint(theirs: str, ours: type, hints: dict[str, str]) -> None:
+    module, _, name = theirs.partition(":")
+    methods = public(getattr(pytest.importorskip(module), name))
+    assert methods - public(ours) - hints.keys() - OTHERS == set()
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [(producer, name) for name in PRODUCER_METHODS] + [(consumer, name) for name in CONSUMER_METHODS],
+)
+def test_a_method_of_another_client_names_ours(make: Callable[[], Any], name: str) -> None:
+    made = make()
+    assert not hasattr(made, name)
+    with pytest.raises(AttributeError) as raised:
+        getattr(made, name)
+    text = str(raised.value)
+    assert text.startswith(f"'{type(made).__name__}' object has no attribute '{name}': ")
+    for object_, called in re.findall(r"\b(producer|consumer)\.(\w+)\(", text):
+        assert hasattr({"producer": Producer, "consumer": Consumer}[object_], called)
+
+
+def test_a_misspelt_method_still_gets_the_suggestion_of_python() -> None:
+    with pytest.raises(AttributeError) as raised:
+        producer().sned  # type: ignore[attr-defined]  # noqa: B018
+    assert (raised.value.name, str(raised.value)) == ("sned", "'Producer' object has no attribute 'sned'")
+    assert isinstance(raised.value.obj, Producer)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: producer().flush(timeout=5), r"Producer\.flush\(\) has no argument 'timeout': pass timeout_ms"),
+        (lambda: producer().close(timeout=5), r"Producer\.close\(\) .*timeout_ms, in milliseconds"),
+        (lambda: consumer("a").close(timeout=5), r"Consumer\.close\(\) .*timeout_ms, in milliseconds"),
+        (lambda: consumer("a").close(autocommit=False), "enable_auto_commit decides"),
+        (lambda: consumer("a").poll(timeout=1.0), r"Consumer\.poll\(\) has no argument 'timeout': pass timeout_ms"),
+        (lambda: consumer("a").poll(max_poll_records=1), "pass max_records"),
+        (lambda: consumer("a").poll(num_messages=1), "pass max_records"),
+        (lambda: consumer("a").commit(message=object()), r"record\.offset \+ 1"),
+        (lambda: consumer("a").commit(asynchronous=False), "leave it out: `await` the call"),
+        (lambda: consumer().subscribe(topics=["a"]), r'subscribe\("a", "b"\)'),
+        (lambda: consumer().subscribe("a", listener=object()), "on_assigned, on_revoked and on_lost"),
+        (lambda: consumer().subscribe("a", on_assign=print), "pass on_assigned"),
+    ],
+)
+def test_an_argument_of_another_client_names_ours(call: Callable[[], object], text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        call()
+
+
+def test_other_unknown_arguments_are_reported_by_python() -> None:
+    with pytest.raises(TypeError, match=r"flush\(\) got an unexpected keyword argument 'tiemout'"):
+        producer().flush(tiemout=5)  # type: ignore[call-arg,unused-coroutine]
+
+
+def test_attributes_that_no_client_knows_have_no_hint() -> None:
+    class Sample(ForeignCalls):
+        foreign_methods = {}
+
+    assert not hasattr(Sample(), "stop")
+    assert importlib.import_module("copy").copy(Sample()) is not None
