@@ -71,7 +71,15 @@ class Commits:
         at = asyncio.get_running_loop().time() + timeout
         async with self._one_at_a_time(at):
             codes = (await self._offsets.commit(offsets, None, at)).codes
+        situation = Situation(OffsetCommitRequest.api_key, member=True)
         for partition, code in codes.items():
+            # What ends a membership says here that the group has members: it takes offsets from these alone.
+            if classify(code, situation) in LOST | {Action.REJOIN}:
+                raise error_for(
+                    code,
+                    f"{self._context} for {partition}",
+                    "the group has active members, and only these can commit: stop all members first",
+                )
             if code:
                 raise self._error(code, partition)
 
