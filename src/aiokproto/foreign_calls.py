@@ -74,7 +74,7 @@ class ForeignCalls:
     # Type checkers would take any attribute to exist.
     if not TYPE_CHECKING:
 
-        def __getattr__(self, name):
+        def __getattr__(self, name: str) -> object:
             text = f"{type(self).__name__!r} object has no attribute {name!r}"
             if hint := self.foreign_methods.get(name):
                 raise AttributeError(f"{text}: {hint}")

@@ -385,7 +385,7 @@ class MetadataUpdater:
         return [name for name in dict.fromkeys(names) if name not in self.snapshot.topics]
 
     def _nonexistent(self, names: list[str]) -> KafkaError | None:
-        """The error for a topic that does not exist by the newest response, if the deadline was too short to be sure."""
+        """The error for a topic that does not exist by the last response, for a deadline too short to ask again."""
         for name in self._unknown(names):
             error = error_for(self._errors.get(name, ErrorCode.NONE), f"topic {name!r}")
             if self._last_error is None and isinstance(error, UnknownTopicError):
