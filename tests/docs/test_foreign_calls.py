@@ -12,8 +12,15 @@ import pytest
 from aiokproto import Consumer, Producer
 from aiokproto.foreign_calls import CONSUMER_METHODS, PRODUCER_METHODS, ForeignCalls
 from tests.docs.mistakes import consumer, producer
+from tests.docs.snippets import ROOT
 
-OTHER_CLIENTS = ["aiokafka:AIOKafka{}", "kafka:Kafka{}", "confluent_kafka:{}", "confluent_kafka.aio:AIO{}"]
+OTHER_CLIENTS = {
+    "aiokafka:AIOKafka{}": "aiokafka",
+    "kafka:Kafka{}": "kafka-python",
+    "confluent_kafka:{}": "confluent-kafka",
+    "confluent_kafka.aio:AIO{}": "confluent-kafka",
+}
+"""Where their classes are, and the page about migrating from them."""
 
 # Not for applications, or about what there is none of here: SASL, metrics, and the ids that brokers log.
 OTHERS = {
@@ -34,15 +41,17 @@ def public(cls: type) -> set[str]:
     return {name for name in dir(cls) if not name.startswith("_")}
 
 
-@pytest.mark.parametrize(
-    ("theirs", "ours", "hints"),
-    [(name.format("Producer"), Producer, PRODUCER_METHODS) for name in OTHER_CLIENTS]
-    + [(name.format("Consumer"), Consumer, CONSUMER_METHODS) for name in OTHER_CLIENTS],
-)
-def test_every_method_of_other_clients_is_here_or_has_a_hint(theirs: str, ours: type, hints: dict[str, str]) -> None:
-    module, _, name = theirs.partition(":")
-    methods = public(getattr(pytest.importorskip(module), name))
-    assert methods - public(ours) - hints.keys() - OTHERS == set()
+@pytest.mark.parametrize("theirs", OTHER_CLIENTS)
+@pytest.mark.parametrize(("ours", "hints"), [(Producer, PRODUCER_METHODS), (Consumer, CONSUMER_METHODS)])
+def test_every_method_of_other_clients_is_here_or_has_a_hint_and_a_row(
+    theirs: str, ours: type, hints: dict[str, str]
+) -> None:
+    module, _, name = theirs.format(ours.__name__).partition(":")
+    methods = public(getattr(pytest.importorskip(module), name)) - public(ours) - OTHERS
+    assert methods - hints.keys() == set()
+    page = (ROOT / "docs" / "migrating" / f"{OTHER_CLIENTS[theirs]}.md").read_text()
+    calls = page[page.index("## Calls") : page.index("## Options")]
+    assert {method for method in methods if method not in calls} == set()
 
 
 @pytest.mark.parametrize(
