@@ -64,7 +64,7 @@ CONSUMER_METHODS = {
 
 
 class ForeignCalls:
-    """A base class of clients: a method that only other Kafka clients have raises an error that names ours."""
+    """A base class: a method that only a similar class has raises an error that says what to do instead."""
 
     __slots__ = ()
 

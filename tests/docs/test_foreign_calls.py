@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from aiokproto import Consumer, Producer
+from aiokproto import Cluster, Consumer, Producer
+from aiokproto.broker import ThreadedCluster
 from aiokproto.foreign_calls import CONSUMER_METHODS, PRODUCER_METHODS, ForeignCalls
 from tests.docs.mistakes import consumer, producer
 from tests.docs.snippets import ROOT
@@ -35,6 +36,10 @@ OTHERS = {
     "metrics",
     "set_sasl_credentials",
 }
+
+# Type checkers refuse these calls too.
+PRODUCER: Any = producer()
+CONSUMER: Any = consumer()
 
 
 def public(cls: type) -> set[str]:
@@ -79,23 +84,31 @@ def test_a_misspelt_method_still_gets_the_suggestion_of_python() -> None:
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: producer().flush(timeout=5), r"Producer\.flush\(\) has no argument 'timeout': pass timeout_ms"),
-        (lambda: producer().close(timeout=5), r"Producer\.close\(\) .*timeout_ms, in milliseconds"),
-        (lambda: consumer("a").close(timeout=5), r"Consumer\.close\(\) .*timeout_ms, in milliseconds"),
-        (lambda: consumer("a").close(autocommit=False), "enable_auto_commit decides"),
-        (lambda: consumer("a").poll(timeout=1.0), r"Consumer\.poll\(\) has no argument 'timeout': pass timeout_ms"),
-        (lambda: consumer("a").poll(max_poll_records=1), "pass max_records"),
-        (lambda: consumer("a").poll(num_messages=1), "pass max_records"),
-        (lambda: consumer("a").commit(message=object()), r"record\.offset \+ 1"),
-        (lambda: consumer("a").commit(asynchronous=False), "leave it out: `await` the call"),
-        (lambda: consumer().subscribe(topics=["a"]), r'subscribe\("a", "b"\)'),
-        (lambda: consumer().subscribe("a", listener=object()), "on_assigned, on_revoked and on_lost"),
-        (lambda: consumer().subscribe("a", on_assign=print), "pass on_assigned"),
+        (lambda: PRODUCER.flush(timeout=5), r"Producer\.flush\(\) has no argument 'timeout': pass timeout_ms"),
+        (lambda: PRODUCER.close(timeout=5), r"Producer\.close\(\) .*timeout_ms, in milliseconds"),
+        (lambda: CONSUMER.close(timeout=5), r"Consumer\.close\(\) .*timeout_ms, in milliseconds"),
+        (lambda: CONSUMER.close(autocommit=False), "enable_auto_commit decides"),
+        (lambda: CONSUMER.poll(timeout=1.0), r"Consumer\.poll\(\) has no argument 'timeout': pass timeout_ms"),
+        (lambda: CONSUMER.poll(max_poll_records=1), "pass max_records"),
+        (lambda: CONSUMER.poll(num_messages=1), "pass max_records"),
+        (lambda: CONSUMER.commit(message=object()), r"record\.offset \+ 1"),
+        (lambda: CONSUMER.commit(asynchronous=False), "leave it out: `await` the call"),
+        (lambda: CONSUMER.subscribe(topics=["a"]), r'subscribe\("a", "b"\)'),
+        (lambda: CONSUMER.subscribe("a", listener=object()), "on_assigned, on_revoked and on_lost"),
+        (lambda: CONSUMER.subscribe("a", on_assign=print), "pass on_assigned"),
     ],
 )
 def test_an_argument_of_another_client_names_ours(call: Callable[[], object], text: str) -> None:
     with pytest.raises(TypeError, match=text):
         call()
+
+
+def test_a_method_of_a_cluster_is_called_in_its_thread() -> None:
+    kafka: Any = ThreadedCluster(Cluster(brokers=3))
+    with pytest.raises(
+        AttributeError, match=r"no attribute 'stop_broker': use call\(kafka\.cluster\.stop_broker, \.\.\.\)"
+    ):
+        kafka.stop_broker(0)
 
 
 def test_other_unknown_arguments_are_reported_by_python() -> None:
