@@ -49,7 +49,7 @@ async def open_connection(
     for version in (None, 0):
         connection = await connect()
         try:
-            connection.versions = await _negotiate(connection, Negotiation(peer, version), until, timeout)
+            connection.negotiated(await _negotiate(connection, Negotiation(peer, version), until, timeout))
         except BaseException as error:
             connection.abort()
             if isinstance(error, BrokerConnectionError) and _closed_on_first_request(connection, error):
