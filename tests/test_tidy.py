@@ -27,6 +27,7 @@ PURE = (
     "types",
     "config",
     "foreign_options",
+    "foreign_calls",
     "async_context",
     "plurals",
     "failures",

@@ -1,16 +1,26 @@
-"""What the options of a class are, read from its signature and docstrings: the pages cannot tell anything else."""
+"""What the options of a class are, read from its signature and docstrings, and the page that lists them.
+
+``python -m docs.extensions.options`` writes the options into ``docs/configuration.md``; a test compares the two.
+"""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from aiokproto import config
+from aiokproto.consumer import Consumer
+from aiokproto.producer import Producer
+
+PAGE = Path(__file__).parents[1] / "configuration.md"
 
 _UNITS = {"_ms": "milliseconds", "_bytes": "bytes", "_size": "bytes", "_memory": "bytes"}
+_ROLE = re.compile(r":(\w+):`(?:~[\w.]*\.)?([\w.]+)`")
 _ARGUMENT = re.compile(r"    (\w+): (.*)")
 _DOCUMENTED_DEFAULT = re.compile(r"Default (``[^`]+``|\d[\d,]*(?: MiB)?(?<!,))|(``[^`]+``) \(the default\)")
 
@@ -112,3 +122,33 @@ def _as_text(default: object) -> str:
     if isinstance(default, int | float) and not isinstance(default, bool):
         return f"{default:_}"
     return repr(default).replace("'", '"')
+
+
+def markdown(options: list[Option]) -> str:
+    """The options as sections of a page, which also readers of the source see on a Git host."""
+    return "\n".join(map(_section, options))
+
+
+def _section(option: Option) -> str:
+    kind = f"`{option.kind}`" + (f", {option.unit}" if option.unit else "")
+    default = "must be given" if option.default is None else f"default `{option.default}`"
+    meaning = _ROLE.sub(lambda role: f"`{role[2]}{'()' if role[1] == 'meth' else ''}`", option.meaning)
+    text = textwrap.fill(meaning.replace("``", "`"), 120, break_long_words=False, break_on_hyphens=False)
+    return f"### {option.name}\n\n{kind}; {default}\n\n{text}\n"
+
+
+def page(text: str) -> str:
+    """``docs/configuration.md`` with the options of today between its marks."""
+    for name, options in (
+        ("Producer", options_of(Producer)),
+        ("Consumer", options_of(Consumer)),
+        ("ConnectionOptions", connection_options()),
+    ):
+        start, end = f"<!-- options of {name} -->\n", f"<!-- end of {name} -->"
+        before, _, rest = text.partition(start)
+        text = f"{before}{start}\n{markdown(options)}\n{end}{rest.partition(end)[2]}"
+    return text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text()))

@@ -246,6 +246,23 @@ async def test_an_assigned_consumer_commits_to_its_group(cluster: BehaviourClust
             assert await take(consumer, 4) == [(0, offset) for offset in range(start, start + 4)]
 
 
+async def test_a_commit_from_outside_is_refused_while_the_group_has_members(
+    cluster: BehaviourCluster, topic: str
+) -> None:
+    await cluster.create_topic(topic)
+    await fill(cluster, topic, 1)
+    async with member(cluster, topic) as consumer, member(cluster, topic) as observer:
+        await observer.unsubscribe()
+        observer.assign((topic, 0))
+        await take(consumer, 1)
+        with pytest.raises(
+            GroupError, match=r"UNKNOWN_MEMBER_ID.*: the group has active members.*stop all members first"
+        ):
+            await observer.commit({(topic, 0): 0})
+        await consumer.close()
+        await observer.commit({(topic, 0): 0})
+
+
 async def test_without_a_group_there_is_nothing_to_commit_to(cluster: BehaviourCluster) -> None:
     async with Consumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
         with pytest.raises(ConfigurationError, match="group_id"):

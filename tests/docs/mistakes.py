@@ -321,6 +321,16 @@ CALLS = [
         "flights-0 is not assigned",
         "on_assigned",
     ),
+    *(
+        made(
+            f"{name} before the assignment",
+            lambda name=name: getattr(consumer("flights"), name)(*([5] if name == "seek_to_time" else [])),
+            ConfigurationError,
+            "no partition is assigned yet",
+            "on_assigned",
+        )
+        for name in ("seek_to_beginning", "seek_to_end", "seek_to_time", "pause")
+    ),
     made(
         "a negative offset",
         lambda: assigned().seek(("flights", 0), -1),

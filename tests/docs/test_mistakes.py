@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from aiokproto import Broker, Client, Consumer, Producer
+from aiokproto.broker import Security
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.errors import (
     BootstrapError,
@@ -169,6 +170,15 @@ async def test_tls_against_a_plain_listener(servers: str) -> None:
     with pytest.raises(BootstrapError, match=r"check bootstrap_servers and security_protocol"):
         async with Producer(bootstrap_servers=servers, security_protocol="SSL", bootstrap_resolve_timeout_ms=0):
             pass
+
+
+async def test_a_listener_with_sasl() -> None:
+    async with Broker(security=Security("SASL_PLAINTEXT", users={"alice": "secret"})) as broker:
+        with pytest.raises(
+            BootstrapError, match=r"first request after ApiVersions: .*SASL, which is not supported yet"
+        ):
+            async with Producer(bootstrap_servers=broker.bootstrap_servers, bootstrap_resolve_timeout_ms=0):
+                pass
 
 
 async def test_the_port_of_a_web_server() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 import pytest
@@ -11,8 +12,7 @@ from aiokproto.client import Client
 from aiokproto.config import ClusterConfig, ConnectionOptions
 from aiokproto.consumer import Consumer
 from aiokproto.producer import Producer
-from docs.extensions.options import Option, connection_options, options_of
-from tests.docs.snippets import ROOT
+from docs.extensions.options import PAGE, Option, connection_options, markdown, options_of, page
 
 SERVERS = {"bootstrap_servers": "localhost:9092"}
 
@@ -42,10 +42,21 @@ def test_documented_connection_defaults_are_the_real_ones(option: Option) -> Non
     assert ClusterConfig.parse({**SERVERS, option.name: default}) == ClusterConfig.parse(SERVERS)
 
 
-def test_the_page_includes_all_options() -> None:
-    page = (ROOT / "docs" / "configuration.md").read_text()
-    for home in ("producer.Producer", "consumer.Consumer", "config.ConnectionOptions"):
-        assert f".. options:: aiokproto.{home}\n" in page
+def test_the_page_has_the_options_of_the_code() -> None:
+    assert PAGE.read_text() == page(PAGE.read_text()), "run python -m docs.extensions.options"
+
+
+def test_a_section_of_the_page() -> None:
+    text = "Calls :meth:`~a.B.post` of a :class:`~a.b.Producer`, or ``post``."
+    assert markdown([Option("linger_ms", "float", "5", "milliseconds", text)]) == (
+        "### linger_ms\n\n`float`, milliseconds; default `5`\n\nCalls `post()` of a `Producer`, or `post`.\n"
+    )
+
+
+def test_the_page_is_not_empty() -> None:
+    """So that marks that are not found do not pass."""
+    sections = re.findall(r"^### (\w+)$", PAGE.read_text(), re.MULTILINE)
+    assert sections == [one.name for one in [*options_of(Producer), *options_of(Consumer), *connection_options()]]
 
 
 def test_an_undocumented_option_is_an_error() -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import inspect
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from aiokproto.broker import Broker, Cluster, ThreadedCluster
+from aiokproto.broker import Broker, Cluster, Security, ThreadedCluster
 from aiokproto.producer import Producer
+from tests.broker.secure import Certificates
 from tests.docs.snippets import PAGES, Snippet, snippets
 from tests.patience import PATIENCE
 
@@ -28,8 +30,17 @@ def where(snippet: Snippet) -> str:
 
 
 @pytest.fixture
-async def bootstrap() -> AsyncIterator[str]:
-    """A broker with some flights."""
+async def bootstrap(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
+    """A broker with some flights; for the page about TLS one that requires client certificates."""
+    if request.getfixturevalue("page").name == "tls.md":
+        certificates = Certificates(tmp_path)
+        request.getfixturevalue("monkeypatch").chdir(tmp_path)
+        shutil.copy(certificates.authority, "ca.pem")
+        shutil.copy(certificates.client, "client.key")
+        required = certificates.options(**{"ssl.client.auth": "required"})
+        async with Broker(security=Security("SSL"), config=required) as broker:
+            yield broker.bootstrap_servers
+        return
     async with Broker() as broker:
         await broker.create_topic("flights", partitions=3)
         async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
@@ -79,6 +90,13 @@ def test_pages_with_runnable_snippets_are_run() -> None:
     """So that an extraction that finds nothing does not pass."""
     expected = {"producing.md", "consuming.md", "errors.md", "codec.md", "records.md", "testing.md"}
     assert expected <= {page.name for page in RUN}
+
+
+def test_every_short_answer_has_a_snippet_that_runs() -> None:
+    """The index apart, which links to them."""
+    answers = {page for page in PAGES if page.parent.name == "howto" and page.name != "index.md"}
+    assert len(answers) >= 30
+    assert answers <= set(RUN)
 
 
 def test_a_misspelt_mark_is_an_error(tmp_path: Path) -> None:

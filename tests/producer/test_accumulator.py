@@ -403,7 +403,7 @@ def test_an_unobserved_failure_is_logged_once_and_counted(caplog: pytest.LogCapt
     drain(acc, 1.0)
     assert acc.delivery_context.unobserved_failures == 2
     assert [record.getMessage() for record in caplog.records] == [
-        "2 records for flights-0 were not delivered, and their deliveries were never awaited: lost"
+        "failed to deliver 2 records for flights-0; no task awaited them: lost"
     ]
 
 

@@ -1,4 +1,4 @@
-"""A Kafka for tests that are not asynchronous, as those with Spark are: it lives in a thread of its own."""
+"""A Kafka for tests that are not asynchronous, as those with Spark are: its cluster runs in a thread."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class Kafka:
         )
         leader = self.client.snapshot.leader(topic, partition)
         assert leader is not None
-        # The last version that names the topic: a test may just have made it anew, with another id.
+        # The last version that names the topic: a test may just have created it again, with another id.
         (answer,) = (await self.client.send(request, leader, max_version=12)).responses[0].partition_responses
         check(answer.error_code, f"producing to {topic}-{partition}", answer.error_message)
         assert base in (None, answer.base_offset)

@@ -195,7 +195,7 @@ def test_a_bug_keeps_its_traceback() -> None:
 
 
 def test_a_deleted_topic_is_an_error_at_once(kafka: Kafka, worker: Worker, filled: str) -> None:
-    """The same for a topic that the worker knows from an earlier task."""
+    """The same for a topic that the worker has cached in an earlier task."""
     options = kafka.read_options(subscribe=filled)
     (wanted,) = plan_now(options).ranges
     assert len(list(read_range(worker, wanted, options))) == 1

@@ -9,11 +9,12 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar, overload
+from typing import TYPE_CHECKING, ClassVar, TypeVar, overload
 
 from aiokproto.broker.cluster import Cluster
 from aiokproto.broker.config.options import Value
 from aiokproto.broker.control import Faults
+from aiokproto.foreign_calls import ForeignCalls
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, Self
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class ThreadedCluster:
+class ThreadedCluster(ForeignCalls):
     """Runs a :class:`Cluster` in its own thread and event loop. Every method blocks until its work is done.
 
     ::
@@ -39,6 +40,12 @@ class ThreadedCluster:
     Attributes:
         cluster: The cluster. Its methods must run in its thread: use :meth:`call`.
     """
+
+    foreign_methods: ClassVar[Mapping[str, str]] = {
+        name: f"use call(kafka.cluster.{name}, ...), which runs it in the cluster's thread"
+        for name in dir(Cluster)
+        if not name.startswith("_")
+    }
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

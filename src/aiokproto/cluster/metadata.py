@@ -30,7 +30,14 @@ from aiokproto.cluster.tracked_topics import TrackedTopics
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from aiokproto.config import ClusterConfig
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerConnectionError, KafkaError, copied, error_for
+from aiokproto.errors import (
+    BrokerConnectionError,
+    DeadlineError,
+    KafkaError,
+    UnknownTopicError,
+    copied,
+    error_for,
+)
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.timeouts import deadline, timeout_at
 from aiokproto.runtime import uniform
@@ -109,6 +116,8 @@ class MetadataUpdater:
             try:
                 async with deadline(until, lambda: self._deadline_text(self._unknown(names), timeout)):
                     await self._await_topics(names, create)
+            except DeadlineError as error:
+                raise self._nonexistent(names) or error from None
             finally:
                 # Counter subtraction drops entries at zero, so a topic nobody waits for leaves no trace.
                 self._wanted -= Counter(missing)
@@ -420,6 +429,14 @@ class MetadataUpdater:
 
     def _unknown(self, names: Iterable[str]) -> list[str]:
         return [name for name in dict.fromkeys(names) if name not in self.snapshot.topics]
+
+    def _nonexistent(self, names: list[str]) -> KafkaError | None:
+        """The error for a topic that does not exist by the last response, for a deadline too short to ask again."""
+        for name in self._unknown(names):
+            error = error_for(self._errors.get(name, ErrorCode.NONE), f"topic {name!r}")
+            if self._last_error is None and isinstance(error, UnknownTopicError):
+                return error
+        return None
 
     def _deadline_text(self, names: list[str], timeout: float) -> str:
         codes = {name: ErrorCode(self._errors[name]).name for name in names if name in self._errors}

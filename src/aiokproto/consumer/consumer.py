@@ -28,6 +28,14 @@ from aiokproto.consumer.subscription import (
     to_topics,
 )
 from aiokproto.errors import CommitError, ConfigurationError
+from aiokproto.foreign_calls import (
+    CONSUMER_METHODS,
+    ForeignCalls,
+    foreign_close,
+    foreign_commit,
+    foreign_poll,
+    foreign_subscribe,
+)
 from aiokproto.group.arguments import Offsets, Partition, to_offsets, to_partition, to_position
 from aiokproto.group.assignors import Assignor
 from aiokproto.net.timeouts import deadline as until
@@ -40,7 +48,7 @@ if TYPE_CHECKING:
 _CLOSE_TIMEOUT_MS = 30_000
 
 
-class Consumer(AsyncContext):
+class Consumer(AsyncContext, ForeignCalls):
     """Read records from topics, alone or as a member of a group.
 
     ::
@@ -91,6 +99,8 @@ class Consumer(AsyncContext):
     Raises:
         ConfigurationError: An option is unknown or invalid; the message names it.
     """
+
+    foreign_methods = CONSUMER_METHODS
 
     def __init__(
         self,
@@ -153,6 +163,7 @@ class Consumer(AsyncContext):
         """
         await self._engine.start()
 
+    @foreign_close
     def close(self, timeout_ms: float = _CLOSE_TIMEOUT_MS) -> Coroutine[Any, Any, None]:
         """Commit what is processed (with ``enable_auto_commit``), leave the group, disconnect; within ``timeout_ms``.
 
@@ -200,6 +211,7 @@ class Consumer(AsyncContext):
         self._engine.cluster.check_loop()
         return await self._records.__anext__()
 
+    @foreign_poll
     async def poll(self, timeout_ms: float = 500, max_records: int = 500) -> list[Record]:
         """Return up to ``max_records`` records as soon as there is one, or none after ``timeout_ms``.
 
@@ -237,6 +249,7 @@ class Consumer(AsyncContext):
 
     # Subscription
 
+    @foreign_subscribe
     def subscribe(
         self,
         *topics: str,
@@ -431,6 +444,7 @@ class Consumer(AsyncContext):
 
     # Commits
 
+    @foreign_commit
     async def commit(
         self,
         offsets: Offsets[Partition] | None = None,

@@ -77,7 +77,15 @@ class Commits:
         async with self._one_at_a_time(at):
             # In the same lock: a later commit of the same partition must not be overtaken by the retry of this one.
             codes = (await self._offsets.commit(offsets, None, at)).codes
+        situation = Situation(OffsetCommitRequest.api_key, member=True)
         for partition, code in codes.items():
+            # What ends a membership says here that the group has members: it takes offsets from these alone.
+            if classify(code, situation) in LOST | {Action.REJOIN}:
+                raise error_for(
+                    code,
+                    f"{self._context} for {partition}",
+                    "the group has active members, and only these can commit: stop all members first",
+                )
             if code:
                 raise self._error(code, partition)
 

@@ -66,6 +66,12 @@ _NO_RESPONSE_YET = (
     " not Kafka"
 )
 
+# A listener with SASL answers ApiVersions to everybody, and closes the connection on any other request.
+_NO_RESPONSE_AFTER_VERSIONS = (
+    " on the first request after ApiVersions: the broker is stopping, or the listener expects SASL, which is not"
+    " supported yet"
+)
+
 
 class Connection(asyncio.BufferedProtocol):
     """One socket to one broker, made by :func:`~aiokproto.net.open.open_connection`. Once closed it stays closed.
@@ -77,6 +83,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, peer: str, config: ClusterConfig) -> None:
         self.peer = peer
         self.versions = BrokerVersions({}, peer)
+        self._first_id = -1
         self._config = config
         self._request_timeout = config.request_timeout
         self._loop = asyncio.get_running_loop()
@@ -125,6 +132,11 @@ class Connection(asyncio.BufferedProtocol):
         """Seconds since the oldest request in flight was sent; 0 if there is none."""
         pending = self._protocol.pending
         return self._loop.time() - pending[0].token.sent_at if pending else 0.0
+
+    def negotiated(self, versions: BrokerVersions) -> None:
+        """Use these versions for the requests that follow."""
+        self.versions = versions
+        self._first_id = self._protocol.next_id
 
     @property
     def has_responded(self) -> bool:
@@ -377,12 +389,19 @@ class Connection(asyncio.BufferedProtocol):
         if self._failure is None:
             cause = f"{type(exc).__name__}: {exc}" if exc is not None else "closed by the broker"
             middle = " in the middle of a response" if self._protocol.mid_frame else ""
-            hint = "" if self._protocol.has_responded or middle else _NO_RESPONSE_YET
+            hint = "" if middle else self._hint()
             error = BrokerConnectionError(f"the connection to {self.peer} was lost{middle}: {cause}{hint}")
             error.__cause__ = exc
             self._fail(error)
         # Last: whoever waits for it finds the failure set.
         self._lost.set()
+
+    def _hint(self) -> str:
+        """What the usual causes are of a connection that the peer closes so early."""
+        if not self._protocol.has_responded:
+            return _NO_RESPONSE_YET
+        pending = self._protocol.pending
+        return _NO_RESPONSE_AFTER_VERSIONS if pending and pending[0].correlation_id == self._first_id else ""
 
     def _fail(self, failure: KafkaError, *, abort: bool = False) -> None:
         """End the connection, for either side. Only the first call has an effect."""

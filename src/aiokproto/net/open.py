@@ -51,7 +51,7 @@ async def open_connection(
     for version in (None, 0):
         connection = await connect()
         try:
-            connection.versions = await _negotiate(connection, Negotiation(peer, version), until, timeout)
+            connection.negotiated(await _negotiate(connection, Negotiation(peer, version), until, timeout))
         # Also a cancellation: nobody else holds the socket yet.
         except BaseException as error:
             connection.abort()

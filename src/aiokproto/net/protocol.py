@@ -91,6 +91,11 @@ class ClientProtocol(Generic[T]):
         """Whether a whole response has ever been read."""
         return not self._first
 
+    @property
+    def next_id(self) -> int:
+        """The correlation id of the next request."""
+        return self._next_id
+
     def encode(self, request: Request[Any], version: int) -> tuple[int, bytearray]:
         """Return a request's correlation id and bytes. No response is expected before :meth:`sent`.
 

@@ -173,8 +173,8 @@ class Outcome(ProduceResult):
             failed, where = self.failed, TopicPartition(self.topic, self.partition)
             self.context.unobserved_failures += failed
             log.error(
-                "%d records for %s were not delivered, and their deliveries were never awaited: %s",
-                failed,
+                "failed to deliver %s for %s; no task awaited them: %s",
+                counted(failed, "record"),
                 where,
                 self.error,
             )

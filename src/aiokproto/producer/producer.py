@@ -13,6 +13,7 @@ from aiokproto.async_context import AsyncContext
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig, ConnectionOptions, seconds
 from aiokproto.errors import ClientClosedError, ConfigurationError, DeadlineError, KafkaError
+from aiokproto.foreign_calls import PRODUCER_METHODS, ForeignCalls, foreign_timeout
 from aiokproto.plurals import counted
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.batch import ProducerBatch
@@ -40,7 +41,7 @@ DISCONNECT = 5.0
 """Longest time to disconnect (s) when :meth:`Producer.close` has no deadline."""
 
 
-class Producer(AsyncContext, RecordSender):
+class Producer(AsyncContext, ForeignCalls, RecordSender):
     """Writes records to topics.
 
     ::
@@ -57,6 +58,8 @@ class Producer(AsyncContext, RecordSender):
 
     Any number of tasks can share a producer, but only in one event loop: the one that runs :meth:`start`.
     """
+
+    foreign_methods = PRODUCER_METHODS
 
     def __init__(
         self,
@@ -257,6 +260,7 @@ class Producer(AsyncContext, RecordSender):
                 raise
             log.error("%s", undelivered)
 
+    @foreign_timeout
     async def flush(self, timeout_ms: float | None = None) -> None:
         """Send all buffered records without linger, and wait until each is written or has failed.
 
@@ -332,6 +336,7 @@ class Producer(AsyncContext, RecordSender):
         """Seconds in which every batch gets an outcome while the sender works."""
         return self._settings.limits.delivery_timeout + 1
 
+    @foreign_timeout
     async def close(self, timeout_ms: float | None = None) -> None:
         """Deliver all buffered records, then disconnect. A second call does nothing.
 

@@ -20,6 +20,7 @@ started before the installation need :func:`register`.
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -73,15 +74,23 @@ _MODULES = {
 }
 
 
+def _require_pyspark() -> None:
+    # Not imported: that takes a second.
+    if find_spec("pyspark") is None:
+        raise ImportError('pyspark is not installed: pip install "aiokproto[spark]"', name="pyspark")
+
+
 def __getattr__(name: str) -> Any:
     # Executors import this package, too, and must not import the modules that only a driver needs.
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    _require_pyspark()
     return getattr(import_module(f"aiokproto.spark.{_MODULES[name]}"), name)
 
 
 def register(spark: SparkSession) -> None:
     """Register ``format("aiokproto")`` in a session. Has no effect if the session has it already."""
+    _require_pyspark()
     from pyspark.errors import AnalysisException
 
     from aiokproto.spark.source import KafkaDataSource

@@ -152,6 +152,7 @@ def test_the_form_of_records_follows_from_the_folder(
     file = tmp_path / folder / "00000000000000000000.log"
     file.write_bytes(one_record(key_of(1, OffsetCommitKey(group="g", topic="t", partition=7)), None))
     (batch,) = map(json.loads, run("records", str(file)).out.splitlines())
+    assert run("records", f"@{file}") == run("records", str(file))
     key = batch["records"][0]["key"]
     assert (key["payload"] if isinstance(key, dict) else None) == payload
     (batch,) = map(json.loads, run("records", "--as", "consumer-offsets", str(file)).out.splitlines())

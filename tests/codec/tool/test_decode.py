@@ -216,6 +216,15 @@ def test_a_control_record_is_shown_with_its_type(run: Run) -> None:
     assert [one["controlType"] for one in batch["records"]] == [ControlType.COMMIT.name]
 
 
+def test_a_file_without_its_at_sign_is_named(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "sent.bin"
+    path.write_bytes(b"\0")
+    assert (
+        run("decode", str(path)).err
+        == f"error: the input is neither hex nor base64; the file of that name is @{path}\n"
+    )
+
+
 WRONG: list[tuple[list[str], str]] = [
     (["00"], "error: a request frame of 1 byte "),
     (["not base64!"], "error: the input is neither hex nor base64\n"),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def running_hdfs(jar: str, folder: Path) -> Iterator[tuple[SparkSession, str]]:
-    """A session, and the address of a file system of one node that lives in it."""
+    """A session, and the address of a file system of one node in its JVM."""
     spark = start_session(folder, {"spark.driver.extraClassPath": jar})
     jvm: Any = spark._jvm
     context: Any = spark._jsc

@@ -37,7 +37,7 @@ from aiokproto.broker.groups.classic_member import (
     SyncResult,
     Waiter,
 )
-from aiokproto.broker.groups.protocols import common_protocols, select_protocol
+from aiokproto.broker.groups.protocols import select_protocol, supports_group
 from aiokproto.error_codes import ErrorCode
 from aiokproto.runtime import current
 
@@ -291,7 +291,7 @@ class ClassicGroup:
             return JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id)
         if not self._accepts(request.member_id):
             return self._refuse_excess_member(request.member_id)
-        if not self._has_common_protocol(request):
+        if not supports_group(request, self.members.values(), self.protocol_type):
             return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         if request.member_id in self._pending_join_members:
             self._add_member(request.member_id, waiter, request, now)
@@ -581,33 +581,15 @@ class ClassicGroup:
                 return ErrorCode.FENCED_INSTANCE_ID
         return ErrorCode.NONE if identity.member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
-    def _has_common_protocol(self, request: JoinRequest) -> bool:
-        """Return whether this member and all others support one protocol in common.
-
-        A member without one is rejected: the group could not select a protocol for the next generation.
-        """
-        names = {name for name, _ in request.protocols}
-        if not names or not request.protocol_type:
-            return False
-        # Without its own earlier JoinGroup: a member can change all its protocols if it is alone.
-        others = [member for member in self.members.values() if member.member_id != request.member_id]
-        if not others:
-            return True
-        return request.protocol_type == self.protocol_type and bool(names & common_protocols(others))
-
     def _accepts(self, member_id: str) -> bool:
-        """Return whether ``group.max.size`` leaves room for a JoinGroup.
-
-        In PreparingRebalance the members that have joined count: a group that became too large, because the limit was
-        lowered or a consumer group was downgraded, loses the members that join last.
-        """
+        """Return whether ``group.max.size`` leaves room for a JoinGroup."""
         if self.state is ClassicGroupState.EMPTY:
             return True
         member = self.members.get(member_id)
         if self.state is ClassicGroupState.PREPARING_REBALANCE:
             # As in Kafka's acceptJoiningMember, only members that have joined this rebalance count: the others are
-            # removed at its end, so their places are free until then. It also shrinks a group to a group.max.size that
-            # was lowered: the last members to join again are rejected.
+            # removed at its end, so their places are free until then. It also shrinks a group that became too large,
+            # because the limit was lowered or a consumer group was downgraded: the last to join again are rejected.
             joined = sum(each.join_waiter is not None for each in self.members.values())
             return (member is not None and member.join_waiter is not None) or joined < self._max_size
         return member is not None or len(self.members) < self._max_size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from base64 import b64decode
@@ -73,7 +74,9 @@ def read_bytes(source: str, form: str = "auto") -> bytes:
         return b64decode(standard.rstrip(b"=") + b"=" * (-len(standard.rstrip(b"=")) % 4))
     if form == "auto" and (source == "-" or source.startswith("@")):
         return raw
-    raise InputError(f"{where} is {'neither hex nor base64' if form == 'auto' else f'no {form}'}")
+    # Path.exists() raises for text that is too long to be a name.
+    hint = f"; the file of that name is @{source}" if os.path.exists(source) else ""  # noqa: PTH110
+    raise InputError(f"{where} is {'neither hex nor base64' if form == 'auto' else f'no {form}'}{hint}")
 
 
 def split(data: bytes, framing: str, is_bare: Callable[[memoryview], bool], *, bare_first: bool = False) -> list[Frame]:

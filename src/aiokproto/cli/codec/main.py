@@ -186,8 +186,10 @@ def _encode(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _records(options: argparse.Namespace) -> Iterator[str]:
-    source = options.file if options.file == "-" else f"@{options.file}"
-    form = options.form or form_of_folder(Path(options.file).resolve().parent.name)
+    # Segments are always files, so the @ that other verbs need may be left out.
+    file = options.file.removeprefix("@")
+    source = file if file == "-" else f"@{file}"
+    form = options.form or form_of_folder(Path(file).resolve().parent.name)
     data = read_bytes(source, options.encoding)
     found: list[str] = []
     for entry in open_batches(data, form):

@@ -161,7 +161,7 @@ def _records(verbs: argparse._SubParsersAction[_Parser]) -> None:
         epilog=_RECORDS_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    records.add_argument("file", metavar="FILE", help="file, or - for standard input")
+    records.add_argument("file", metavar="FILE", help="file (also as @file), or - for standard input")
     records.add_argument(
         "--as",
         dest="form",

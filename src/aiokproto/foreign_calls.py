@@ -1,0 +1,125 @@
+"""Methods and arguments of other Kafka clients that have no counterpart here, and what to call instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec
+
+    P = ParamSpec("P")
+
+R = TypeVar("R")
+
+_TRANSACTION = "use `async with producer.transaction() as txn`, and txn.send() in it"
+_OFFSETS = "call `await txn.send_offsets(consumer)` in a transaction"
+_CLOSE = "call `await {}.close()`, or use `async with`"
+_TOPICS = "call `await client.metadata()` of an aiokproto.Client"
+_CONNECTED = "leave it out: start() raises if no broker can be used"
+_POLL = "call `await consumer.poll(timeout_ms=..., max_records=...)`, which returns a list"
+_COOPERATIVE = "leave it out: the consumer follows the assignments of its group by itself"
+_TIMEOUT = "pass timeout_ms, in milliseconds"
+_CALLBACKS = "pass the functions on_assigned, on_revoked and on_lost"
+
+PRODUCER_METHODS = {
+    "send_and_wait": "call `await producer.send(topic, value)`",
+    "produce": "call `await producer.send(topic, value)`, or post() to await the acknowledgement later",
+    "produce_batch": "call `await producer.send_many(topic, records)`",
+    "create_batch": "call `await producer.send_many(topic, records)`",
+    "poll": "leave it out: deliveries arrive without it; await the Delivery of post()",
+    "purge": "call `await producer.close(timeout_ms=0)`",
+    "stop": _CLOSE.format("producer"),
+    "init_transactions": "leave it out: start() acquires the producer id",
+    "begin_transaction": _TRANSACTION,
+    "commit_transaction": _TRANSACTION,
+    "abort_transaction": f"{_TRANSACTION}; an exception aborts, and so does `await txn.abort()`",
+    "send_offsets_to_transaction": _OFFSETS,
+    "bootstrap_connected": _CONNECTED,
+    "list_topics": _TOPICS,
+}
+"""Method → what to do instead."""
+
+CONSUMER_METHODS = {
+    "getone": "call `await anext(consumer)`, or use `async for record in consumer`",
+    "getmany": _POLL,
+    "consume": _POLL,
+    "stop": _CLOSE.format("consumer"),
+    "commit_async": "call `await consumer.commit()`, in a task of its own if nothing shall wait for it",
+    "store_offsets": "leave it out: processed records are committed automatically, and commit() commits them now",
+    "get_watermark_offsets": "call `await consumer.beginning_offsets(partition)` and end_offsets(partition)",
+    "highwater": "call `await consumer.end_offsets(partition)`, or lag(partition), which sends no request",
+    "last_stable_offset": 'call `await consumer.end_offsets(partition)` with isolation_level="read_committed"',
+    "seek_to_committed": "seek() to what `await consumer.committed()` returns",
+    "incremental_assign": _COOPERATIVE,
+    "incremental_unassign": _COOPERATIVE,
+    "unassign": "call `await consumer.unsubscribe()`",
+    "consumer_group_metadata": _OFFSETS,
+    "bootstrap_connected": _CONNECTED,
+    "topics": _TOPICS,
+    "list_topics": _TOPICS,
+}
+"""Method → what to do instead."""
+
+
+class ForeignCalls:
+    """A base class: a method that only a similar class has raises an error that says what to do instead."""
+
+    __slots__ = ()
+
+    foreign_methods: ClassVar[Mapping[str, str]] = {}
+    """Method → what to do instead."""
+
+    # Type checkers would take any attribute to exist.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if hint := self.foreign_methods.get(name):
+                raise AttributeError(f"{text}: {hint}")
+            # With these two, Python suggests a similar name.
+            raise AttributeError(text, name=name, obj=self)
+
+
+def foreign_arguments(**hints: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a method raise a ``TypeError`` for arguments of other clients that says what to pass instead.
+
+    For methods that are not called for every record: it takes one more Python call.
+
+    Args:
+        hints: Argument → what to do instead.
+    """
+
+    def mark(method: Callable[P, R]) -> Callable[P, R]:
+        @wraps(method)
+        def checked(*args: P.args, **named: P.kwargs) -> R:
+            for name in named:
+                if name in hints:
+                    raise TypeError(f"{method.__qualname__}() has no argument {name!r}: {hints[name]}")
+            return method(*args, **named)
+
+        return checked
+
+    return mark
+
+
+foreign_timeout = foreign_arguments(timeout=_TIMEOUT)
+foreign_close = foreign_arguments(timeout=_TIMEOUT, autocommit="leave it out: enable_auto_commit decides")
+foreign_poll = foreign_arguments(
+    timeout=_TIMEOUT,
+    num_messages="pass max_records",
+    max_poll_records="pass max_records",
+    update_offsets="leave it out: the position follows the records",
+)
+foreign_commit = foreign_arguments(
+    timeout=_TIMEOUT,
+    message="pass {(record.topic, record.partition): record.offset + 1}",
+    asynchronous="leave it out: `await` the call, or run it in a task",
+)
+foreign_subscribe = foreign_arguments(
+    topics='pass topics as separate arguments: subscribe("a", "b")',
+    listener=_CALLBACKS,
+    on_assign="pass on_assigned",
+    on_revoke="pass on_revoked",
+)
