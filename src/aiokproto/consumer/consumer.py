@@ -1,11 +1,10 @@
-"""The consumer: public API."""
+"""The consumer: its options, lifecycle, and reading. The other parts of its API are base classes, one per subject."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from inspect import signature
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,32 +13,25 @@ from aiokproto.async_context import AsyncContext
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig, ConnectionOptions, integer, seconds
 from aiokproto.consumer.batch import FetchedBatch
+from aiokproto.consumer.committer import Committer
 from aiokproto.consumer.config import ConsumerConfig
-from aiokproto.consumer.cursor import PartitionState, PartitionStatus
 from aiokproto.consumer.delivery import RecordIterator
 from aiokproto.consumer.engine import Engine
-from aiokproto.consumer.start_lookup import EARLIEST, LATEST
+from aiokproto.consumer.log_offsets import LogOffsets
+from aiokproto.consumer.positions import Positions
+from aiokproto.consumer.subscriber import Subscriber
 from aiokproto.consumer.subscription import (
-    Listener,
     SubscriptionState,
-    check_listener,
-    to_pattern,
-    to_timestamp,
     to_topics,
 )
-from aiokproto.errors import CommitError, ConfigurationError
 from aiokproto.foreign_calls import (
     CONSUMER_METHODS,
     ForeignCalls,
     foreign_close,
-    foreign_commit,
     foreign_poll,
-    foreign_subscribe,
 )
-from aiokproto.group.arguments import Offsets, Partition, to_offsets, to_partition, to_position
 from aiokproto.group.assignors import Assignor
-from aiokproto.net.timeouts import deadline as until
-from aiokproto.types import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, Record, TopicPartition
+from aiokproto.types import Record
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -48,7 +40,7 @@ if TYPE_CHECKING:
 _CLOSE_TIMEOUT_MS = 30_000
 
 
-class Consumer(AsyncContext, ForeignCalls):
+class Consumer(Subscriber, Positions, Committer, LogOffsets, AsyncContext, ForeignCalls):
     """Read records from topics, alone or as a member of a group.
 
     ::
@@ -146,7 +138,6 @@ class Consumer(AsyncContext, ForeignCalls):
         )
         names = to_topics(topics, "Consumer")
         cluster = ClusterClient(ClusterConfig.parse(connection, own=OPTIONS))
-        self._read_committed = config.fetch.read_committed
         self._engine = Engine(cluster, config, SubscriptionState(topics=names))
         self._assignment = self._engine.assignment
         self._records = RecordIterator(self._assignment, self._engine.reader.open)
@@ -246,329 +237,6 @@ class Consumer(AsyncContext, ForeignCalls):
                 then decompressed in the event loop.
         """
         return _Batches(self._engine, decompress)
-
-    # Subscription
-
-    @foreign_subscribe
-    def subscribe(
-        self,
-        *topics: str,
-        pattern: str | re.Pattern[str] | None = None,
-        on_assigned: Listener | None = None,
-        on_revoked: Listener | None = None,
-        on_lost: Listener | None = None,
-    ) -> None:
-        """Replace the subscription.
-
-        The callbacks are functions or coroutine functions of a list of partitions. They can commit and seek; reading
-        records in them raises. The rebalance waits for them. An exception in one of them ends the consumer.
-
-        Args:
-            topics: Topic names.
-            pattern: A regular expression, instead of ``topics``, that a whole topic name has to match; new topics are
-                found within ``metadata_max_age_ms``. Internal topics never match.
-            on_assigned: Called with new partitions before any of them is read.
-            on_revoked: Called with partitions that the member gives up, while their offsets can still be committed.
-            on_lost: Called with partitions that other members may own already; by default ``on_revoked`` is called.
-
-        Raises:
-            ConfigurationError: Neither or both are given, or partitions are assigned by :meth:`assign`.
-        """
-        self._engine.check_not_closed()
-        if self._engine.subscription.partitions is not None:
-            raise ConfigurationError("partitions are assigned: await unsubscribe() first")
-        names = to_topics(topics, "subscribe")
-        if bool(names) == (pattern is not None):
-            raise ConfigurationError(
-                'subscribe() takes either topics or a pattern: subscribe("a", "b"), or subscribe(pattern="a.*")'
-            )
-        compiled = None if pattern is None else to_pattern(pattern)
-        for name, listener in (("on_assigned", on_assigned), ("on_revoked", on_revoked), ("on_lost", on_lost)):
-            check_listener(name, listener)
-        self._engine.set_subscription(
-            SubscriptionState(
-                topics=names, pattern=compiled, on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost
-            )
-        )
-
-    def assign(self, *partitions: tuple[str, int]) -> None:
-        """Replace the assignment; partitions that stay assigned keep their positions.
-
-        With a ``group_id`` offsets are committed to that group, but the group does not distribute the partitions.
-
-        Raises:
-            ConfigurationError: Topics are subscribed, or the group is not left yet since they were.
-        """
-        self._engine.check_not_closed()
-        if self._engine.subscription.by_topic:
-            raise ConfigurationError("topics are subscribed: await unsubscribe() first")
-        if self._engine.member is not None and not self._engine.member.outside:
-            raise ConfigurationError("the group is not left yet: await unsubscribe() first")
-        chosen = frozenset(to_partition(partition) for partition in partitions)
-        self._engine.set_subscription(SubscriptionState(partitions=chosen))
-
-    async def unsubscribe(self, timeout_ms: float | None = None) -> None:
-        """Stop reading, commit what is processed (with ``enable_auto_commit``), and leave the group.
-
-        After a cancellation or a timeout this continues in the background.
-
-        Args:
-            timeout_ms: How long to wait for it; by default ``default_api_timeout_ms``.
-
-        Raises:
-            RuntimeError: It is called in a rebalance callback, for which it would wait.
-            DeadlineError: It has not finished in time.
-        """
-        if self._engine.rebalancing.in_callback():
-            raise RuntimeError("unsubscribe() would wait for this rebalance callback, in which it is called")
-        # Before the subscription goes: its offsets are committed with the revocation.
-        self._assignment.mark_processed()
-        old = self._engine.subscription
-        self._engine.set_subscription(
-            SubscriptionState(on_assigned=old.on_assigned, on_revoked=old.on_revoked, on_lost=old.on_lost)
-        )
-        # The revocation waits for the application to request the next record, which this task does not.
-        self._engine.reader.give_up_waiting()
-        if self._engine.running:
-            await self._engine.unsubscribed(self._seconds(timeout_ms))
-
-    def subscription(self) -> frozenset[str]:
-        """Return the topics subscribed by name."""
-        return self._engine.subscription.topics
-
-    def assignment(self) -> frozenset[TopicPartition]:
-        """Return the assigned partitions."""
-        return frozenset(self._assignment.cursors)
-
-    # Positions
-
-    def seek(self, partition: tuple[str, int], offset: int | OffsetAndMetadata) -> None:
-        """Continue at this offset. The next fetch finds out whether the log has it.
-
-        Raises:
-            ConfigurationError: The partition is not assigned, or the offset is out of range.
-        """
-        self._engine.check_not_closed()
-        self._assignment.seek(to_partition(partition), to_position(offset).offset)
-
-    def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
-        """Continue at the first offset of the log; in all partitions if none are given. Raises as :meth:`seek`."""
-        self._assignment.seek_to(self._assigned(partitions), EARLIEST)
-
-    def seek_to_end(self, *partitions: tuple[str, int]) -> None:
-        """Continue at the end of the log; in all partitions if none are given. Raises as :meth:`seek`."""
-        self._assignment.seek_to(self._assigned(partitions), LATEST)
-
-    def seek_to_time(self, timestamp: int, *partitions: tuple[str, int]) -> None:
-        """Continue at the first record with this timestamp (ms since the epoch) or a later one, else at the log's end;
-        in all partitions if none are given. Raises as :meth:`seek`."""
-        self._assignment.seek_to(self._assigned(partitions), to_timestamp(timestamp))
-
-    def pause(self, *partitions: tuple[str, int]) -> None:
-        """Deliver nothing of these partitions until :meth:`resume`; buffered records stay. Of all if none are given.
-
-        Raises as :meth:`seek`.
-        """
-        self._assignment.pause(self._assigned(partitions), True)
-
-    def resume(self, *partitions: tuple[str, int]) -> None:
-        """Deliver these partitions again; all if none are given."""
-        self._assignment.pause(self._chosen(partitions), False)
-
-    def paused(self) -> frozenset[TopicPartition]:
-        """Return the paused partitions."""
-        return frozenset(partition for partition, cursor in self._assignment.cursors.items() if cursor.paused)
-
-    async def position(self, partition: tuple[str, int], timeout_ms: float | None = None) -> int:
-        """Return the offset of the next record to be delivered.
-
-        Args:
-            partition: An assigned partition.
-            timeout_ms: How long to wait for the start position to be looked up; by default ``default_api_timeout_ms``.
-
-        Raises:
-            ConfigurationError: The partition is not assigned.
-            DeadlineError: The position is not known in time.
-            BrokerError: The lookup was refused.
-        """
-        self._engine.check_running()
-        wanted = to_partition(partition)
-        at = asyncio.get_running_loop().time() + self._seconds(timeout_ms)
-        async with until(at, lambda: f"position of {wanted}: {self.partition_state(wanted)}"):
-            # Looked up in each round: the partition may be revoked meanwhile, and then raises.
-            while (known := (cursor := self._assignment.get(wanted)).position) is None:
-                if cursor.error is not None:
-                    raise cursor.error.with_traceback(None)
-                # Also while the partition is held: a rebalance callback may ask, and delivery waits for the callback.
-                self._engine.resolver.request(cursor)
-                await self._engine.moved()
-        return known
-
-    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the position of each assigned partition that has one: after the last record delivered. No I/O.
-
-        It is what :meth:`commit` commits, and what a transaction commits as the consumer's progress.
-        """
-        # Everything delivered counts: the caller says by the call that it is done with it.
-        return self._assignment.committable(processed=False)
-
-    def group_metadata(self) -> GroupMetadata:
-        """Return this consumer's current identity in its group, for the offsets of a transaction (KIP-447). No I/O.
-
-        Raises:
-            ConfigurationError: There is no group.
-            CommitError: It is in no generation of the group: its partitions may belong to other members.
-        """
-        self._group()
-        member = self._engine.member
-        assert member is not None, "there is a group"
-        # Without a generation the coordinator checks nothing, which is right only for partitions that the group does
-        # not assign.
-        if self._engine.subscription.partitions is None and member.removed:
-            raise CommitError(f"the consumer is in no generation of its group: {member.state}")
-        return member.metadata
-
-    def lag(self, partition: tuple[str, int]) -> int | None:
-        """Return how many offsets the position is behind the end of the log as of the last fetch; None if unknown."""
-        return self._assignment.get(to_partition(partition)).lag(self._read_committed)
-
-    def partition_state(self, partition: tuple[str, int]) -> PartitionState:
-        """Return what the consumer is doing about a partition, and why it delivers no records if it does not."""
-        cursor = self._assignment.cursors.get(to_partition(partition))
-        if cursor is None:
-            member = self._engine.member
-            return PartitionState(PartitionStatus.UNASSIGNED, member.state if member else "")
-        if not self._engine.running:
-            return PartitionState(PartitionStatus.IDLE, "the consumer is not running")
-        return self._engine.fetcher.state(cursor)
-
-    # Commits
-
-    @foreign_commit
-    async def commit(
-        self,
-        offsets: Offsets[Partition] | None = None,
-        timeout_ms: float | None = None,
-    ) -> None:
-        """Commit offsets: by default all positions, so that everything delivered counts as processed.
-
-        During a rebalance it waits for the rebalance to end. After a cancellation the offsets may be committed or not.
-
-        Args:
-            offsets: Partition → the offset to continue from, that is the last processed one plus one.
-            timeout_ms: By default ``default_api_timeout_ms``.
-
-        Raises:
-            ConfigurationError: There is no group, or an offset is out of range.
-            CommitError: Some partitions belong to other members now; the others are committed.
-            BrokerError: The coordinator refused the commit.
-            DeadlineError: It was not confirmed in time.
-        """
-        self._group()
-        if isinstance(offsets, Record):
-            raise ConfigurationError(
-                "commit() takes {(record.topic, record.partition): record.offset + 1}, the offset to continue from"
-            )
-        if offsets is None:
-            # As for positions(): whoever calls commit() has processed what it has.
-            chosen = self._assignment.committable(processed=False)
-        else:
-            given = to_offsets("commit", offsets)
-            chosen = {to_partition(partition): to_position(offset) for partition, offset in given.items()}
-        await self._engine.commit(chosen, self._seconds(timeout_ms))
-
-    async def committed(
-        self, *partitions: tuple[str, int], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the group's committed offsets, None where it has none; of all assigned partitions if none are given.
-
-        Waits for open transactions that commit offsets of these partitions (KIP-447).
-
-        Raises:
-            ConfigurationError: There is no group.
-            BrokerError: The coordinator refused the request.
-            DeadlineError: No response in time.
-        """
-        chosen = self._chosen(partitions)
-        self._group()
-        assert self._engine.offsets is not None
-        return await self._engine.offsets.committed(chosen, self._seconds(timeout_ms))
-
-    # The log
-
-    async def beginning_offsets(
-        self, *partitions: tuple[str, int], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """Return the first offset of each partition, assigned or not; of all assigned ones if none are given.
-
-        Raises:
-            UnknownTopicError, AuthorizationError: A topic does not exist, or may not be read.
-            DeadlineError: No response in time.
-        """
-        return await self._ends(partitions, EARLIEST, timeout_ms)
-
-    async def end_offsets(
-        self, *partitions: tuple[str, int], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """Return the offset after the last record of each partition; with ``read_committed`` the last stable offset.
-
-        Otherwise as :meth:`beginning_offsets`.
-        """
-        return await self._ends(partitions, LATEST, timeout_ms)
-
-    async def offsets_for_times(
-        self, times: Mapping[tuple[str, int], int], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record at or after a time (ms since the epoch) in each partition, None where there is none.
-
-        Raises the errors of :meth:`beginning_offsets`.
-        """
-        self._engine.check_running()
-        given = to_offsets("offsets_for_times", times)
-        wanted = {to_partition(partition): to_timestamp(time) for partition, time in given.items()}
-        found = await self._engine.lookup.all(wanted, self._seconds(timeout_ms))
-        return {
-            partition: OffsetAndTimestamp(*answer) if answer.offset >= 0 else None
-            for partition, answer in found.items()
-        }
-
-    async def partitions_for_topic(self, topic: str, timeout_ms: float | None = None) -> list[TopicPartition]:
-        """Return the partitions of a topic.
-
-        Raises:
-            UnknownTopicError, AuthorizationError: The topic does not exist, or may not be described.
-            DeadlineError: No response in time.
-        """
-        self._engine.check_running()
-        info = await self._engine.cluster.topic(topic, self._seconds(timeout_ms))
-        return [TopicPartition(topic, number) for number in range(len(info.partitions))]
-
-    def _chosen(self, partitions: Iterable[tuple[str, int]]) -> list[TopicPartition]:
-        self._engine.check_not_closed()
-        return [to_partition(partition) for partition in partitions] or list(self._assignment.cursors)
-
-    def _assigned(self, partitions: Iterable[tuple[str, int]]) -> list[TopicPartition]:
-        """As :meth:`_chosen`, for calls that would silently do nothing if no partition is assigned."""
-        chosen = self._chosen(partitions)
-        if not chosen:
-            raise ConfigurationError("no partition is assigned yet: call it in on_assigned, or after the first record")
-        return chosen
-
-    async def _ends(
-        self, partitions: Iterable[tuple[str, int]], which: int, timeout_ms: float | None
-    ) -> dict[TopicPartition, int]:
-        wanted = dict.fromkeys(self._chosen(partitions), which)
-        self._engine.check_running()
-        found = await self._engine.lookup.all(wanted, self._seconds(timeout_ms))
-        return {partition: answer.offset for partition, answer in found.items()}
-
-    def _seconds(self, timeout_ms: float | None) -> float:
-        return self._engine.cluster.config.api_timeout if timeout_ms is None else seconds("timeout_ms", timeout_ms)
-
-    def _group(self) -> None:
-        self._engine.check_running()
-        if self._engine.offsets is None:
-            raise ConfigurationError("offsets are committed to a group: pass group_id")
 
 
 class _Batches:
