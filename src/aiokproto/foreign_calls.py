@@ -29,7 +29,7 @@ PRODUCER_METHODS = {
     "produce_batch": "call `await producer.send_many(topic, records)`",
     "create_batch": "call `await producer.send_many(topic, records)`",
     "poll": "leave it out: deliveries arrive without it; await the Delivery of post()",
-    "purge": "call `await producer.close(timeout_ms=0)`",
+    "purge": "call `await producer.abort()`",
     "stop": _CLOSE.format("producer"),
     "init_transactions": "leave it out: start() acquires the producer id",
     "begin_transaction": _TRANSACTION,
