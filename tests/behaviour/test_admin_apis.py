@@ -222,6 +222,34 @@ async def test_the_metadata_quorum_has_a_leader(client: Client) -> None:
     partition = response.topics[0].partitions[0]
     assert (response.error_code, partition.error_code) == (0, 0)
     assert partition.leader_id in [voter.replica_id for voter in partition.current_voters]
+    assert partition.high_watermark > 0
+    assert all(voter.log_end_offset > 0 for voter in partition.current_voters)
+
+
+async def test_a_broker_describes_its_addresses_and_id(cluster: BehaviourCluster, client: Client) -> None:
+    node = cluster.broker_ids[0]
+    keys = ["advertised.listeners", "listeners", "node.id"]
+    resource = DescribeConfigsResource(resource_type=4, resource_name=str(node), configuration_keys=keys)
+    (result,) = (await client.request(DescribeConfigsRequest(resources=[resource]), node=node)).results
+    found = {entry.name: entry for entry in result.configs}
+    assert found["node.id"].value == str(node)
+    assert f"://{cluster.bootstrap_servers.split(',')[0]}" in (found["listeners"].value or "")
+    assert {name: entry.config_type for name, entry in found.items()} == {
+        "advertised.listeners": 7,
+        "listeners": 7,
+        "node.id": 3,
+    }
+    assert found["node.id"].read_only
+
+
+async def test_a_topic_can_have_no_cleanup_policy(cluster: BehaviourCluster, client: Client, topic: str) -> None:
+    """Nothing is deleted or compacted then."""
+    await cluster.create_topic(topic, config={"cleanup.policy": ""})
+    resource = DescribeConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=["cleanup.policy"]
+    )
+    (result,) = (await client.request(DescribeConfigsRequest(resources=[resource]))).results
+    assert [entry.value for entry in result.configs] == [""]
 
 
 async def test_an_unknown_broker_cannot_be_unregistered(client: Client) -> None:

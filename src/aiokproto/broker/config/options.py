@@ -45,6 +45,9 @@ class Option(NamedTuple):
         """
         if self.choices:
             words = [word.strip() for word in str(text).split(",")] if self.many else [str(text)]
+            if self.many and not str(text).strip():
+                # An empty list is valid: no cleanup at all, or no SASL mechanism.
+                words = []
             if not set(words) <= set(self.choices):
                 raise ConfigurationError(f"{name}: {text!r} is none of {', '.join(self.choices)}")
             return ",".join(words)

@@ -13,7 +13,10 @@ from aiokproto.broker.config.options import (
     BROKER,
     DEFAULT_CONFIG,
     DYNAMIC_DEFAULT_BROKER_CONFIG,
+    INT,
+    LIST,
     PASSWORD,
+    STATIC_BROKER_CONFIG,
     ConfigOverrides,
     as_text,
 )
@@ -143,6 +146,13 @@ def _node_entries(changed: NodeOptions, context: RequestContext) -> list[Describ
         )
         if own or cluster_wide:
             entries.append(_entry(name, changed.TABLE[name].code, [*own, *cluster_wide]))
+    # Clients and tools look here for the addresses; they are arguments of Cluster, and no options.
+    node = context.node
+    address = f"{context.security.protocol}://{node.host}:{node.port}"
+    for name in ("advertised.listeners", "listeners"):
+        entries.append(_entry(name, LIST, [(name, STATIC_BROKER_CONFIG, address)], read_only=True))
+    for name in ("broker.id", "node.id"):
+        entries.append(_entry(name, INT, [(name, STATIC_BROKER_CONFIG, str(node.node_id))], read_only=True))
     for name, option in BROKER.items():
         sources = [(name, source, as_text(value)) for source, value in context.state.options.sources(name)]
         entries.append(_entry(name, option.code, sources, read_only=name not in ClusterOptions.TABLE))

@@ -44,13 +44,15 @@ async def handle(request: DescribeQuorumRequest, context: RequestContext) -> Des
 def _describe(topic: str, index: int, context: RequestContext) -> DescribeQuorumResponsePartitionData:
     state = context.state
     is_metadata = (topic, index) == METADATA
+    # Every node reads the one log of this process, so none is behind.
+    end = state.metadata.end_offset if is_metadata else _UNKNOWN
     voters = state.nodes if is_metadata else ()
     return DescribeQuorumResponsePartitionData(
         partition_index=index,
         error_code=ErrorCode.NONE if is_metadata else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         leader_id=state.controller_id if is_metadata else _UNKNOWN,
         leader_epoch=_UNKNOWN,
-        high_watermark=_UNKNOWN,
-        current_voters=[ReplicaState(replica_id=node_id, log_end_offset=_UNKNOWN) for node_id in voters],
+        high_watermark=end,
+        current_voters=[ReplicaState(replica_id=node_id, log_end_offset=end) for node_id in voters],
         observers=[],
     )

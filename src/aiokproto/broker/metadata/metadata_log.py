@@ -25,7 +25,11 @@ Entry = tuple[str, str, Any]
 
 
 class MetadataLog:
-    """Values by kind and name, in memory and in the file. A change is in the file when ``put`` returns."""
+    """Values by kind and name, in memory and in the file. A change is in the file when ``put`` returns.
+
+    Attributes:
+        end_offset: How many changes were stored, as the offset after the last one. A restart counts those in the file.
+    """
 
     def __init__(self, root: Path) -> None:
         """Read the file in ``root``, or create it.
@@ -36,6 +40,7 @@ class MetadataLog:
         self._path = root / FILE
         self._kinds: dict[str, dict[str, Any]] = {}
         self._lines = 0
+        self.end_offset = 0
         if self._path.exists():
             self._read()
         elif (root / _FILE_OF_VERSION_1).exists():
@@ -64,6 +69,7 @@ class MetadataLog:
         if not lines:
             return
         self._lines += len(lines)
+        self.end_offset += len(lines)
         # In proportion to the valid lines, so that the cost of writing all again is spread over as many changes.
         if self._lines > 2 * sum(map(len, self._kinds.values())) + _SLACK:
             self._rewrite()
@@ -96,7 +102,7 @@ class MetadataLog:
                 self._apply(kind, name, value)
         except (ValueError, TypeError) as error:
             raise ConfigurationError(f"data_dir: {self._path} cannot be read: {error}") from None
-        self._lines = len(lines) - 1
+        self._lines = self.end_offset = len(lines) - 1
         if rest:
             # A crash cut the last line short. No response was sent for its change, and the next line must not be
             # appended to it.

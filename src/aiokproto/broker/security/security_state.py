@@ -37,6 +37,7 @@ class SecurityState:
         authorizer: Decides authorizations; None if ``authorizer.class.name`` is not set: everything is allowed.
         credentials: The SCRAM credentials.
         tokens: The delegation tokens.
+        protocol: The security protocol of the listeners.
         client_quotas: The quotas.
     """
 
@@ -51,6 +52,7 @@ class SecurityState:
         self.credentials = ScramCredentials(security.users if security.sasl else {})
         self.tokens = DelegationTokens(options, clock.wall, self._save)
         self.client_quotas = ClientQuotas()
+        self.protocol = security.protocol
         self._sasl = security.sasl
         self._clock = clock
         self._max_reauth_ms = options.number("connections.max.reauth.ms")
