@@ -74,7 +74,7 @@ def prove(distribution: Path) -> None:
         shutil.copy(ROOT / "pyproject.toml", folder)
         run([sys.executable, "-m", "venv", folder / "venv"])
         python = folder / "venv" / "bin" / "python"
-        wanted = f"aiokproto[arrow,cli] @ {distribution.as_uri()}"
+        wanted = f"aiokproto[arrow] @ {distribution.as_uri()}"
         run([python, "-m", "pip", "install", "--disable-pip-version-check", wanted, *TEST_PACKAGES], OUTSIDE)
         output = subprocess.run(
             [python, "-I", "-c", WHICH], env=OUTSIDE, capture_output=True, text=True, check=True
