@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +31,17 @@ class Producing:
     post: Callable[[str, bytes], Awaitable[Awaitable[Any]]]
     send: Callable[[str, bytes], Awaitable[Any]]
     flush: Callable[[], Awaitable[Any]] = _nothing
+
+
+@dataclass(frozen=True)
+class Transacting:
+    """A started producer with a transactional id.
+
+    Attributes:
+        transact: Writes values in one transaction, and commits it.
+    """
+
+    transact: Callable[[str, Iterable[bytes]], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -110,6 +121,19 @@ async def send_each(client: Asyncio, work: Work) -> None:
                 await producer.send(work.topic, value)
                 work.latencies.append(time.perf_counter() - started)
                 work.settled += 1
+
+
+async def transact(producer: AbstractAsyncContextManager[Transacting], work: Work) -> None:
+    """Commit one transaction after the other."""
+    async with producer as ready:
+        await ready.transact(work.topic, [work.value()])
+        work.connecting += 1
+        with work.meter:
+            for values in work.transactions():
+                started = time.perf_counter()
+                await ready.transact(work.topic, values)
+                work.latencies.append(time.perf_counter() - started)
+        work.settled += work.messages
 
 
 async def take_all(client: Asyncio, work: Work) -> None:

@@ -12,9 +12,14 @@ from typing import Any
 from benchmarks.brokers import tables as brokers
 from benchmarks.extras import EXTRAS, imports
 from benchmarks.tables import Table
-from benchmarks.work import KINDS, Data
+from benchmarks.work import IN_TRANSACTION, KINDS, Data
 
-HEADINGS = {"produce": "Produce", "latency": "Produce, awaited one by one", "consume": "Consume"}
+HEADINGS = {
+    "produce": "Produce",
+    "latency": "Produce, awaited one by one",
+    "transact": f"Produce, in transactions of {IN_TRANSACTION}",
+    "consume": "Consume",
+}
 COLUMNS = {
     "CPU µs": ("cpu_us", 2),
     "wall µs": ("wall_us", 2),
@@ -27,6 +32,7 @@ SHOWN = {
     "produce": ("CPU µs", "wall µs", "peak MiB"),
     "consume": ("CPU µs", "wall µs", "peak MiB"),
     "latency": ("p50 ms", "p99 ms", "CPU µs", "peak MiB"),
+    "transact": ("p50 ms", "p99 ms", "CPU µs", "peak MiB"),
 }
 WITH_RATIO = ("CPU µs", "wall µs", "p50 ms", "p99 ms")
 
@@ -62,7 +68,7 @@ def how(results: Results) -> str:
     """How the tables were measured, in a paragraph."""
     plan = results["plan"]
     return (
-        f"Each cell: {plan['messages']:,} messages without keys (awaited: a hundredth), "
+        f"Each cell: {plan['messages']:,} messages without keys (awaited: a hundredth; in transactions: a tenth), "
         f"{plan['settings']['partitions']} partitions, one replica; medians of {plan['rounds']} rounds, in fresh "
         "processes, after a warm-up. Times are per message; CPU is that of the client's process, all its threads. "
         f"A ratio is to the first row of {results['ratio_to']}: above 1 takes more."

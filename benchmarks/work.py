@@ -15,12 +15,16 @@ from typing import Literal
 
 from benchmarks import values
 
-Kind = Literal["produce", "latency", "consume", "start"]
-KINDS: tuple[Kind, ...] = ("produce", "latency", "consume", "start")
+Kind = Literal["produce", "latency", "transact", "consume", "start"]
+KINDS: tuple[Kind, ...] = ("produce", "latency", "transact", "consume", "start")
 """The kinds of work, for which each client has ways of its own."""
 
 CHUNK = 10_000
 """The number of sends before a program checks their results, and the most records of one read."""
+
+
+IN_TRANSACTION = 100
+"""Records of a transaction."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,16 @@ class Work:
         """How many messages go into each chunk."""
         whole, rest = divmod(self.messages, CHUNK)
         return [CHUNK] * whole + [rest] * bool(rest)
+
+    @property
+    def transactional_id(self) -> str:
+        """One for each topic, so that no two measurements fence each other."""
+        return f"{self.topic}-transactions"
+
+    def transactions(self) -> Iterator[Iterator[bytes]]:
+        """The values of one transaction after the other."""
+        for start in range(0, self.messages, IN_TRANSACTION):
+            yield self.values(min(IN_TRANSACTION, self.messages - start))
 
     def warm_up(self, messages: int) -> Work:
         """The same for fewer messages, with a meter of its own."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,21 +10,26 @@ import aiokafka
 
 from benchmarks import loops
 from benchmarks.clients import Run, Stated
-from benchmarks.loops import Asyncio, Consuming, Producing, in_loop, with_client
+from benchmarks.loops import Asyncio, Consuming, Producing, Transacting, in_loop, with_client
 from benchmarks.work import Kind, Settings, Work
+
+
+def _producer(work: Work, linger_ms: int, transactional_id: str | None = None) -> Any:
+    return aiokafka.AIOKafkaProducer(
+        transactional_id=transactional_id,
+        bootstrap_servers=work.bootstrap,
+        acks="all",
+        enable_idempotence=work.settings.idempotence,
+        linger_ms=linger_ms,
+        max_batch_size=work.settings.batch_bytes,
+        compression_type=None if work.compression == "none" else work.compression,
+    )
 
 
 class _Asyncio:
     @asynccontextmanager
     async def producer(self, work: Work, linger_ms: int) -> AsyncIterator[Producing]:
-        async with aiokafka.AIOKafkaProducer(
-            bootstrap_servers=work.bootstrap,
-            acks="all",
-            enable_idempotence=work.settings.idempotence,
-            linger_ms=linger_ms,
-            max_batch_size=work.settings.batch_bytes,
-            compression_type=None if work.compression == "none" else work.compression,
-        ) as producer:
+        async with _producer(work, linger_ms) as producer:
             yield Producing(producer.send, producer.send_and_wait)
 
     @asynccontextmanager
@@ -44,6 +49,23 @@ class _Asyncio:
                 return count, size
 
             yield Consuming(assign, take)
+
+
+@asynccontextmanager
+async def _transactional(work: Work) -> AsyncIterator[Transacting]:
+    async with _producer(work, work.settings.linger_ms, work.transactional_id) as producer:
+
+        async def transact(topic: str, values: Iterable[bytes]) -> None:
+            async with producer.transaction():
+                # Committing waits for the deliveries.
+                for value in values:
+                    await producer.send(topic, value)
+
+        yield Transacting(transact)
+
+
+async def _transact(work: Work) -> None:
+    await loops.transact(_transactional(work), work)
 
 
 @asynccontextmanager
@@ -91,6 +113,7 @@ class AiokafkaClient:
         return {
             "produce": {"send(), later awaited": with_client(loops.post_all, client)},
             "latency": {"send_and_wait()": with_client(loops.send_each, client)},
+            "transact": {"transaction(), send()": in_loop(_transact)},
             "consume": {"async for": in_loop(_async_for), "getmany()": with_client(loops.take_all, client)},
             "start": {"send_and_wait()": with_client(loops.start, client)},
         }[kind]

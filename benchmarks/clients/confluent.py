@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import confluent_kafka
@@ -75,6 +75,27 @@ def _produce_and_wait(work: Work) -> None:
     work.settled += reports.delivered
 
 
+def _transact(work: Work) -> None:
+    options = {**librdkafka.producer_options(work, work.settings.linger_ms), "transactional.id": work.transactional_id}
+    producer, reports = confluent_kafka.Producer(options), _Reports()
+    producer.init_transactions(TIMEOUT)
+
+    def transact(values: Iterable[bytes]) -> None:
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(work.topic, value, on_delivery=reports)
+        producer.commit_transaction(TIMEOUT)
+
+    transact([work.value()])
+    work.connecting += 1
+    with work.meter:
+        for values in work.transactions():
+            started = time.perf_counter()
+            transact(values)
+            work.latencies.append(time.perf_counter() - started)
+    work.settled += reports.delivered - 1
+
+
 def _start(work: Work) -> None:
     reports = _Reports()
     with work.meter:
@@ -137,6 +158,7 @@ class ConfluentClient:
         ways: dict[Kind, dict[str, Run]] = {
             "produce": {"produce(), poll(), flush()": _produce},
             "latency": {"produce(), poll()": _produce_and_wait},
+            "transact": {"produce(), commit_transaction()": _transact},
             "consume": {"poll()": _reading(_poll), f"consume({CONSUME_AT_ONCE})": _reading(_consume)},
             "start": {"produce(), flush()": _start},
         }

@@ -68,6 +68,7 @@ class ConfluentAioClient:
         ways: dict[Kind, dict[str, Run]] = {
             "produce": {"produce(), flush()": with_client(loops.post_all, client)},
             "latency": {"produce(), flush()": with_client(loops.send_each, client)},
+            "transact": {},
             "consume": {f"consume({CONSUME_AT_ONCE})": with_client(loops.take_all, client)},
             "start": {"produce(), flush()": with_client(loops.start, client)},
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -17,9 +17,10 @@ from benchmarks.work import CHUNK, Kind, Settings, Work
 TIMEOUT = 60.0
 
 
-def _producer(work: Work, linger_ms: int) -> Any:
+def _producer(work: Work, linger_ms: int, transactional_id: str | None = None) -> Any:
     compression: Any = None if work.compression == "none" else work.compression
     return kafka.KafkaProducer(
+        transactional_id=transactional_id,
         bootstrap_servers=work.bootstrap,
         acks="all",
         enable_idempotence=work.settings.idempotence,
@@ -72,6 +73,29 @@ def _send_and_get(work: Work) -> None:
         producer.close()
 
 
+def _transact(work: Work) -> None:
+    producer = _producer(work, work.settings.linger_ms, work.transactional_id)
+
+    def transact(values: Iterable[bytes]) -> None:
+        producer.begin_transaction()
+        sent = [producer.send(work.topic, value) for value in values]
+        producer.commit_transaction()
+        _settle(sent)
+
+    try:
+        producer.init_transactions()
+        transact([work.value()])
+        work.connecting += 1
+        with work.meter:
+            for values in work.transactions():
+                started = time.perf_counter()
+                transact(values)
+                work.latencies.append(time.perf_counter() - started)
+        work.settled += work.messages
+    finally:
+        producer.close()
+
+
 def _start(work: Work) -> None:
     with work.meter:
         producer = _producer(work, linger_ms=0)
@@ -118,6 +142,7 @@ class KafkaPythonClient:
         return {
             "produce": {"send(), later get()": _send},
             "latency": {"send().get()": _send_and_get},
+            "transact": {"send(), commit_transaction()": _transact},
             "consume": {"poll()": _poll},
             "start": {"send().get()": _start},
         }[kind]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 
 import aiokproto
@@ -11,7 +11,7 @@ from aiokproto.consumer import Consumer
 from aiokproto.producer import Producer
 from benchmarks import loops
 from benchmarks.clients import Run, Stated
-from benchmarks.loops import Asyncio, Consuming, Producing, in_loop, with_client
+from benchmarks.loops import Asyncio, Consuming, Producing, Transacting, in_loop, with_client
 from benchmarks.work import Kind, Settings, Work
 
 
@@ -37,8 +37,9 @@ class _Asyncio:
             yield Consuming(assign, take)
 
 
-def _producer(work: Work, linger_ms: int) -> Producer:
+def _producer(work: Work, linger_ms: int, transactional_id: str | None = None) -> Producer:
     return Producer(
+        transactional_id=transactional_id,
         bootstrap_servers=work.bootstrap,
         acks="all",
         enable_idempotence=work.settings.idempotence,
@@ -47,6 +48,22 @@ def _producer(work: Work, linger_ms: int) -> Producer:
         compression_type=work.compression,  # type: ignore[arg-type]
         max_in_flight_requests_per_connection=work.settings.in_flight,
     )
+
+
+@asynccontextmanager
+async def _transactional(work: Work) -> AsyncIterator[Transacting]:
+    async with _producer(work, work.settings.linger_ms, work.transactional_id) as producer:
+
+        async def transact(topic: str, values: Iterable[bytes]) -> None:
+            async with producer.transaction() as txn:
+                for value in values:
+                    await txn.post(topic, value)
+
+        yield Transacting(transact)
+
+
+async def _transact(work: Work) -> None:
+    await loops.transact(_transactional(work), work)
 
 
 async def _send_many(work: Work) -> None:
@@ -146,6 +163,7 @@ class OwnClient:
                 "send_many()": in_loop(_send_many),
             },
             "latency": {"send()": with_client(loops.send_each, client)},
+            "transact": {"transaction(), post()": in_loop(_transact)},
             "consume": {
                 "async for": in_loop(_async_for),
                 "poll()": with_client(loops.take_all, client),

@@ -55,10 +55,11 @@ type job struct {
 type way func(context.Context, *work) error
 
 var ways = map[string]map[string]way{
-	"produce": {"Produce(), Flush()": produce},
-	"latency": {"ProduceSync()": produceSync},
-	"consume": {"PollFetches()": consume},
-	"start":   {"ProduceSync()": start},
+	"produce":  {"Produce(), Flush()": produce},
+	"latency":  {"ProduceSync()": produceSync},
+	"transact": {"Produce(), EndTransaction()": transact},
+	"consume":  {"PollFetches()": consume},
+	"start":    {"ProduceSync()": start},
 }
 
 func main() {

@@ -14,14 +14,17 @@ var codecs = map[string]kgo.CompressionCodec{
 	"zstd": kgo.ZstdCompression(),
 }
 
-func newProducer(w *work, lingerMs int) (*kgo.Client, error) {
-	options := []kgo.Opt{
+// Records of a transaction.
+const inTransaction = 100
+
+func newProducer(w *work, lingerMs int, more ...kgo.Opt) (*kgo.Client, error) {
+	options := append([]kgo.Opt{
 		kgo.SeedBrokers(w.Bootstrap),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerLinger(time.Duration(lingerMs) * time.Millisecond),
 		kgo.ProducerBatchMaxBytes(w.Settings.BatchBytes),
 		kgo.ProducerBatchCompression(codecs[w.Compression]),
-	}
+	}, more...)
 	// With idempotence it is always five, and setting it is an error.
 	if !w.Settings.Idempotence {
 		options = append(
@@ -92,6 +95,47 @@ func produceSync(ctx context.Context, w *work) error {
 		w.settled++
 	}
 	return nil
+}
+
+func transact(ctx context.Context, w *work) error {
+	client, err := newProducer(w, w.Settings.LingerMs, kgo.TransactionalID(w.Topic+"-transactions"))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if err := transaction(ctx, client, w, 1); err != nil {
+		return err
+	}
+	w.connecting++
+	w.meter.start()
+	defer w.meter.stop()
+	for left := w.Messages; left > 0; left -= inTransaction {
+		started := time.Now()
+		count := min(left, inTransaction)
+		if err := transaction(ctx, client, w, count); err != nil {
+			return err
+		}
+		w.latencies = append(w.latencies, time.Since(started).Seconds())
+		w.settled += count
+	}
+	return nil
+}
+
+func transaction(ctx context.Context, client *kgo.Client, w *work, count int) error {
+	if err := client.BeginTransaction(); err != nil {
+		return err
+	}
+	promise := kgo.AbortingFirstErrPromise(client)
+	for range count {
+		client.Produce(ctx, w.record(), promise.Promise())
+	}
+	if err := client.Flush(ctx); err != nil {
+		return err
+	}
+	if err := promise.Err(); err != nil {
+		return err
+	}
+	return client.EndTransaction(ctx, kgo.TryCommit)
 }
 
 func start(ctx context.Context, w *work) error {

@@ -18,6 +18,7 @@ final class Cell {
     private static final Map<String, Map<String, Way>> WAYS = Map.of(
         "produce", Map.of("send(), flush()", Producing::sendAndFlush),
         "latency", Map.of("send().get()", Producing::sendAndGet),
+        "transact", Map.of("send(), commitTransaction()", Producing::transact),
         "consume", Map.of("poll()", Consuming::poll),
         "start", Map.of("send().get()", Producing::start)
     );

@@ -8,6 +8,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** The ways to write. */
 final class Producing {
+    private static final int IN_TRANSACTION = 100;
+
     private Producing() {
     }
 
@@ -56,6 +58,35 @@ final class Producing {
         }
     }
 
+    static void transact(Work work) {
+        Properties options = options(work, work.settings.get("linger_ms").asInt());
+        options.put("transactional.id", work.topic + "-transactions");
+        try (KafkaProducer<byte[], byte[]> producer =
+                 new KafkaProducer<>(options, new ByteArraySerializer(), new ByteArraySerializer())) {
+            producer.initTransactions();
+            transaction(producer, work, 1);
+            work.connecting++;
+            work.meter.start();
+            for (int left = work.messages; left > 0; left -= IN_TRANSACTION) {
+                long started = System.nanoTime();
+                int count = Math.min(left, IN_TRANSACTION);
+                transaction(producer, work, count);
+                work.latencies.add((System.nanoTime() - started) / 1e9);
+                work.settled += count;
+            }
+            work.meter.stop();
+        }
+    }
+
+    private static void transaction(KafkaProducer<byte[], byte[]> producer, Work work, int count) {
+        producer.beginTransaction();
+        for (int left = count; left > 0; left--) {
+            producer.send(record(work));
+        }
+        // Raises what any of them failed with.
+        producer.commitTransaction();
+    }
+
     private static KafkaProducer<byte[], byte[]> connected(Work work, int lingerMs)
         throws ExecutionException, InterruptedException {
         KafkaProducer<byte[], byte[]> producer = producer(work, lingerMs);
@@ -65,6 +96,10 @@ final class Producing {
     }
 
     private static KafkaProducer<byte[], byte[]> producer(Work work, int lingerMs) {
+        return new KafkaProducer<>(options(work, lingerMs), new ByteArraySerializer(), new ByteArraySerializer());
+    }
+
+    private static Properties options(Work work, int lingerMs) {
         Properties options = new Properties();
         options.put("bootstrap.servers", work.bootstrap);
         options.put("acks", "all");
@@ -73,7 +108,7 @@ final class Producing {
         options.put("batch.size", work.settings.get("batch_bytes").asInt());
         options.put("compression.type", work.compression);
         options.put("max.in.flight.requests.per.connection", work.settings.get("in_flight").asInt());
-        return new KafkaProducer<>(options, new ByteArraySerializer(), new ByteArraySerializer());
+        return options;
     }
 
     private static ProducerRecord<byte[], byte[]> record(Work work) {
