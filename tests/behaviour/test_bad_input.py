@@ -114,7 +114,7 @@ def test_a_misspelt_option_names_the_right_one() -> None:
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("acks", 2), ("linger_ms", -1), ("batch_size", "big"), ("buffer_memory", 0), ("partitioner", "random")],
+    [("acks", 2), ("linger_ms", -1), ("batch_size", "big"), ("buffer_memory", 0), ("partitioner", "murmur3")],
 )
 def test_an_option_with_an_unusable_value(option: str, value: object) -> None:
     with pytest.raises(ConfigurationError, match=option):
