@@ -91,9 +91,9 @@ class Joining:
         except KafkaError as error:
             return self._failed(classify(error, Situation(api, member=True)), error)
         self._heartbeat.confirm(sent_at)
-        assigned = set(decode_assignment(bytes(synced.assignment)))
-        self._assignor().on_assignment(sorted(assigned), membership.generation)
-        return assigned
+        assigned = decode_assignment(bytes(synced.assignment))
+        self._assignor().on_assignment(assigned, membership.generation)
+        return set(assigned)
 
     def outdated(self) -> str:
         """Return why the assignment is outdated; empty if it is not, or another member leads."""

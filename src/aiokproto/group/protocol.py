@@ -34,7 +34,10 @@ def encode_subscription(
     message = ConsumerProtocolSubscription(
         topics=sorted(topics),
         user_data=user_data,
-        owned_partitions=_by_topic(owned),
+        owned_partitions=[
+            TopicPartitions(topic=topic, partitions=[number for _, number in group])
+            for topic, group in groupby(sorted(owned), key=lambda partition: partition.topic)
+        ],
         generation_id=generation,
         rack_id=rack_id,
     )
@@ -50,7 +53,7 @@ def decode_subscription(data: bytes, group_instance_id: str | None) -> Subscript
     version = _version(data, ConsumerProtocolSubscription.versions.highest)
     message, _ = ConsumerProtocolSubscription.decode_from(data, _VERSION.size, version)
     return Subscription(
-        topics=frozenset(message.topics),
+        topics=dict.fromkeys(message.topics).keys(),
         user_data=message.user_data,
         owned_partitions=_flat(message.owned_partitions),
         generation=message.generation_id,
@@ -60,9 +63,13 @@ def decode_subscription(data: bytes, group_instance_id: str | None) -> Subscript
 
 
 def encode_assignment(assigned: Iterable[TopicPartition]) -> bytes:
-    """Encode a member's assignment, for SyncGroup."""
+    """Encode a member's assignment, for SyncGroup: topics in the order in which they occur."""
     version = ConsumerProtocolAssignment.versions.highest
-    message = ConsumerProtocolAssignment(assigned_partitions=_by_topic(assigned), user_data=None)
+    topics: dict[str, list[int]] = {}
+    for topic, number in assigned:
+        topics.setdefault(topic, []).append(number)
+    by_topic = [TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in topics.items()]
+    message = ConsumerProtocolAssignment(assigned_partitions=by_topic, user_data=None)
     return _VERSION.pack(version) + message.encode(version)
 
 
@@ -86,13 +93,6 @@ def _version(data: bytes, highest: int) -> int:
     if version < 0:
         raise DecodeError(f"consumer protocol: version {version}")
     return min(int(version), highest)
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:
-    return [
-        TopicPartitions(topic=topic, partitions=[number for _, number in group])
-        for topic, group in groupby(sorted(partitions), key=lambda partition: partition.topic)
-    ]
 
 
 def _flat(topics: Sequence[TopicPartitions]) -> list[TopicPartition]:
