@@ -109,7 +109,7 @@ class History:
             for member, assigned in case.assign().items():
                 # A member that misses a generation still claims what it had before.
                 if not self._careless or self._random.random() < 0.7:
-                    self._members[member].assigned = assigned
+                    self._members[member].assigned = list(assigned)
                     self._members[member].generation = self._generation
             self._change()
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from aiokproto.cluster import BrokerNode, ClusterClient, ClusterSnapshot, TopicInfo
 from aiokproto.errors import BrokerError, DeadlineError, DecodeError
@@ -144,5 +144,5 @@ def _assigned_in_thread(
 
 
 def _encoded(assigned: Assignment, members: Members) -> dict[str, bytes]:
-    nothing: list[TopicPartition] = []
+    nothing: Sequence[TopicPartition] = ()
     return {member_id: encode_assignment(assigned.get(member_id, nothing)) for member_id in members}

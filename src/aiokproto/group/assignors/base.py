@@ -41,8 +41,8 @@ Racks = Mapping[str, Sequence[AbstractSet[str]]]
 
 NO_RACKS: Racks = {}
 
-Assignment = dict[str, list[TopicPartition]]
-"""Member id → its partitions; every member has an entry."""
+Assignment = Mapping[str, Sequence[TopicPartition]]
+"""Member id → its partitions."""
 
 
 class Assignor(ABC):

@@ -14,18 +14,19 @@ partitions that do not exist, and then assigns others twice.)
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from aiokproto.group.assignors.base import Members
 from aiokproto.group.assignors.hash_order import computed_order, hash_order, string_order
+from aiokproto.group.partition_list import PartitionList, TopicNames, decode_partitions
 from aiokproto.types import TopicPartition
 
 UNKNOWN = -1
 """The generation of a claim that has none."""
 
-_INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
 
@@ -47,28 +48,30 @@ class Numbering:
 
     def __init__(self, partitions: Mapping[str, int], members: Members) -> None:
         wanted: set[str] = set().union(*(said.topics for said in members.values()))
-        self.topics = sorted((topic for topic in wanted if partitions.get(topic)), key=string_order)
+        self.topics = TopicNames(sorted((topic for topic in wanted if partitions.get(topic)), key=string_order))
         self.sizes = [partitions[topic] for topic in self.topics]
         self.total = sum(self.sizes)
-        self.places = {topic: place for place, topic in enumerate(self.topics)}
+        self._places = {topic: place for place, topic in enumerate(self.topics)}
 
     def of_topic(self, place: int) -> range:
         """Return the numbers of a topic's partitions, in order."""
         return range(place, self.sizes[place] * len(self.topics), len(self.topics))
 
-    def numbers(self, partitions: Iterable[TopicPartition]) -> list[int]:
+    def numbers(self, partitions: Sequence[TopicPartition]) -> list[int]:
         """Return the numbers of those partitions that exist and are subscribed."""
-        found, places, sizes, width = [], self.places, self.sizes, len(self.topics)
-        for topic, number in partitions:
-            place = places.get(topic, -1)
-            if place >= 0 and 0 <= number < sizes[place]:
-                found.append(number * width + place)
-        return found
+        claimed, sizes, width = PartitionList.of(partitions), self.sizes, len(self.topics)
+        places = [self._places.get(topic, -1) for topic in claimed.topics]
+        return [
+            number * width + place
+            for place, number in zip(map(places.__getitem__, claimed.places), claimed.numbers, strict=True)
+            if place >= 0 and 0 <= number < sizes[place]
+        ]
 
-    def partitions(self, numbers: Iterable[int]) -> list[TopicPartition]:
+    def partitions(self, numbers: Iterable[int]) -> PartitionList:
         """Return the partitions with these numbers."""
-        topics, width = self.topics, len(self.topics)
-        return [TopicPartition(topics[number % width], number // width) for number in numbers]
+        chosen, width = list(numbers), len(self.topics)
+        places = array("i", [number % width for number in chosen])
+        return PartitionList(self.topics, places, array("i", [number // width for number in chosen]))
 
 
 class Settled(NamedTuple):
@@ -129,43 +132,19 @@ def _stale(claimed: Mapping[str, Sequence[int]], claims: Mapping[str, Claim]) ->
 
 def encode_claim(assigned: Iterable[TopicPartition], generation: int) -> bytes:
     """Encode the user data of ``sticky`` (StickyAssignorUserData), version 1: topics with partitions, generation."""
-    topics: dict[str, list[int]] = {}
-    for topic, number in assigned:
-        topics.setdefault(topic, []).append(number)
-    out = bytearray(_INT32.pack(len(topics)))
-    for topic in computed_order(topics):
-        name, numbers = topic.encode(), topics[topic]
-        out += _INT16.pack(len(name)) + name + struct.pack(f">{len(numbers) + 1}i", len(numbers), *numbers)
-    return bytes(out + _INT32.pack(generation))
+    partitions = PartitionList.of(assigned)
+    occurring = dict.fromkeys(partitions.places)
+    order = computed_order([partitions.topics[place] for place in occurring])
+    return partitions.encode(order) + _INT32.pack(generation)
 
 
 def decode_claim(data: bytes) -> Claim:
     """Decode user data; version 0 has no generation. Invalid data of other clients counts as no claim."""
-    claimed: list[TopicPartition] = []
-    pos = _INT32.size
     try:
-        (count,) = _INT32.unpack_from(data)
-        if not 0 <= count <= len(data) - pos:
-            return Claim((), UNKNOWN)
-        for _ in range(count):
-            (length,) = _INT16.unpack_from(data, pos)
-            end = pos + _INT16.size + length
-            if length < 0 or end > len(data):
-                return Claim((), UNKNOWN)
-            topic = data[pos + _INT16.size : end].decode(errors="replace")
-            (size,) = _INT32.unpack_from(data, end)
-            pos = end + _INT32.size
-            if not 0 <= size <= (len(data) - pos) // _INT32.size:
-                return Claim((), UNKNOWN)
-            if size == 1:
-                claimed.append(TopicPartition(topic, _INT32.unpack_from(data, pos)[0]))
-            else:
-                claimed += [TopicPartition(topic, number) for number in struct.unpack_from(f">{size}i", data, pos)]
-            pos += size * _INT32.size
-    except struct.error:
+        claimed, end = decode_partitions(data, 0)
+    except ValueError:
         return Claim((), UNKNOWN)
-    generation = _INT32.unpack_from(data, pos)[0] if len(data) - pos >= _INT32.size else UNKNOWN
-    return Claim(claimed, generation)
+    return Claim(claimed, _INT32.unpack_from(data, end)[0] if len(data) - end >= _INT32.size else UNKNOWN)
 
 
 def encode_generation(generation: int) -> bytes:

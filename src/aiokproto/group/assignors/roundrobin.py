@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 
 from aiokproto.group.assignors.base import NO_RACKS, Assignment, Assignor, Members, Racks
 from aiokproto.group.assignors.hash_order import member_order, string_order
-from aiokproto.types import TopicPartition
+from aiokproto.group.partition_list import PartitionList, TopicNames
 
 
 class RoundRobinAssignor(Assignor):
@@ -21,17 +22,18 @@ class RoundRobinAssignor(Assignor):
     def assign(self, partitions: Mapping[str, int], members: Members, racks: Racks = NO_RACKS) -> Assignment:
         """See :meth:`Assignor.assign`."""
         order = member_order(members)
-        wanted = {topic for subscription in members.values() for topic in subscription.topics}
-        result: Assignment = {member: [] for member in members}
+        wanted: set[str] = set().union(*(said.topics for said in members.values()))
+        topics = TopicNames(sorted((topic for topic in wanted if partitions.get(topic)), key=string_order))
+        given = {member: (array("i"), array("i")) for member in members}
         turn = 0
-        for topic in sorted(wanted & partitions.keys(), key=string_order):
-            # Whoever skips a member does so for all partitions of the topic: only the takers are gone through.
-            takes = [topic in members[member].topics for member in order]
-            takers = [member for member, does in zip(order, takes, strict=True) if does]
-            size, first = partitions[topic], sum(takes[:turn]) % len(takers)
-            for offset in range(len(takers)):
-                numbers = range(offset, size, len(takers))
-                result[takers[(first + offset) % len(takers)]] += [TopicPartition(topic, number) for number in numbers]
-            if size:
-                turn = (order.index(takers[(first + size - 1) % len(takers)]) + 1) % len(order)
-        return result
+        for place, topic in enumerate(topics):
+            # Whoever skips a member does so for all partitions of the topic: only its readers are gone through.
+            readers = [index for index, member in enumerate(order) if topic in members[member].topics]
+            first = sum(index < turn for index in readers)
+            size, width = partitions[topic], len(readers)
+            for offset in range(min(width, size)):
+                places, numbers = given[order[readers[(first + offset) % width]]]
+                numbers.extend(range(offset, size, width))
+                places.extend([place] * (len(numbers) - len(places)))
+            turn = readers[(first + size - 1) % width] + 1
+        return {member: PartitionList(topics, *given[member]) for member in members}
