@@ -139,7 +139,7 @@ async def test_both_clients_share_a_group_whichever_leads(
 async def test_a_mixed_group_moves_to_cooperative_rebalancing_without_stopping(
     cluster: BehaviourCluster, topic: str, java: JavaMembers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Members are restarted one by one: first with both assignors, as by default, then with the cooperative one alone."""
+    """Members restart one by one: first with both assignors, as by default, then with the cooperative one alone."""
     caplog.set_level(logging.INFO, "aiokproto.group")
     group = MixedGroup(cluster, topic, java, topic)
     await group.create_topics()

@@ -90,7 +90,7 @@ def test_every_partition_goes_to_one_member_that_wants_it(
     name: str, partitions: dict[str, int], topics: dict[str, frozenset[str]]
 ) -> None:
     [assignor] = make_assignors([name])
-    dealt = assignor.assign(partitions, {who: Subscription(wanted) for who, wanted in topics.items()})
+    dealt = assignor.assign(partitions, {who: Subscription(wanted) for who, wanted in topics.items()}, {})
     assert dealt.keys() == topics.keys()
     given_out = [(who, partition) for who, given in dealt.items() for partition in given]
     assert all(partition.topic in topics[who] for who, partition in given_out)

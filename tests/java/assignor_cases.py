@@ -193,7 +193,9 @@ class History:
         user_data = assignor.user_data(member.topics)
         if user_data and self._careless:
             # Of versions before the generation was there, and of clients that send something else.
-            user_data = self._random.choice([user_data] * 6 + [user_data[:-4], b"", b"\x00\x00\x00\x05abc", user_data + b"x"])
+            user_data = self._random.choice(
+                [user_data] * 6 + [user_data[:-4], b"", b"\x00\x00\x00\x05abc", user_data + b"x"]
+            )
         owned = member.assigned if assignor.cooperative else []
         message = ConsumerProtocolSubscription(
             topics=member.topics,

@@ -52,7 +52,7 @@ def decode_subscription(data: bytes, group_instance_id: str | None) -> Subscript
     """
     reader = _Reader(data, "subscription")
     topics = dict.fromkeys(reader.strings())
-    user_data = reader.bytes()
+    user_data = reader.blob()
     owned = reader.partitions() if reader.version >= _OWNED_SINCE else ()
     generation = reader.int32() if reader.version >= _GENERATION_SINCE else -1
     rack_id = reader.string() if reader.version >= _RACK_SINCE else None
@@ -75,7 +75,7 @@ def decode_assignment(data: bytes) -> PartitionList:
         return PartitionList.of(())
     reader = _Reader(data, "assignment")
     assigned = reader.partitions()
-    reader.bytes()
+    reader.blob()
     return assigned
 
 
@@ -118,7 +118,7 @@ class _Reader:
             found.append(text)
         return found
 
-    def bytes(self) -> bytes | None:
+    def blob(self) -> bytes | None:
         return self._take(self._integer(_INT32))
 
     def partitions(self) -> PartitionList:

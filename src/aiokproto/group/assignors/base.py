@@ -83,5 +83,5 @@ class Assignor(ABC):
         """Return what this member tells the leader's assignor, next to its subscription; by default nothing."""
         return None
 
-    def on_assignment(self, assigned: Sequence[TopicPartition], generation: int) -> None:
+    def on_assignment(self, assigned: Sequence[TopicPartition], generation: int) -> None:  # noqa: B027 (optional)
         """Take note of what this member was assigned, and in which generation; by default it is ignored."""

@@ -2,9 +2,9 @@
 
 The Java client holds members and topics in a ``HashMap``, and whoever comes first there has an advantage: it keeps one
 partition more, or wins a disputed claim. Leaders written in different languages must agree on that, so the order is
-computed here. It is determined by ``String.hashCode`` and the size of the table: keys are in the order of their buckets,
-and within a bucket in the order in which they were added. (Java turns a bucket of nine keys into a tree. That takes
-keys which were made to collide; they are still distributed correctly, but not as by Java.)
+computed here. It depends on ``String.hashCode`` and the size of the table: keys are in the order of their buckets, and
+within a bucket in the order in which they were added. (Java turns a bucket of nine keys into a tree. That takes keys
+which were made to collide; assignments are valid then, but not Java's.)
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def computed_order(keys: Collection[str]) -> list[str]:
     That puts a key at the head of its bucket, and lets the table grow one key later.
     """
     capacity = capacity_for(len(keys) - 1)
-    return sorted(reversed(list(keys)), key=lambda key: bucket(string_hash(key), capacity))
+    latest_first = list(keys)[::-1]
+    return sorted(latest_first, key=lambda key: bucket(string_hash(key), capacity))
 
 
 def string_order(text: str) -> bytes:

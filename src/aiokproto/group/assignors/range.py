@@ -57,7 +57,9 @@ class _Given(NamedTuple):
 def _partitions(names: TopicNames, given: _Given, *, in_order: bool) -> PartitionList:
     if not in_order:
         return PartitionList(names, given.places, given.numbers)
-    ranks = {place: rank for rank, place in enumerate(sorted(range(len(names)), key=lambda at: string_order(names[at])))}
+    ranks = {
+        place: rank for rank, place in enumerate(sorted(range(len(names)), key=lambda at: string_order(names[at])))
+    }
     pairs = sorted(zip(given.places, given.numbers, strict=True), key=lambda pair: (ranks[pair[0]], pair[1]))
     return PartitionList(names, array("i", [place for place, _ in pairs]), array("i", [number for _, number in pairs]))
 

@@ -104,9 +104,7 @@ class _Balanced(NamedTuple):
     moving: Mapping[int, str] | None
 
 
-def _balance(
-    partitions: Mapping[str, int], members: Members, claims: Mapping[str, Claim], racks: Racks
-) -> _Balanced:
+def _balance(partitions: Mapping[str, int], members: Members, claims: Mapping[str, Claim], racks: Racks) -> _Balanced:
     """Distribute partitions so that no single move between two members could balance their loads better."""
     numbering = Numbering(partitions, members)
     if not members:

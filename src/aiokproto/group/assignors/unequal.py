@@ -26,8 +26,8 @@ from aiokproto.group.assignors.hash_order import bucket, capacity_for, partition
 from aiokproto.group.assignors.near import Near
 
 _PASSES = 1000
-"""How often all partitions are gone through for moves that help; a few times are enough. It is a limit because moving back
-another partition can make the balance worse, so that nothing says that it ends for all that members may claim."""
+"""How often all partitions are gone through for moves that help: a limit, since moving back another partition can make
+the balance worse, so that nothing says that it ends whatever members claim. A few times are enough."""
 
 Heap = list[tuple[int, int, str]]
 """Members by the number of their partitions, then by name: number, place of the name, member."""
@@ -104,9 +104,7 @@ class UnequalSubscriptions:
             # While a topic is handed out, only its readers get partitions: a heap for each rack is all it takes.
             heaps: dict[str | None, Heap] = {}
             for member in takers:
-                heaps.setdefault(racks.get(member), []).append(
-                    (len(self.given[member]), self._names[member], member)
-                )
+                heaps.setdefault(racks.get(member), []).append((len(self.given[member]), self._names[member], member))
             for heap in heaps.values():
                 heapify(heap)
             for number in group:
