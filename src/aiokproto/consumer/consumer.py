@@ -76,8 +76,9 @@ class Consumer(AsyncContext):
         max_poll_interval_ms: A member that requests no record for this long leaves the group, and rejoins when it does.
             A rebalance waits as long for members to process what was delivered.
         partition_assignment_strategy: One or more of ``"range"``, ``"roundrobin"``, ``"sticky"``,
-            ``"cooperative-sticky"``, or your own :class:`~aiokproto.group.assignors.Assignor`; the members of a group
-            need one in common.
+            ``"cooperative-sticky"``, or your own :class:`~aiokproto.group.assignors.Assignor`, by preference; the
+            members of a group need one in common. If one of several is not cooperative, the member revokes all its
+            partitions before each rebalance.
         isolation_level: ``"read_committed"`` skips records of aborted transactions, and waits for open ones.
         fetch_min_bytes: The broker delays a response until it has this many bytes ...
         fetch_max_wait_ms: ... or until this time has passed.
@@ -86,7 +87,8 @@ class Consumer(AsyncContext):
         fetch_buffer_bytes: Bytes fetched ahead, divided equally among the brokers; each may have one partition's fetch
             more.
         check_crcs: Whether the checksums of batches are verified.
-        client_rack: The rack of this consumer: brokers can then name a closer replica to fetch from (KIP-392).
+        client_rack: The rack of this consumer: brokers can then name a closer replica to fetch from (KIP-392), and the
+            group's leader can assign partitions that have a replica there (KIP-881).
         connection: See :class:`~aiokproto.config.ConnectionOptions`; ``bootstrap_servers`` is required.
 
     Raises:
