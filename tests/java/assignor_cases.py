@@ -11,8 +11,9 @@ from typing import Any
 from aiokproto.codec.payloads.consumer_protocol import ConsumerProtocolSubscription
 from aiokproto.codec.payloads.consumer_protocol import TopicPartition as TopicPartitions
 from aiokproto.group.assignors import Assignment, Assignor, Subscription, make_assignors
-from aiokproto.group.assignors.claims import decode_claim
+from aiokproto.group.assignors.claims import Claim
 from aiokproto.group.assignors.hash_order import hash_order
+from aiokproto.group.assignors.sticky import cooperative_claim, eager_claim
 from aiokproto.group.protocol import decode_subscription
 from aiokproto.types import TopicPartition
 
@@ -62,10 +63,11 @@ class Case:
     @property
     def claims(self) -> list[TopicPartition]:
         """What all members say that they own."""
-        members = self.subscriptions.values()
-        if self.assignor == "sticky":
-            return [partition for said in members for partition in decode_claim(said.user_data or b"").partitions]
-        return [partition for said in members for partition in said.owned_partitions]
+        return [partition for said in self.subscriptions.values() for partition in self.claim_of(said).partitions]
+
+    def claim_of(self, said: Subscription) -> Claim:
+        """What a member says that it owns."""
+        return eager_claim(said) if self.assignor == "sticky" else cooperative_claim(said)
 
     @property
     def subscriptions(self) -> dict[str, Subscription]:
@@ -116,8 +118,8 @@ class History:
     def _change(self) -> None:
         for event in self._random.sample(self._events(), self._random.choice([0, 1, 1, 2])):
             event()
-        if self._careless and self._random.random() < 0.4:
-            self._claim_twice()
+        if self._careless and self._random.random() < 0.5:
+            self._random.choice([self._claim_twice, self._take_over])()
 
     def _events(self) -> list[Any]:
         events = [self._join, self._leave, self._grow, self._create_topic, self._subscribe_again, self._move_rack]
@@ -182,6 +184,23 @@ class History:
         first.assigned = self._random.sample(first.assigned + second.assigned, len(first.assigned + second.assigned))
         if self._random.random() < 0.5:
             first.generation = second.generation
+
+    def _take_over(self) -> None:
+        """Let a member own what others claim of earlier generations, so that it has far more than they."""
+        newest, *others = self._random.sample(list(self._members.values()), min(6, len(self._members)))
+        newest.generation = self._generation
+        newest.assigned = self._all_of(newest)
+        for other in others:
+            other.generation = max(-1, self._generation - self._random.choice([1, 1, 2]))
+            all_of_other = self._all_of(other)
+            other.assigned = self._random.sample(all_of_other, len(all_of_other) // self._random.choice([2, 4]))
+
+    def _all_of(self, member: Member) -> list[TopicPartition]:
+        return [
+            TopicPartition(topic, number)
+            for topic in member.topics
+            for number in range(len(self._topics.get(topic, ())))
+        ]
 
     def _subscriptions(self) -> dict[str, tuple[str | None, bytes]]:
         members = self._random.sample(list(self._members), len(self._members))
@@ -254,11 +273,12 @@ def confuses_java(case: Case) -> str:
     first = members[hash_order(members)[0]]
     if not first.topics and any(said.topics for said in members.values()):
         return "a member without topics comes first"
-    for said in members.values():
-        owned = decode_claim(said.user_data or b"").partitions if case.assignor == "sticky" else said.owned_partitions
-        for topic, number in owned:
+    claims = [(said, case.claim_of(said)) for said in members.values()]
+    latest = max(claim.generation for _, claim in claims)
+    for said, claim in claims:
+        for topic, number in claim.partitions:
             if not 0 <= number < case.partitions.get(topic, number + 1):
                 return "a partition is claimed that does not exist"
-            if topic not in said.topics:
+            if topic not in said.topics and claim.generation < latest:
                 return "a partition of a topic is claimed that is not read"
     return ""

@@ -48,7 +48,7 @@ class StickyAssignor(Assignor):
 
     def assign(self, partitions: Mapping[str, int], members: Members, racks: Racks = NO_RACKS) -> Assignment:
         """See :meth:`Assignor.assign`."""
-        claims = {member: _eager_claim(said) for member, said in members.items()}
+        claims = {member: eager_claim(said) for member, said in members.items()}
         balanced = _balance(partitions, members, claims, racks)
         return {member: balanced.numbering.partitions(given) for member, given in balanced.given.items()}
 
@@ -77,7 +77,7 @@ class CooperativeStickyAssignor(Assignor):
 
     def assign(self, partitions: Mapping[str, int], members: Members, racks: Racks = NO_RACKS) -> Assignment:
         """See :meth:`Assignor.assign`."""
-        claims = {member: _cooperative_claim(said) for member, said in members.items()}
+        claims = {member: cooperative_claim(said) for member, said in members.items()}
         balanced = _balance(partitions, members, claims, racks)
         moving = balanced.moving
         if moving is None:
@@ -131,10 +131,12 @@ def _moving(balanced: _Balanced, claims: Mapping[str, Claim]) -> dict[int, str]:
     return {number: member for number, member in added.items() if number in revoked}
 
 
-def _eager_claim(said: Subscription) -> Claim:
+def eager_claim(said: Subscription) -> Claim:
+    """Return what a member of an eager group claims: its user data has it."""
     return decode_claim(said.user_data) if said.user_data else Claim((), UNKNOWN)
 
 
-def _cooperative_claim(said: Subscription) -> Claim:
+def cooperative_claim(said: Subscription) -> Claim:
+    """Return what a member of a cooperative group claims. Its user data has the generation of old subscriptions."""
     generation = said.generation if said.generation >= 0 else decode_generation(said.user_data)
     return Claim(said.owned_partitions, generation)
