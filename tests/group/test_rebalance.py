@@ -28,6 +28,7 @@ from aiokproto.group.assignors import Assignor, make_assignors
 from aiokproto.group.changes import ChangeKind
 from aiokproto.group.config import GroupConfig
 from aiokproto.group.member import GroupMember
+from aiokproto.group.protocol import decode_subscription
 from aiokproto.simulation import Simulation
 from tests.group.fake import CONFIG, FakeCluster, FakeOwner, partitions, run
 
@@ -346,3 +347,21 @@ def test_a_member_can_be_closed_while_its_assignment_is_computed() -> None:
         await asyncio.sleep(1)
 
     simulation.run(program())
+
+
+def test_a_member_says_its_rack_its_instance_and_what_it_owned_in_which_generation() -> None:
+    async def program() -> None:
+        config = replace(CONFIG, client_rack="east", group_instance_id="worker-1")
+        async with harness("cooperative-sticky", config=config) as it:
+            await it.subscribe("t")
+            it.group.rebalancing = True
+            await asyncio.sleep(4)
+            *_, first, second = it.cluster.sent(JoinGroupRequest)
+            said = [decode_subscription(bytes(each.protocols[0].metadata), None) for each in (first, second)]
+            assert [each.rack_id for each in said] == ["east", "east"]
+            assert [each.generation for each in said] == [-1, 1]
+            assert [list(each.owned_partitions) for each in said] == [[], ALL]
+            assert [each.user_data for each in said] == [b"\xff\xff\xff\xff", b"\0\0\0\1"]
+            assert second.group_instance_id == "worker-1"
+
+    run(program())

@@ -20,6 +20,9 @@ from aiokproto.types import TopicPartition
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 GENERATIONS = 5
 RACKS = ("a", "b", "c")
+RARE = [("sticky", 2465), ("sticky", 3250), ("cooperative-sticky", 2129), ("cooperative-sticky", 2705)]
+"""Histories in which a partition moves back to a member from which more than twelve others of its topic have moved: the
+table that decides which one has grown then."""
 CLIENTS = ("consumer-report-1", "c", "größe", "客户", "\U0001f680", "\uff21")
 """Client ids begin the member ids. The last two sort differently by UTF-16 units and by code points."""
 
@@ -233,8 +236,9 @@ class History:
 
 
 def histories(count: int) -> list[Case]:
-    """Return the cases of ``count`` histories with each assignor."""
-    return [case for assignor in ASSIGNORS for seed in range(count) for case in History(assignor, seed).cases()]
+    """Return the cases of ``count`` histories with each assignor, and of those with :data:`RARE` events."""
+    chosen = [(assignor, seed) for assignor in ASSIGNORS for seed in range(count)] + RARE
+    return [case for assignor, seed in chosen for case in History(assignor, seed).cases()]
 
 
 def violation(case: Case, assignment: Assignment) -> str:

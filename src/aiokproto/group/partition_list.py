@@ -3,7 +3,7 @@
 A leader handles the partitions of all members: for a hundred thousand of them, one object each would take longer than
 the assignor, and each run of Python's garbage collector over them would block the event loop for tens of milliseconds,
 whichever thread makes them. So they are numbers here, and become :class:`~aiokproto.types.TopicPartition` only when
-somebody looks at them.
+they are looked at.
 
 ConsumerProtocolSubscription, ConsumerProtocolAssignment and the user data of ``sticky`` all hold an array of topics,
 each with an array of partition numbers, in the same form in all their versions.
