@@ -47,6 +47,7 @@ PURE = (
     "group.config",
     "group.arguments",
     "group.membership",
+    "group.partition_list",
     "group.protocol",
     "producer.partitioner",
     "producer.sticky",

@@ -181,6 +181,12 @@ class FakeCluster:
             raise UnknownTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}")
         return self.snapshot.topics[name]
 
+    async def topics(self, names: list[str], timeout: float) -> dict[str, TopicInfo]:
+        return {name: await self.topic(name, timeout) for name in names}
+
+    def run_in_thread(self, function: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        return asyncio.get_running_loop().run_in_executor(None, partial(function, *args))
+
     async def version(self, request_type: Any, node: int, *, max_version: int | None = None) -> int:
         highest = int(request_type.versions.highest)
         return highest if max_version is None else min(highest, max_version)

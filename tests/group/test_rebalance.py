@@ -28,6 +28,8 @@ from aiokproto.group.assignors import Assignor, make_assignors
 from aiokproto.group.changes import ChangeKind
 from aiokproto.group.config import GroupConfig
 from aiokproto.group.member import GroupMember
+from aiokproto.group.protocol import decode_subscription
+from aiokproto.simulation import Simulation
 from tests.group.fake import CONFIG, FakeCluster, FakeOwner, partitions, run
 
 ALL = partitions("t", 0, 1)
@@ -290,5 +292,76 @@ def test_a_rebalance_that_takes_long_keeps_the_session() -> None:
             await asyncio.sleep(60)
             assert it.owner.sessions == []
             assert it.owner.kinds[1:] == ["ASSIGN", "ASSIGN"]
+
+    run(program())
+
+
+def test_an_assignment_that_a_rebalance_has_overtaken_is_dropped() -> None:
+    """The group goes on to another generation while a thread computes: the member joins that one."""
+    simulation = Simulation(1)
+
+    async def program() -> None:
+        async with harness("sticky") as it:
+            simulation.threads.hold()
+            await it.subscribe("t")
+            assert it.cluster.sent(SyncGroupRequest) == []
+            it.group.generation += 1
+            simulation.threads.release()
+            await asyncio.sleep(4)
+            generations = [request.generation_id for request in it.cluster.sent(SyncGroupRequest)]
+            assert generations == [1, it.group.generation]
+            assert it.owner.changes == [("LEFT", []), ("ASSIGN", ALL)]
+
+    simulation.run(program())
+
+
+def test_a_member_sends_heartbeats_and_can_leave_while_its_assignment_is_computed() -> None:
+    simulation = Simulation(1)
+
+    async def program() -> None:
+        async with harness("sticky") as it:
+            simulation.threads.hold()
+            await it.subscribe("t")
+            await asyncio.sleep(10)
+            assert it.cluster.sent(HeartbeatRequest)
+            await it.subscribe()
+            assert len(it.cluster.sent(LeaveGroupRequest)) == 1
+            simulation.threads.release()
+            await asyncio.sleep(4)
+            assert it.cluster.sent(SyncGroupRequest) == [], "the assignment is of no use any more"
+            assert it.owner.kinds == ["LEFT", "LEFT"]
+
+    simulation.run(program())
+
+
+def test_a_member_can_be_closed_while_its_assignment_is_computed() -> None:
+    simulation = Simulation(1)
+
+    async def program() -> None:
+        async with harness("sticky") as it:
+            simulation.threads.hold()
+            await it.subscribe("t")
+        assert it.task.cancelled()
+        assert it.cluster.sent(SyncGroupRequest) == []
+        simulation.threads.release()
+        await asyncio.sleep(1)
+
+    simulation.run(program())
+
+
+def test_a_member_says_its_rack_its_instance_and_what_it_owned_in_which_generation() -> None:
+    async def program() -> None:
+        config = replace(CONFIG, client_rack="east", group_instance_id="worker-1")
+        async with harness("cooperative-sticky", config=config) as it:
+            await it.subscribe("t")
+            it.group.rebalancing = True
+            await asyncio.sleep(4)
+            *_, first, second = it.cluster.sent(JoinGroupRequest)
+            said = [decode_subscription(bytes(each.protocols[0].metadata), None) for each in (first, second)]
+            assert [each.rack_id for each in said] == ["east", "east"]
+            assert [each.generation for each in said] == [-1, 1]
+            assert [list(each.owned_partitions) for each in said] == [[], ALL]
+            assert [each.user_data for each in said] == [b"\xff\xff\xff\xff", b"\0\0\0\1"]
+            assert second.group_instance_id == "worker-1"
 
     run(program())

@@ -76,8 +76,9 @@ class Consumer(Subscriber, Positions, Committer, LogOffsets, AsyncContext, Forei
         max_poll_interval_ms: A member that requests no record for this long leaves the group, and rejoins when it does.
             A rebalance waits as long for members to process what was delivered.
         partition_assignment_strategy: One or more of ``"range"``, ``"roundrobin"``, ``"sticky"``,
-            ``"cooperative-sticky"``, or your own :class:`~aiokproto.group.assignors.Assignor`; the members of a group
-            need one in common.
+            ``"cooperative-sticky"``, or your own :class:`~aiokproto.group.assignors.Assignor`, by preference; the
+            members of a group need one in common. If one of several is not cooperative, the member revokes all its
+            partitions before each rebalance.
         isolation_level: ``"read_committed"`` skips records of aborted transactions, and waits for open ones.
         fetch_min_bytes: The broker delays a response until it has this many bytes ...
         fetch_max_wait_ms: ... or until this time has passed.

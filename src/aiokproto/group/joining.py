@@ -99,9 +99,9 @@ class Joining:
         # Not by JoinGroup: its response may have been held back for longer than a session.
         self._heartbeat.confirm(sent_at)
         # Outside of the try, so that a malformed assignment ends the member, as failures.membership has it.
-        assigned = set(decode_assignment(bytes(synced.assignment)))
-        self._assignor().on_assignment(sorted(assigned), membership.generation)
-        return assigned
+        assigned = decode_assignment(bytes(synced.assignment))
+        self._assignor().on_assignment(assigned, membership.generation)
+        return set(assigned)
 
     def outdated(self) -> str:
         """Return why the assignment is outdated; empty if it is not, or another member leads."""

@@ -1,21 +1,32 @@
-"""The leader's part: computes the assignment from the subscriptions of all members."""
+"""The leader's part: computes the assignment from the subscriptions of all members.
+
+With a hundred members and a hundred thousand partitions that takes a good part of a second: to decode what the members
+say, to run the assignor, to encode the assignments. All of it runs in one of the client's threads, so that the event
+loop meanwhile sends heartbeats and delivers records; only assignors of the application run in the loop, unless they say
+otherwise. A thread works on values of its own and cannot be stopped: if the attempt to join is cancelled meanwhile, its
+result is dropped, and if the group has started another rebalance, the coordinator refuses it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from aiokproto.cluster import ClusterClient, ClusterSnapshot
+from aiokproto.cluster import BrokerNode, ClusterClient, ClusterSnapshot, TopicInfo
 from aiokproto.errors import BrokerError, DeadlineError, DecodeError
-from aiokproto.group.assignors import Assignor, Subscription
+from aiokproto.group.assignors import Assignment, Assignor, Members, Racks, Subscription
 from aiokproto.group.protocol import decode_subscription, encode_assignment
 from aiokproto.plurals import counted
+from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.group")
 
 # Below group.min.session.timeout.ms (6 s by default), for coordinators that expect no heartbeat before SyncGroup.
 _TOPIC_TIMEOUT = 5.0
+
+Encoded = Mapping[str, tuple[str | None, bytes]]
+"""Member id → (instance id, encoded subscription)."""
 
 
 class Leader:
@@ -30,28 +41,34 @@ class Leader:
         self._group_id = group_id
         # Topic → number of partitions that the assignment was computed with; 0 for one that was not found.
         self._sizes: dict[str, int] = {}
+        self._racks: Racks = {}
 
-    async def assign(self, assignor: Assignor, members: Mapping[str, tuple[str | None, bytes]]) -> dict[str, bytes]:
-        """Return the encoded assignment of every member.
+    async def assign(self, assignor: Assignor, members: Encoded) -> dict[str, bytes]:
+        """Return the encoded assignment of every member. Cancelling it drops the result.
 
         Args:
             assignor: The assignor that the group agreed on.
             members: Member id → (instance id, encoded subscription).
         """
         subscriptions = await self.watch(members)
-        existing = {topic: size for topic, size in self._sizes.items() if size}
-        assigned = assignor.assign(existing, subscriptions)
-        return {member_id: encode_assignment(assigned.get(member_id, [])) for member_id in subscriptions}
+        sizes, racks = {topic: size for topic, size in self._sizes.items() if size}, self._racks
+        if assignor.in_thread:
+            return await self._cluster.run_in_thread(_assigned_in_thread, assignor, sizes, subscriptions, racks)
+        return await self._cluster.run_in_thread(_encoded, assignor.assign(sizes, subscriptions, racks), subscriptions)
 
-    async def watch(self, members: Mapping[str, tuple[str | None, bytes]]) -> dict[str, Subscription]:
+    async def watch(self, members: Encoded) -> Members:
         """Let :meth:`outdated` compare with the topics as they are now. Returns what the members subscribe to."""
-        subscriptions = {member_id: self._decode(member_id, *encoded) for member_id, encoded in members.items()}
-        topics = sorted({topic for subscription in subscriptions.values() for topic in subscription.topics})
-        # At once, as every member waits for this SyncGroup. A failed lookup is a size of 0, so that no exception leaves
-        # the others running.
-        sizes = await asyncio.gather(*(self._size(topic) for topic in topics))
-        self._sizes = dict(zip(topics, sizes, strict=True))
-        return subscriptions
+        decoded, topics, failures = await self._cluster.run_in_thread(_decoded, members)
+        for member_id, error in failures:
+            log.warning("group %s: subscription of member %s: %s", self._group_id, member_id, error)
+        infos = await self._topics(topics)
+        racks: Racks = {}
+        if any(subscription.rack_id for subscription in decoded.values()):
+            brokers = self._cluster.snapshot.brokers
+            racks = await self._cluster.run_in_thread(_racks, list(infos.values()), brokers)
+        self._sizes = {topic: len(infos[topic].partitions) if topic in infos else 0 for topic in topics}
+        self._racks = racks
+        return decoded
 
     def outdated(self, snapshot: ClusterSnapshot) -> str:
         """Return why the assignment is outdated; empty if it is not."""
@@ -59,22 +76,76 @@ class Leader:
             info = snapshot.topics.get(topic)
             # A topic missing from the snapshot is no reason: one that was deleted keeps its assignment, and one that
             # expired says nothing.
-            if info is not None and len(info.partitions) != size:
+            if info is None:
+                continue
+            if len(info.partitions) != size:
                 return f"topic {topic!r} has {counted(len(info.partitions), 'partition')}, not {size}"
+            if topic in self._racks and self._moved(info, snapshot):
+                return f"replicas of topic {topic!r} have moved to other racks"
         return ""
 
-    def _decode(self, member_id: str, instance_id: str | None, encoded: bytes) -> Subscription:
-        try:
-            return decode_subscription(encoded, instance_id)
-        except DecodeError as error:
-            log.warning("group %s: subscription of member %s: %s", self._group_id, member_id, error)
-            return Subscription(frozenset(), group_instance_id=instance_id)
+    def _moved(self, info: TopicInfo, snapshot: ClusterSnapshot) -> bool:
+        """Return whether replicas are in other racks (KIP-881); those of stopped brokers are not known."""
+        now = _racks([info], snapshot.brokers)[info.name]
+        return now != self._racks[info.name] and any(
+            racks != before and all(replica in snapshot.brokers for replica in partition.replicas)
+            for racks, before, partition in zip(now, self._racks[info.name], info.partitions, strict=True)
+        )
 
-    async def _size(self, topic: str) -> int:
-        """Return the number of partitions of a topic; 0 if it cannot be looked up."""
+    async def _topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
+        """Return the topics that can be looked up. At once those that are known, which are all of them as a rule."""
+        known = [name for name in names if name in self._cluster.snapshot.topics]
+        infos = dict(await self._cluster.topics(known, _TOPIC_TIMEOUT))
+        missing = [name for name in names if name not in infos]
+        infos.update({info.name: info for info in await asyncio.gather(*map(self._topic, missing)) if info is not None})
+        return infos
+
+    async def _topic(self, name: str) -> TopicInfo | None:
         try:
-            info = await self._cluster.topic(topic, timeout=_TOPIC_TIMEOUT)
+            return await self._cluster.topic(name, timeout=_TOPIC_TIMEOUT)
         except (BrokerError, DeadlineError) as error:
-            log.warning("group %s: a member subscribes to topic %s: %s", self._group_id, topic, error)
-            return 0
-        return len(info.partitions)
+            log.warning("group %s: a member subscribes to topic %s: %s", self._group_id, name, error)
+            return None
+
+
+# What runs in a thread: functions of their arguments, which nobody changes.
+
+
+def _decoded(members: Encoded) -> tuple[dict[str, Subscription], list[str], list[tuple[str, DecodeError]]]:
+    """Return the subscriptions, their topics, and the members whose subscription is malformed, with the error."""
+    subscriptions: dict[str, Subscription] = {}
+    failures = []
+    for member_id, (instance_id, encoded) in members.items():
+        try:
+            subscriptions[member_id] = decode_subscription(encoded, instance_id)
+        except DecodeError as error:
+            failures.append((member_id, error))
+            subscriptions[member_id] = Subscription(frozenset(), group_instance_id=instance_id)
+    topics: set[str] = set().union(*(subscription.topics for subscription in subscriptions.values()))
+    return subscriptions, sorted(topics), failures
+
+
+def _racks(infos: Iterable[TopicInfo], brokers: Mapping[int, BrokerNode]) -> dict[str, list[frozenset[str]]]:
+    """Return the racks of each partition's replicas."""
+    named = {node.id: node.rack for node in brokers.values() if node.rack}
+    by_replicas: dict[tuple[int, ...], frozenset[str]] = {}
+    racks: dict[str, list[frozenset[str]]] = {}
+    for info in infos:
+        racks[info.name] = found = []
+        for partition in info.partitions:
+            replicas = partition.replicas
+            if replicas not in by_replicas:
+                by_replicas[replicas] = frozenset(named[each] for each in replicas if each in named)
+            found.append(by_replicas[replicas])
+    return racks
+
+
+def _assigned_in_thread(
+    assignor: Assignor, sizes: Mapping[str, int], members: Members, racks: Racks
+) -> dict[str, bytes]:
+    return _encoded(assignor.assign(sizes, members, racks), members)
+
+
+def _encoded(assigned: Assignment, members: Members) -> dict[str, bytes]:
+    nothing: Sequence[TopicPartition] = ()
+    return {member_id: encode_assignment(assigned.get(member_id, nothing)) for member_id in members}

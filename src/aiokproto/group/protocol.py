@@ -1,25 +1,29 @@
-"""The consumer protocol: subscriptions and assignments, as bytes that the coordinator passes on unread."""
+"""The consumer protocol: subscriptions and assignments, as bytes that the coordinator passes on unread.
+
+They are read and written here rather than by the codec's classes, which would make an object for each topic of each
+member: see :mod:`~aiokproto.group.partition_list`. The tests compare with those classes.
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Iterable
 
-from aiokproto.codec.payloads.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-)
-from aiokproto.codec.payloads.consumer_protocol import (
-    TopicPartition as TopicPartitions,
-)
+from aiokproto.codec.payloads.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from aiokproto.errors import DecodeError
 from aiokproto.group.assignors import Subscription
+from aiokproto.group.partition_list import PartitionList, decode_partitions
 from aiokproto.types import TopicPartition
 
 PROTOCOL_TYPE = "consumer"
 
-_VERSION = struct.Struct(">h")
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_NULL = _INT32.pack(-1)
+
+_OWNED_SINCE = 1
+_GENERATION_SINCE = 2
+_RACK_SINCE = 3
 
 
 def encode_subscription(
@@ -30,16 +34,15 @@ def encode_subscription(
     rack_id: str | None,
 ) -> bytes:
     """Encode a member's subscription, for JoinGroup."""
-    # The newest: members that know older versions read their own fields and skip the rest.
-    version = ConsumerProtocolSubscription.versions.highest
-    message = ConsumerProtocolSubscription(
-        topics=sorted(topics),
-        user_data=user_data,
-        owned_partitions=_by_topic(owned),
-        generation_id=generation,
-        rack_id=rack_id,
-    )
-    return _VERSION.pack(version) + message.encode(version)
+    names = sorted(topics)
+    # The newest version: members that know older ones read their own fields and skip the rest.
+    out = bytearray(_INT16.pack(ConsumerProtocolSubscription.versions.highest) + _INT32.pack(len(names)))
+    for name in names:
+        out += _string(name)
+    out += _NULL if user_data is None else _INT32.pack(len(user_data)) + user_data
+    out += PartitionList.of(sorted(owned)).encode() + _INT32.pack(generation)
+    out += _INT16.pack(-1) if rack_id is None else _string(rack_id)
+    return bytes(out)
 
 
 def decode_subscription(data: bytes, group_instance_id: str | None) -> Subscription:
@@ -48,55 +51,100 @@ def decode_subscription(data: bytes, group_instance_id: str | None) -> Subscript
     Raises:
         DecodeError: The bytes are not a subscription.
     """
-    version = _version(data, ConsumerProtocolSubscription.versions.highest)
-    # decode_from and not decode: bytes after the known fields belong to a newer version.
-    message, _ = ConsumerProtocolSubscription.decode_from(data, _VERSION.size, version)
-    return Subscription(
-        topics=frozenset(message.topics),
-        user_data=message.user_data,
-        owned_partitions=_flat(message.owned_partitions),
-        generation=message.generation_id,
-        rack_id=message.rack_id,
-        group_instance_id=group_instance_id,
-    )
+    reader = _Reader(data, "subscription")
+    topics = dict.fromkeys(reader.strings())
+    user_data = reader.blob()
+    owned = reader.partitions() if reader.version >= _OWNED_SINCE else ()
+    generation = reader.int32() if reader.version >= _GENERATION_SINCE else -1
+    rack_id = reader.string() if reader.version >= _RACK_SINCE else None
+    # Bytes after the known fields belong to a newer version: versions only append fields.
+    return Subscription(topics.keys(), user_data, owned, generation, rack_id, group_instance_id)
 
 
 def encode_assignment(assigned: Iterable[TopicPartition]) -> bytes:
-    """Encode a member's assignment, for SyncGroup."""
-    version = ConsumerProtocolAssignment.versions.highest
-    message = ConsumerProtocolAssignment(assigned_partitions=_by_topic(assigned), user_data=None)
-    return _VERSION.pack(version) + message.encode(version)
+    """Encode a member's assignment, for SyncGroup: topics in the order in which they occur."""
+    version = _INT16.pack(ConsumerProtocolAssignment.versions.highest)
+    return version + PartitionList.of(assigned).encode() + _NULL
 
 
-def decode_assignment(data: bytes) -> list[TopicPartition]:
+def decode_assignment(data: bytes) -> PartitionList:
     """Decode the assignment that the leader has computed for this member. Empty bytes stand for no partitions.
 
     Raises:
         DecodeError: The bytes are not an assignment.
     """
     if not data:
-        return []
-    version = _version(data, ConsumerProtocolAssignment.versions.highest)
-    message, _ = ConsumerProtocolAssignment.decode_from(data, _VERSION.size, version)
-    return _flat(message.assigned_partitions)
+        return PartitionList.of(())
+    reader = _Reader(data, "assignment")
+    assigned = reader.partitions()
+    reader.blob()
+    return assigned
 
 
-def _version(data: bytes, highest: int) -> int:
-    if len(data) < _VERSION.size:
-        raise DecodeError(f"consumer protocol: {len(data)} bytes are too short for a version")
-    (version,) = _VERSION.unpack_from(data)
-    if version < 0:
-        raise DecodeError(f"consumer protocol: version {version}")
-    # Newer versions only append fields, so ours is a prefix.
-    return min(int(version), highest)
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return _INT16.pack(len(data)) + data
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:
-    return [
-        TopicPartitions(topic=topic, partitions=[number for _, number in group])
-        for topic, group in groupby(sorted(partitions), key=lambda partition: partition.topic)
-    ]
+class _Reader:
+    """Reads the fields of a message one after the other; malformed ones raise DecodeError.
 
+    Attributes:
+        version: The version of the message.
+    """
 
-def _flat(topics: Sequence[TopicPartitions]) -> list[TopicPartition]:
-    return [TopicPartition(entry.topic, number) for entry in topics for number in entry.partitions]
+    def __init__(self, data: bytes, kind: str) -> None:
+        self._data = data
+        self._kind = kind
+        self._pos = 0
+        self.version = self._integer(_INT16)
+        if self.version < 0:
+            raise self._malformed(f"version {self.version}")
+
+    def int32(self) -> int:
+        return self._integer(_INT32)
+
+    def string(self) -> str | None:
+        data = self._take(self._integer(_INT16))
+        try:
+            return None if data is None else data.decode()
+        except UnicodeDecodeError as error:
+            raise self._malformed(str(error)) from error
+
+    def strings(self) -> list[str]:
+        found = []
+        for _ in range(self._integer(_INT32)):
+            text = self.string()
+            if text is None:
+                raise self._malformed("a topic without a name")
+            found.append(text)
+        return found
+
+    def blob(self) -> bytes | None:
+        return self._take(self._integer(_INT32))
+
+    def partitions(self) -> PartitionList:
+        try:
+            found, self._pos = decode_partitions(self._data, self._pos)
+        except ValueError as error:
+            raise self._malformed(str(error)) from error
+        return found
+
+    def _integer(self, form: struct.Struct) -> int:
+        try:
+            (value,) = form.unpack_from(self._data, self._pos)
+        except struct.error:
+            raise self._malformed(f"it ends after {len(self._data)} bytes") from None
+        self._pos += form.size
+        return int(value)
+
+    def _take(self, size: int) -> bytes | None:
+        if size < 0:
+            return None
+        start, self._pos = self._pos, self._pos + size
+        if self._pos > len(self._data):
+            raise self._malformed(f"it ends after {len(self._data)} bytes")
+        return self._data[start : self._pos]
+
+    def _malformed(self, problem: str) -> DecodeError:
+        return DecodeError(f"consumer protocol: malformed {self._kind}: {problem}")

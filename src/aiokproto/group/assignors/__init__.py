@@ -2,7 +2,8 @@
 
 The member that the coordinator chooses as leader runs one of them, and sends the assignment of every member with
 SyncGroup. All clients of a group must have the assignor under the same name and, since any of them can lead, should
-compute similar results: ``range`` and ``roundrobin`` compute exactly what the Java client does.
+compute the same: these four compute exactly what the Java client does, which ``tests/java`` compares. They differ from
+it only where it would assign a partition twice or not at all, or to a member that does not read the topic.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from aiokproto.errors import ConfigurationError
-from aiokproto.group.assignors.base import Assignment, Assignor, Members, Subscription
+from aiokproto.group.assignors.base import Assignment, Assignor, Members, Racks, Subscription
 from aiokproto.group.assignors.range import RangeAssignor
 from aiokproto.group.assignors.roundrobin import RoundRobinAssignor
 from aiokproto.group.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
@@ -20,6 +21,7 @@ __all__ = [
     "Assignor",
     "CooperativeStickyAssignor",
     "Members",
+    "Racks",
     "RangeAssignor",
     "RoundRobinAssignor",
     "StickyAssignor",
@@ -45,7 +47,7 @@ def make_assignors(strategies: Sequence[str | Assignor]) -> list[Assignor]:
     for strategy in strategies:
         if isinstance(strategy, str) and strategy in _BY_NAME:
             assignors.append(_BY_NAME[strategy]())
-        elif not isinstance(strategy, str | type) and callable(getattr(strategy, "assign", None)):
+        elif isinstance(strategy, Assignor):
             assignors.append(strategy)
         else:
             raise ConfigurationError(

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 from aiokproto.types import TopicPartition
 
 
 @dataclass(frozen=True)
 class Subscription:
-    """What a member sends to the group's leader when it joins.
+    """What a member sends to the group's leader when it joins (ConsumerProtocolSubscription).
 
     Attributes:
-        topics: The topics it wants to read.
-        user_data: Bytes of its assignor.
-        owned_partitions: What it reads already and would like to keep.
-        generation: The generation in which it was given those; -1 when unknown.
-        rack_id: Where it runs; None when it did not say.
+        topics: The topics it wants to read, in the order in which it lists them.
+        user_data: Bytes of its assignor; None if it sent none.
+        owned_partitions: What it reads already and would like to keep. Members of eager groups own nothing when they
+            join.
+        generation: The generation in which it was assigned those; -1 when unknown.
+        rack_id: The rack in which it runs (KIP-881); None when it did not say.
         group_instance_id: Its static identity (KIP-345), None for a dynamic member.
     """
 
-    topics: frozenset[str]
+    topics: AbstractSet[str]
     user_data: bytes | None = None
     owned_partitions: Sequence[TopicPartition] = ()
     generation: int = -1
@@ -31,61 +34,54 @@ class Subscription:
 
 
 Members = Mapping[str, Subscription]
-"""Member id → subscription."""
+"""Member id → subscription, in the order of the coordinator's response."""
 
-Assignment = dict[str, list[TopicPartition]]
-"""Member id → its partitions; every member has an entry."""
+Racks = Mapping[str, Sequence[AbstractSet[str]]]
+"""Topic → for each of its partitions, the racks of its replicas (KIP-881). Topics without racks are absent."""
+
+NO_RACKS: Racks = {}
+
+Assignment = Mapping[str, Sequence[TopicPartition]]
+"""Member id → its partitions."""
 
 
-class Assignor(Protocol):
-    """Distributes partitions among members. Each member has an instance of its own, which can keep state."""
+class Assignor(ABC):
+    """Distributes partitions among members: the base of your own assignors.
 
-    @property
-    def name(self) -> str:
-        """The name on which the members of a group agree."""
-        ...
+    A subclass has a :attr:`name` and an :meth:`assign`; the rest is optional. Each member has an instance of its own,
+    which can keep state between :meth:`on_assignment` and :meth:`user_data`. These two are called in the event loop.
+    An exception in any method ends the consumer.
 
-    @property
-    def cooperative(self) -> bool:
-        """Whether members continue reading during a rebalance, and give up only what moves (KIP-429)."""
-        ...
+    Attributes:
+        name: The name on which the members of a group agree.
+        cooperative: Whether members continue reading during a rebalance, and give up only what moves (KIP-429).
+            Then :meth:`assign` must leave out a partition that moves while another member still owns it: its owner
+            gives it up and joins again, and the next assignment has it.
+        in_thread: Whether :meth:`assign` runs in one of the client's threads, so that a long computation does not block
+            the event loop. It must then change nothing outside of the call, since the member may be cancelled or
+            closed meanwhile. By default it runs in the event loop.
+    """
 
-    def user_data(self, topics: Iterable[str]) -> bytes | None:
-        """Return the user data of this member's subscription."""
-        ...
+    name: ClassVar[str]
+    cooperative: ClassVar[bool] = False
+    in_thread: ClassVar[bool] = False
 
-    def assign(self, partitions: Mapping[str, int], members: Members) -> Assignment:
-        """Assign the partitions of all subscribed topics.
+    @abstractmethod
+    def assign(self, partitions: Mapping[str, int], members: Members, racks: Racks) -> Assignment:
+        """Assign the partitions of all subscribed topics. Called for the group's leader only.
 
         Args:
             partitions: Topic → number of partitions. Topics that do not exist are absent.
-            members: What every member said.
+            members: The subscription of every member.
+            racks: The racks of the partitions' replicas; empty unless a member has named its own.
+
+        Returns:
+            The partitions of each member, which reads them in no particular order. A member without an entry has none.
         """
-        ...
-
-    def on_assignment(self, assigned: Sequence[TopicPartition], generation: int) -> None:
-        """Take note of what this member was assigned."""
-        ...
-
-
-def member_order(members: Members) -> list[str]:
-    """Return member ids in Kafka's order: static members first, by instance id, so that restarts change nothing."""
-
-    def key(member_id: str) -> tuple[bool, str]:
-        instance_id = members[member_id].group_instance_id
-        return (instance_id is None, member_id if instance_id is None else instance_id)
-
-    return sorted(members, key=key)
-
-
-class Stateless:
-    """The methods of an assignor that keeps no state."""
-
-    cooperative = False
 
     def user_data(self, topics: Iterable[str]) -> bytes | None:
-        """Return no user data."""
+        """Return what this member tells the leader's assignor, next to its subscription; by default nothing."""
         return None
 
-    def on_assignment(self, assigned: Sequence[TopicPartition], generation: int) -> None:
-        """Keep no state."""
+    def on_assignment(self, assigned: Sequence[TopicPartition], generation: int) -> None:  # noqa: B027 (optional)
+        """Take note of what this member was assigned, and in which generation; by default it is ignored."""

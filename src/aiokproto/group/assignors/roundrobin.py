@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 
-from aiokproto.group.assignors.base import Assignment, Members, Stateless, member_order
-from aiokproto.types import TopicPartition
+from aiokproto.group.assignors.base import NO_RACKS, Assignment, Assignor, Members, Racks
+from aiokproto.group.assignors.hash_order import member_order, string_order
+from aiokproto.group.partition_list import PartitionList, TopicNames
 
 
-class RoundRobinAssignor(Stateless):
+class RoundRobinAssignor(Assignor):
     """Assigns the sorted partitions to the sorted members in turn, skipping members not subscribed to the topic.
 
     Balanced within one partition where all members read the same topics.
     """
 
     name = "roundrobin"
+    in_thread = True
 
-    def assign(self, partitions: Mapping[str, int], members: Members) -> Assignment:
+    def assign(self, partitions: Mapping[str, int], members: Members, racks: Racks = NO_RACKS) -> Assignment:
         """See :meth:`Assignor.assign`."""
         order = member_order(members)
-        wanted = {topic for subscription in members.values() for topic in subscription.topics}
-        result: Assignment = {member: [] for member in members}
+        wanted: set[str] = set().union(*(subscription.topics for subscription in members.values()))
+        topics = TopicNames(sorted((topic for topic in wanted if partitions.get(topic)), key=string_order))
+        given = {member: (array("i"), array("i")) for member in members}
         turn = 0
-        for topic in sorted(wanted & partitions.keys()):
-            for number in range(partitions[topic]):
-                while topic not in members[order[turn % len(order)]].topics:
-                    turn += 1
-                result[order[turn % len(order)]].append(TopicPartition(topic, number))
-                turn += 1
-        return result
+        for place, topic in enumerate(topics):
+            # Whoever skips a member does so for all partitions of the topic: only its readers are gone through.
+            readers = [index for index, member in enumerate(order) if topic in members[member].topics]
+            first = sum(index < turn for index in readers)
+            size, width = partitions[topic], len(readers)
+            for offset in range(min(width, size)):
+                places, numbers = given[order[readers[(first + offset) % width]]]
+                numbers.extend(range(offset, size, width))
+                places.extend([place] * (len(numbers) - len(places)))
+            turn = readers[(first + size - 1) % width] + 1
+        return {member: PartitionList(topics, *given[member]) for member in members}
