@@ -72,8 +72,8 @@ class ConnectionOptions(TypedDict, total=False):
     """Certificates and checks for ``security_protocol="SSL"``. By default the system's certificate authorities, with
     the host name verified."""
     client_rack: str
-    """The rack of this client, as in ``broker.rack``: consumers can fetch from a closer replica (KIP-392), the leader of
-    a group can assign partitions with a replica there (KIP-881), producers can write to closer leaders (KIP-1123).
+    """The rack of this client, as in ``broker.rack``: consumers can fetch from a closer replica (KIP-392), the leader
+    of a group can assign partitions with a replica there (KIP-881), producers can write to closer leaders (KIP-1123).
     ``""`` (the default) is none."""
     address_map: AddressMap | None
     """Called with host and port before each connection; returns the address to connect to. For port forwarding and
