@@ -18,6 +18,7 @@ from aiokproto.consumer.config import ConsumerConfig
 from aiokproto.consumer.cursor import PartitionState, PartitionStatus
 from aiokproto.consumer.delivery import RecordIterator
 from aiokproto.consumer.engine import Engine
+from aiokproto.consumer.progress import Progress
 from aiokproto.consumer.start_lookup import EARLIEST, LATEST
 from aiokproto.consumer.subscription import (
     Listener,
@@ -142,6 +143,11 @@ class Consumer(AsyncContext):
         self._engine = Engine(cluster, config, SubscriptionState(topics=names))
         self._assignment = self._engine.assignment
         self._records = RecordIterator(self._assignment, self._engine.reader.open)
+
+    @property
+    def config(self) -> ConsumerConfig:
+        """The consumer's options, as they are in use."""
+        return self._engine.config
 
     # Lifecycle
 
@@ -407,6 +413,18 @@ class Consumer(AsyncContext):
         if self._engine.subscription.partitions is None and member.removed:
             raise CommitError(f"the consumer is in no generation of its group: {member.state}")
         return member.metadata
+
+    def progress(self, records: Iterable[Record]) -> Progress:
+        """Return how far ``records``, which were just delivered, have brought this consumer. No I/O.
+
+        For transactions: ``txn.send_offsets(progress)`` commits exactly these records, and ``progress.rewind()`` lets
+        them come again after an abort.
+
+        Raises:
+            ConfigurationError: There is no group, or a partition of the records is not assigned.
+        """
+        self._group()
+        return Progress(records, self._assignment, self.group_metadata)
 
     def lag(self, partition: tuple[str, int]) -> int | None:
         """Return how many offsets the position is behind the end of the log as of the last fetch; None if unknown."""

@@ -19,6 +19,7 @@ from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.buffer import Buffer, WriteSession
 from aiokproto.producer.config import BATCH_SIZE, ProducerConfig
 from aiokproto.producer.partitioner import Partitioner
+from aiokproto.producer.prepared_transaction import PreparedTransaction
 from aiokproto.producer.record_sender import RecordSender
 from aiokproto.producer.sender import Sender
 from aiokproto.producer.summary import delivery_error, summary, undelivered
@@ -73,7 +74,8 @@ class Producer(AsyncContext, RecordSender):
         max_block_ms: float = 60_000,
         close_timeout_ms: float | None = None,
         transactional_id: str | None = None,
-        transaction_timeout_ms: int = 60_000,
+        transaction_timeout_ms: int | None = None,
+        transaction_two_phase_commit_enable: bool = False,
         **connection: Unpack[ConnectionOptions],
     ) -> None:
         """Check the options. No connection is opened before :meth:`start`.
@@ -100,8 +102,12 @@ class Producer(AsyncContext, RecordSender):
             transactional_id: A name that survives restarts, to write in transactions (:meth:`transaction`) and only in
                 these. A producer that starts with it fences any other that has it, and aborts its open transaction.
                 Needs idempotence.
-            transaction_timeout_ms: The coordinator aborts a transaction that is open for longer, and the producer
-                cannot continue then. At most the brokers' ``transaction.max.timeout.ms`` (15 minutes by default).
+            transaction_timeout_ms: The coordinator aborts a transaction that is open for longer. At most the brokers'
+                ``transaction.max.timeout.ms`` (15 minutes by default). None for one minute.
+            transaction_two_phase_commit_enable: Whether transactions can be prepared, and are then committed or aborted
+                as decided elsewhere (:meth:`Transaction.prepare`, KIP-939). They have no timeout, and a process that
+                starts finds the one that its predecessor has left (:meth:`complete_transaction`). The brokers must
+                allow it, and the ACL operation TWO_PHASE_COMMIT if they have an authorizer.
             connection: The options that all clients share: see :class:`~aiokproto.config.ConnectionOptions`.
 
         Raises:
@@ -123,6 +129,7 @@ class Producer(AsyncContext, RecordSender):
             close_timeout_ms=close_timeout_ms,
             transactional_id=transactional_id,
             transaction_timeout_ms=transaction_timeout_ms,
+            two_phase_commit=transaction_two_phase_commit_enable,
         )
         self._config = ClusterConfig.parse(connection, own=OPTIONS)
         self._accumulator = Accumulator(
@@ -141,7 +148,11 @@ class Producer(AsyncContext, RecordSender):
         self._transactions: TransactionManager | None = None
         if transactional_id is not None:
             self._transactions = TransactionManager(
-                transactional_id, self._settings.transaction_timeout_ms, self._buffer, self._fatal
+                transactional_id,
+                self._settings.transaction_timeout_ms,
+                self._buffer,
+                self._fatal,
+                two_phase=self._settings.two_phase_commit,
             )
         self._cluster: ClusterClient
         self._sender: Sender | None = None
@@ -149,12 +160,19 @@ class Producer(AsyncContext, RecordSender):
         self._closing = False
         self._unsent = 0
 
+    @property
+    def config(self) -> ProducerConfig:
+        """The producer's options, as they are in use."""
+        return self._settings
+
     # -- lifecycle
 
     async def start(self) -> None:
         """Connect to the cluster; ``async with`` does this.
 
-        With a ``transactional_id`` it also acquires the producer id, which fences every other producer with that id.
+        With a ``transactional_id`` it also acquires the producer id, which fences every other producer with that id, and
+        aborts the transaction that it has left; with two-phase commit that transaction is kept, see
+        :meth:`complete_transaction`.
 
         Cancelling it closes the connections; the producer cannot be started again.
 
@@ -162,7 +180,9 @@ class Producer(AsyncContext, RecordSender):
             BootstrapError: None of the bootstrap servers can be used. The text has the reason for each.
             AuthenticationError: The brokers rejected this client's credentials.
             DeadlineError: The brokers did not respond in time.
-            AuthorizationError, BrokerError: The coordinator rejects the transactional id, or its timeout.
+            AuthorizationError, BrokerError: The coordinator rejects the transactional id, its timeout, or two-phase
+                commit.
+            UnsupportedVersionError: The brokers lack two-phase commit, or a part of it.
             ClientClosedError: The producer was started before, or was closed while it started.
         """
         if self._starting or self._sender is not None:
@@ -262,7 +282,7 @@ class Producer(AsyncContext, RecordSender):
     async def close(self, timeout_ms: float | None = None) -> None:
         """Deliver all buffered records, then disconnect. A second call does nothing.
 
-        An open transaction is aborted. One whose end is under way is waited for.
+        An open transaction is aborted. One whose end is under way is waited for. A prepared one stays prepared.
 
         If it waits for more than a second, it logs for which records. Cancelled, it stops waiting: undelivered records
         fail, and the connections are closed.
@@ -335,6 +355,41 @@ class Producer(AsyncContext, RecordSender):
         if self._transactions is None:
             raise ConfigurationError("transaction() needs the option transactional_id")
         return Transaction(self._settings.partitioner, self._buffer, self._transactions, self._outcome_timeout)
+
+    @property
+    def prepared_transaction(self) -> PreparedTransaction | None:
+        """The transaction that waits for :meth:`complete_transaction`: this process has prepared it, or an earlier one
+        with this ``transactional_id`` has left it, prepared or not. None if there is none."""
+        return None if self._transactions is None else self._transactions.prepared
+
+    async def complete_transaction(self, decided: PreparedTransaction | None) -> bool:
+        """Commit the transaction that waits for a decision if it is the one that was decided on; abort any other.
+
+        Call it after the start, before the first transaction (KIP-939). Without a transaction that waits it does
+        nothing: an earlier call has taken effect. Cancelled, it goes on in the background, and can be called again.
+
+        Args:
+            decided: What :meth:`Transaction.prepare` returned for the transaction to commit, for example
+                ``PreparedTransaction.parse(text)`` of what was stored with the decision. None aborts.
+
+        Returns:
+            Whether the transaction was committed by this call.
+
+        Raises:
+            TransactionOutcomeUnknownError: The coordinator did not respond within ``default_api_timeout_ms``. Call it
+                again. DeadlineError likewise, for an abort.
+            TransactionAbortedError: It was to be committed, and somebody else has aborted it.
+            ConfigurationError: The producer lacks ``transaction_two_phase_commit_enable``.
+            KafkaError: The producer is closed, or has failed.
+        """
+        self._buffer.check_open()
+        if self._transactions is None or not self._transactions.two_phase:
+            raise ConfigurationError("complete_transaction() needs transaction_two_phase_commit_enable=True")
+        if self._transactions.prepared is None:
+            return False
+        commit = self._transactions.prepared == decided
+        await self._transactions.complete(commit=commit)
+        return commit
 
     # -- topics
 

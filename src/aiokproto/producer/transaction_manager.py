@@ -9,12 +9,21 @@ A transaction has one of two versions, which the cluster's ``transaction.version
 
 **Doubt means abort.** A batch that fails, for whatever reason, *fails* the transaction: nothing is appended any more,
 and it can only be aborted. If the batch may have been sent, its sequence numbers are a gap, so the next transaction has
-the next epoch, in which they start at 0: in version 2 always, in version 1 by InitProducerId after the abort.
+the next epoch, in which they start at 0: in version 2 always, in version 1 by InitProducerId after the abort. The same
+holds for a request that adds something and gets no response: executed late, it must not be part of the next one.
+
+**Fenced or timed out?** The coordinator aborts a transaction that is open for too long, and bumps the epoch, as for a
+new producer with the same transactional id. Only the coordinator can tell which it was: the abort, and InitProducerId
+after it, either return the next epoch or say that this producer is fenced (KIP-588).
 
 **One end.** EndTxn follows the outcome of every batch, and of every other request of the transaction: what arrived
 after it would be part of the next transaction. It runs in a task of its own, so that cancelling a call changes nothing
 about it, and no transaction begins before it is done. An end without a response is repeated as it was: the coordinator
 executes it once.
+
+**Two-phase commit (KIP-939).** A prepared transaction waits for a decision that is made elsewhere. Nothing but that
+decision ends it: neither a timeout, nor :meth:`TransactionManager.close`, nor the next start, which finds it by
+InitProducerId and keeps it.
 
 **What can never happen.** A commit that lacks a record for which no error was raised; records of two transactions in
 one; EndTxn while records are in flight; a producer that goes on after another has taken over its transactional id.
@@ -35,6 +44,7 @@ from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
+    BrokerError,
     ConfigurationError,
     DeadlineError,
     FencedError,
@@ -47,6 +57,7 @@ from aiokproto.errors import (
 from aiokproto.failures import Action, classify
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.buffer import Buffer, WriteSession
+from aiokproto.producer.prepared_transaction import PreparedTransaction
 from aiokproto.producer.producer_id import ProducerId
 from aiokproto.producer.queue import PartitionQueue
 from aiokproto.producer.transaction_requests import (
@@ -77,6 +88,8 @@ class TransactionState(Enum):
     READY = auto()
     """No transaction is open."""
     OPEN = auto()
+    PREPARED = auto()
+    """All of it is written, and the decision is awaited (KIP-939)."""
     COMMITTING = auto()
     """A commit was requested, and may or may not have taken effect."""
     ABORTING = auto()
@@ -90,10 +103,18 @@ class TransactionManager:
         state: The state of the last transaction.
         failure: Why the open transaction can only be aborted; None while it can be committed.
         v2: Whether it has version 2.
+        prepared: The transaction that waits for its decision; None if there is none.
+        two_phase: Whether transactions have no timeout, and are kept at the next start (KIP-939).
     """
 
     def __init__(
-        self, transactional_id: str, timeout_ms: int, buffer: Buffer, on_fatal: Callable[[KafkaError], None]
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        buffer: Buffer,
+        on_fatal: Callable[[KafkaError], None],
+        *,
+        two_phase: bool = False,
     ) -> None:
         """Create a manager; nothing is sent before :meth:`start`.
 
@@ -102,12 +123,15 @@ class TransactionManager:
             timeout_ms: The coordinator aborts a transaction that is open for longer.
             buffer: Takes the records; between transactions its accumulator has no batches.
             on_fatal: Called with an error that ends the producer.
+            two_phase: Whether transactions have no timeout, and are kept at the next start (KIP-939).
         """
         self.transactional_id = transactional_id
         self.current: ProducerId | None = None
         self.state = TransactionState.READY
         self.failure: KafkaError | None = None
         self.v2 = False
+        self.prepared: PreparedTransaction | None = None
+        self.two_phase = two_phase
         self._timeout_ms = timeout_ms
         self._buffer = buffer
         self._accumulator = buffer.accumulator
@@ -141,11 +165,24 @@ class TransactionManager:
         self._requests = CoordinatorRequests(cluster, CoordinatorKind.TRANSACTION, self.transactional_id)
         await self._initialize(None)
         self.v2 = await self._cluster_has_v2()
+        if self.two_phase and not self.v2:
+            raise UnsupportedVersionError(
+                f"transaction_two_phase_commit_enable (KIP-939) needs {FEATURE}={FIRST_V2} in the cluster; it is lower"
+            )
 
     async def _initialize(self, bump: ProducerId | None) -> None:
-        exchange = InitExchange(self.transactional_id, self._timeout_ms, bump)
+        # What an earlier process has prepared is kept; between transactions there is nothing to keep.
+        keep = self.two_phase and bump is None
+        exchange = InitExchange(
+            self.transactional_id, self._timeout_ms, bump, two_phase=self.two_phase, keep_prepared=keep
+        )
         response = await self._send(self._requests, exchange, "InitProducerId")
         self.current = ProducerId(response.producer_id, response.producer_epoch)
+        if response.ongoing_txn_producer_id >= 0:
+            self.prepared = PreparedTransaction(
+                response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch
+            )
+            self.state, self._has_started = TransactionState.PREPARED, True
 
     async def _cluster_has_v2(self) -> bool:
         """Return whether transactions have version 2; if the coordinator cannot be asked, what it said last."""
@@ -158,8 +195,10 @@ class TransactionManager:
             return self.v2
 
     async def close(self, timeout: float) -> None:
-        """Abort the open transaction, or wait for the end that is under way, at most ``timeout`` seconds."""
-        if self.state is TransactionState.OPEN:
+        """Abort the open transaction, or wait for the end that is under way, at most ``timeout`` seconds. A prepared one
+        stays as it is."""
+        failed = self._end is None or self._end.done()
+        if self.state is TransactionState.OPEN or (self.state is TransactionState.ABORTING and failed):
             self.start_abort()
         if self._end is not None:
             await asyncio.wait([self._end], timeout=timeout)
@@ -179,13 +218,18 @@ class TransactionManager:
             session: Its right to append.
 
         Raises:
-            ConfigurationError: Another one is open.
+            ConfigurationError: Another one is open, or one was prepared and has no decision.
             TransactionOutcomeUnknownError: Still no response about the commit of the last one.
             DeadlineError: The same, about its abort.
             KafkaError: The error ends the producer.
         """
         if self._session is not None:
             raise ConfigurationError("a transaction is open: commit or abort it before you begin the next one")
+        if self.state is TransactionState.PREPARED:
+            raise ConfigurationError(
+                f"transaction {self.prepared} was prepared and has no decision: await "
+                "producer.complete_transaction(state) first"
+            )
         self._session = session
         try:
             await self._settle()
@@ -212,6 +256,11 @@ class TransactionManager:
         if batch.sequence >= 0:
             self._needs_epoch = True
         self.fail(error)
+
+    def fail_of(self, session: WriteSession, error: KafkaError) -> None:
+        """Fail the transaction that ``session`` belongs to, unless it has ended."""
+        if session is self._session:
+            self.fail(error)
 
     def fail(self, error: KafkaError) -> None:
         """Fail the open transaction: it can only be aborted."""
@@ -246,7 +295,11 @@ class TransactionManager:
     @property
     def has_partitions_to_add(self) -> bool:
         """Whether :meth:`add_partitions` has something to do and is not doing it."""
-        return bool(self._to_add) and not self._adding
+        return bool(self._to_add) and not self._adding and self._can_add
+
+    @property
+    def _can_add(self) -> bool:
+        return self.state is TransactionState.OPEN and self.failure is None
 
     async def add_partitions(self) -> None:
         """Add partitions to the transaction, until no more have records.
@@ -257,7 +310,7 @@ class TransactionManager:
         self._adding = True
         try:
             async with self._sending:
-                while self._to_add and self.state is TransactionState.OPEN and self.failure is None:
+                while self._to_add and self._can_add:
                     partitions, self._to_add = self._to_add, {}
                     names = ", ".join(str(each) for each in list(partitions)[:3])
                     exchange = AddPartitionsExchange(self._identity, partitions)
@@ -280,10 +333,10 @@ class TransactionManager:
             TransactionAbortedError: They were refused; the transaction has failed.
             KafkaError: The error ends the producer.
         """
-        async with self._sending:
-            self._buffer.check_open(session)
-            what = f"offsets of group {group.group_id!r}"
-            try:
+        what = f"offsets of group {group.group_id!r}"
+        try:
+            async with self._sending:
+                self._buffer.check_open(session)
                 if not self.v2 and group.group_id not in self._groups:
                     adding = AddOffsetsExchange(self._identity, group.group_id)
                     await self._add(self._requests, adding, f"AddOffsetsToTxn, {what}")
@@ -294,9 +347,10 @@ class TransactionManager:
                 for partition, code in exchange.refused(response).items():
                     self.fail(error_for(code, f"TxnOffsetCommit, {what}, {partition}"))
                     raise self.aborted()
-            except asyncio.CancelledError:
-                self.fail(TransactionAbortedError(f"the call that commits the {what} was cancelled"))
-                raise
+        except asyncio.CancelledError:
+            # Also before anything was sent: a commit that follows must not leave them out.
+            self.fail_of(session, TransactionAbortedError(f"the call that commits the {what} was cancelled"))
+            raise
 
     async def _add(self, requests: CoordinatorRequests, exchange: Exchange[R], what: str) -> R:
         """Send a request that adds something to the transaction.
@@ -312,8 +366,13 @@ class TransactionManager:
             if classify(error, exchange.situation) is Action.STOP:
                 self._on_fatal(error)
                 raise
+            if not isinstance(error, BrokerError):
+                self._needs_epoch = True
             self.fail(error)
             raise self.aborted() from error
+        except asyncio.CancelledError:
+            self._needs_epoch = True
+            raise
 
     # -- the end
 
@@ -327,6 +386,27 @@ class TransactionManager:
         async with self._sending:
             pass
 
+    def prepare(self) -> PreparedTransaction:
+        """Wait for a decision from now on, after :meth:`flush`; return what names the transaction (KIP-939)."""
+        self.state = TransactionState.PREPARED
+        self.prepared = PreparedTransaction(*self._identity.producer)
+        return self.prepared
+
+    async def complete(self, *, commit: bool) -> None:
+        """Commit or abort the prepared transaction. Cancelling stops the wait only, and a second call goes on with it.
+
+        Raises:
+            TransactionOutcomeUnknownError: No response in time.
+            TransactionAbortedError: The coordinator has aborted it, or refuses to commit it.
+            KafkaError: The error ends the producer.
+        """
+        if self.state is TransactionState.PREPARED:
+            self._session = None
+            self._start_end(commit=commit)
+        else:
+            await self._settle()
+        await self._ended()
+
     async def commit(self, session: WriteSession) -> None:
         """Commit, after :meth:`flush`; or repeat a commit without a known outcome. Cancelling stops the wait only.
 
@@ -338,7 +418,7 @@ class TransactionManager:
         """
         if session is not self._last:
             raise ConfigurationError("a later transaction has begun, which waited for the outcome of this one")
-        if self.state is TransactionState.OPEN:
+        if self.state in (TransactionState.OPEN, TransactionState.PREPARED):
             self._session = None
             self._start_end(commit=True)
         else:
@@ -400,21 +480,34 @@ class TransactionManager:
             if classify(error, exchange.situation) is not Action.ABORT_TRANSACTION:
                 self._on_fatal(error)
                 raise
+            # An abort that the coordinator knows nothing about: InitProducerId shows whether this producer is fenced.
             self._needs_epoch = True
-            if not commit:
-                # The coordinator has forgotten the producer id, and with it the transaction.
-                return
-            self.state, self.failure = TransactionState.ABORTING, error
-            await self._end_txn(commit=False)
-            failure = self.aborted()
-            if self._needs_epoch:
-                await self._next_epoch()
-            self._forget()
-            raise failure from error
+            if commit:
+                await self._abort_instead(error)
+            return
         if response.producer_id >= 0:
             self.current = ProducerId(response.producer_id, response.producer_epoch)
             self._needs_epoch = False
         self._has_started = False
+
+    async def _abort_instead(self, refused: KafkaError) -> None:
+        """Abort a transaction whose commit the coordinator has refused.
+
+        Raises:
+            TransactionAbortedError: It is aborted, or will be before the next transaction begins.
+            KafkaError: The error ends the producer.
+        """
+        self.state, self.failure = TransactionState.ABORTING, refused
+        aborted = self.aborted()
+        try:
+            await self._end_txn(commit=False)
+            if self._needs_epoch:
+                await self._next_epoch()
+        except DeadlineError as error:
+            log.warning("the abort of the transaction is not confirmed yet: %s", error)
+        else:
+            self._forget()
+        raise aborted
 
     async def _next_epoch(self) -> None:
         """Bump the epoch, so that sequence numbers start again (KIP-360)."""
@@ -436,6 +529,7 @@ class TransactionManager:
         """Forget the transaction, which has ended."""
         self.state = TransactionState.READY
         self.failure = None
+        self.prepared = None
         self._has_started = False
         self._added.clear()
         self._to_add.clear()
