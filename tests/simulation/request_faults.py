@@ -118,9 +118,15 @@ TRANSACTIONAL: dict[str, tuple[ErrorCode, ...]] = {
 UNTRUE = {
     "FindCoordinator": {ErrorCode.TRANSACTION_ABORTABLE},
     "InitProducerId": {ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_ID_MAPPING},
-    "EndTxn": {ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_TXN_STATE},
+    "EndTxn": {
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+        # To a request that is sent again, and was executed before.
+        ErrorCode.TRANSACTION_ABORTABLE,
+    },
 }
-"""Codes that end a transaction for its producer: no coordinator answers with them while the transaction is open."""
+"""Codes that end a transaction for its producer: no coordinator answers with them while it is not so."""
 
 
 def _transactional(api: str) -> tuple[ErrorCode, ...]:

@@ -190,6 +190,34 @@ def test_a_commit_whose_response_is_lost_before_the_producer_is_fenced_is_not_ca
 
 
 @both
+def test_a_commit_that_was_executed_and_is_refused_when_it_is_repeated_is_not_called_aborted(
+    release: str | None,
+) -> None:
+    """No coordinator contradicts itself; if one does, it is not believed."""
+
+    async def program(cluster: Cluster, producer: Producer) -> None:
+        attempts = 0
+
+        async def contradict(call: RequestInfo, serve: Serve) -> Response | None:
+            nonlocal attempts
+            attempts += 1
+            await serve(call.request)
+            code = ErrorCode.TRANSACTION_ABORTABLE if attempts == 2 else ErrorCode.INVALID_TXN_STATE
+            response: Any = EndTxnRequest.response(error_code=code)
+            return None if attempts == 1 else response
+
+        txn = await producer.transaction().__aenter__()
+        await txn.send("t", b"v", partition=0)
+        with cluster.faults.intercept(EndTxnRequest, contradict):
+            with pytest.raises(BrokerError, match="TRANSACTION_ABORTABLE"):
+                await txn.commit()
+        assert txn.status is TransactionStatus.COMMITTING
+        assert visible(cluster) == [b"v"]
+
+    run(program, release)
+
+
+@both
 def test_an_unknown_server_error_is_no_commit(release: str | None) -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         txn = await producer.transaction().__aenter__()

@@ -67,7 +67,7 @@ class Life:
     def __init__(self, workload: Workload, which: int, number: int) -> None:
         self.workload, self.which, self.number = workload, which, number
         self.random = workload.simulation.random
-        self.is_zombie = False
+        self.is_zombie = self.starting = False
         self.producer = Producer(
             bootstrap_servers=workload.cluster.bootstrap_servers,
             transactional_id=f"id-{which}",
@@ -83,8 +83,10 @@ class Life:
     async def run(self, until: float) -> None:
         """Write transactions until then; close, or die without closing."""
         self.workload.took_over(self)
+        self.starting = True
         try:
             started = await self._start()
+            self.starting = False
             # Not the order in which lives begin: a request that is sent again can overtake that of a later life.
             self.workload.took_over(self)
             if not started:
@@ -243,8 +245,11 @@ class Workload:
 
     def next_life(self, which: int) -> Life:
         """Return another life of a transactional id."""
-        self._lives[which].append(Life(self, which, len(self._lives[which])))
-        return self._lives[which][-1]
+        life = Life(self, which, len(self._lives[which]))
+        # A request of another one may be executed only after this life's.
+        life.is_zombie = any(other.starting for other in self._lives[which])
+        self._lives[which].append(life)
+        return life
 
     def took_over(self, life: Life) -> None:
         """A life has its producer id, or may have it: all others of the transactional id are fenced."""

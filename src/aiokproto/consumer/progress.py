@@ -58,5 +58,7 @@ class Progress:
 
     def rewind(self) -> None:
         """Deliver the records again, of the partitions that are not lost."""
-        for where in self._first.keys() - set(self.lost):
-            self._assignment.seek(where, self._first[where])
+        lost = self.lost
+        for where, offset in self._first.items():
+            if where not in lost:
+                self._assignment.seek(where, offset)

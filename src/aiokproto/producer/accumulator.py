@@ -540,16 +540,11 @@ class Accumulator:
         error.__cause__ = batch.last_error
         return error
 
-    def fail_unsent(self, error: KafkaError, *, observed: bool) -> bool:
-        """Fail every batch that was never sent; return whether there was one.
-
-        Args:
-            error: The error.
-            observed: Whether the application knows of it already, so that it need not be logged.
-        """
+    def fail_unsent(self, error: KafkaError) -> bool:
+        """Fail every batch that was never sent; return whether there was one. The application knows of it already."""
         unsent = [batch for batch in self._incomplete if not batch.attempts]
         for batch in unsent:
-            batch.outcome.observed = batch.outcome.observed or observed
+            batch.outcome.observed = True
             self.fail(batch, error)
         return bool(unsent)
 

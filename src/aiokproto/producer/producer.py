@@ -167,7 +167,7 @@ class Producer(AsyncContext, RecordSender):
 
     # -- lifecycle
 
-    async def start(self) -> None:
+    async def start(self, *, keep_prepared: bool = True) -> None:
         """Connect to the cluster; ``async with`` does this.
 
         With a ``transactional_id`` it also acquires the producer id, which fences every other producer with that id, and
@@ -175,6 +175,10 @@ class Producer(AsyncContext, RecordSender):
         :meth:`complete_transaction`.
 
         Cancelling it closes the connections; the producer cannot be started again.
+
+        Args:
+            keep_prepared: With two-phase commit: whether to keep the transaction that an earlier process has left. False
+                aborts it. Kafka 4.4 cannot keep it, and refuses.
 
         Raises:
             BootstrapError: None of the bootstrap servers can be used. The text has the reason for each.
@@ -192,7 +196,7 @@ class Producer(AsyncContext, RecordSender):
         try:
             await self._cluster.start()
             if self._transactions is not None:
-                await self._transactions.start(self._cluster)
+                await self._transactions.start(self._cluster, keep_prepared=keep_prepared)
         except BaseException:
             await self._cluster.close()
             raise

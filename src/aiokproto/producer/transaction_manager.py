@@ -155,26 +155,28 @@ class TransactionManager:
 
     # -- starting
 
-    async def start(self, cluster: ClusterClient) -> None:
+    async def start(self, cluster: ClusterClient, *, keep_prepared: bool) -> None:
         """Acquire the producer id: fences other producers with the transactional id, and aborts their transaction.
+
+        Args:
+            cluster: Sends the requests.
+            keep_prepared: Whether to keep that transaction instead, with two-phase commit.
 
         Raises:
             KafkaError: There is no producer id.
         """
         self._cluster = cluster
         self._requests = CoordinatorRequests(cluster, CoordinatorKind.TRANSACTION, self.transactional_id)
-        await self._initialize(None)
+        await self._initialize(None, keep_prepared=keep_prepared and self.two_phase)
         self.v2 = await self._cluster_has_v2()
         if self.two_phase and not self.v2:
             raise UnsupportedVersionError(
                 f"transaction_two_phase_commit_enable (KIP-939) needs {FEATURE}={FIRST_V2} in the cluster; it is lower"
             )
 
-    async def _initialize(self, bump: ProducerId | None) -> None:
-        # What an earlier process has prepared is kept; between transactions there is nothing to keep.
-        keep = self.two_phase and bump is None
+    async def _initialize(self, bump: ProducerId | None, *, keep_prepared: bool = False) -> None:
         exchange = InitExchange(
-            self.transactional_id, self._timeout_ms, bump, two_phase=self.two_phase, keep_prepared=keep
+            self.transactional_id, self._timeout_ms, bump, two_phase=self.two_phase, keep_prepared=keep_prepared
         )
         response = await self._send(self._requests, exchange, "InitProducerId")
         self.current = ProducerId(response.producer_id, response.producer_epoch)
@@ -451,7 +453,7 @@ class TransactionManager:
 
     async def _run_end(self, commit: bool) -> None:
         if not commit:
-            self._drop_unsent(TransactionAbortedError("the transaction was aborted"), observed=True)
+            self._drop_unsent(TransactionAbortedError("the transaction was aborted"))
             # A batch whose fate is unknown is retried, as always: written after the end, it would be part of the next
             # transaction.
             await wait_all([batch.outcome for batch in self._buffer.send_all()], None)
@@ -462,13 +464,13 @@ class TransactionManager:
                 await self._next_epoch()
             self._forget()
 
-    def _drop_unsent(self, why: KafkaError, *, observed: bool = False) -> None:
-        """Fail the batches that were never sent. ``observed``: the application knows already."""
-        dropped = self._accumulator.fail_unsent(why, observed=observed)
-        if dropped:
+    def _drop_unsent(self, why: KafkaError) -> None:
+        """Fail the batches that were never sent. They need not be logged: the transaction raises the cause."""
+        if self._accumulator.fail_unsent(why):
             self._buffer.memory_freed()
 
-    async def _end_txn(self, commit: bool) -> None:
+    async def _end_txn(self, commit: bool) -> bool:
+        """Return whether the coordinator has confirmed it; an abort that it knows nothing about is not."""
         exchange = EndTxnExchange(self._identity, commit=commit, v2=self.v2)
         try:
             response = await self._send(self._requests, exchange, "EndTxn")
@@ -484,11 +486,12 @@ class TransactionManager:
             self._needs_epoch = True
             if commit:
                 await self._abort_instead(error)
-            return
+            return False
         if response.producer_id >= 0:
             self.current = ProducerId(response.producer_id, response.producer_epoch)
             self._needs_epoch = False
         self._has_started = False
+        return True
 
     async def _abort_instead(self, refused: KafkaError) -> None:
         """Abort a transaction whose commit the coordinator has refused.
@@ -500,7 +503,10 @@ class TransactionManager:
         self.state, self.failure = TransactionState.ABORTING, refused
         aborted = self.aborted()
         try:
-            await self._end_txn(commit=False)
+            if not await self._end_txn(commit=False):
+                # Neither committed nor aborted, says the coordinator: an earlier attempt may have been executed.
+                self._on_fatal(refused)
+                raise refused
             if self._needs_epoch:
                 await self._next_epoch()
         except DeadlineError as error:
@@ -552,6 +558,11 @@ class TransactionManager:
 
     def _error(self, code: ErrorCode, what: str) -> KafkaError:
         context = f"{what}, transactional id {self.transactional_id!r}"
+        if code is ErrorCode.UNSUPPORTED_VERSION:
+            return UnsupportedVersionError(
+                f"{context}: the coordinator cannot keep a prepared transaction (KIP-939), as Kafka 4.4 cannot; "
+                "start(keep_prepared=False) aborts it"
+            )
         error = error_for(code, context)
         if not isinstance(error, FencedError):
             return error
