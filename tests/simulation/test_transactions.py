@@ -18,7 +18,7 @@ from aiokproto.codec.messages.end_txn import EndTxnRequest
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.messages.produce import ProduceRequest
 from aiokproto.codec.messages.txn_offset_commit import TxnOffsetCommitRequest
-from aiokproto.codec.schema import Response
+from aiokproto.codec.schema import Request, Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
     BrokerError,
@@ -344,6 +344,45 @@ async def _add_group(cluster: Cluster, producer: Producer) -> None:
     assert manager is not None and manager.current is not None
     producer_id = ProducerIdAndEpoch(*manager.current)
     cluster._running.transactions.add_partitions("id", producer_id, [(where.topic, where.index)])
+
+
+@both
+@pytest.mark.parametrize("api", [EndTxnRequest, TxnOffsetCommitRequest])
+def test_a_request_that_is_executed_again_long_after_its_retry_changes_no_later_transaction(
+    release: str | None, api: type[Request[Any]]
+) -> None:
+    """The broker has read it from a connection that the client has given up."""
+
+    async def program(cluster: Cluster, producer: Producer) -> None:
+        attempts, late = 0, asyncio.Event()
+
+        async def first_is_late(call: RequestInfo, serve: Serve) -> Response | None:
+            nonlocal attempts
+            attempts += 1
+            if attempts == 1:
+                await late.wait()
+            return await serve(call.request)
+
+        with cluster.faults.intercept(api, first_is_late):
+            async with producer.transaction() as txn:
+                await txn.send("t", b"first", partition=0)
+                await txn.send_offsets({("t", 0): 1}, "g")
+            async with producer.transaction() as txn:
+                await txn.send("t", b"second", partition=0)
+                await txn.send_offsets({("t", 0): 2}, "g")
+            assert attempts > 1
+            txn = await producer.transaction().__aenter__()
+            await txn.send("t", b"aborted", partition=0)
+            await txn.send_offsets({("t", 0): 3}, "g")
+            late.set()
+            await asyncio.sleep(1)
+            await txn.abort()
+            assert visible(cluster) == [b"first", b"second"]
+            async with producer.transaction() as txn:
+                await txn.send("t", b"last", partition=0)
+            assert committed_offset(cluster) == 2
+
+    run(program, release)
 
 
 @both

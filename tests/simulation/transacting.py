@@ -16,6 +16,7 @@ from typing import TypeVar
 from aiokproto import Producer
 from aiokproto.broker import Cluster
 from aiokproto.errors import (
+    BootstrapError,
     BrokerError,
     DeadlineError,
     FencedError,
@@ -116,7 +117,7 @@ class Life:
             await self._timed("start", self.producer.start())
         except FencedError:
             return not self._expected_fence()
-        except DeadlineError:
+        except (DeadlineError, BootstrapError):
             return False
         return True
 

@@ -10,7 +10,8 @@ A transaction has one of two versions, which the cluster's ``transaction.version
 **Doubt means abort.** A batch that fails, for whatever reason, *fails* the transaction: nothing is appended any more,
 and it can only be aborted. If the batch may have been sent, its sequence numbers are a gap, so the next transaction has
 the next epoch, in which they start at 0: in version 2 always, in version 1 by InitProducerId after the abort. The same
-holds for a request that adds something and gets no response: executed late, it must not be part of the next one.
+holds for every request that gets no response, also if it is sent again: executed late, it would add its offsets to the
+next transaction, or end that.
 
 **Fenced or timed out?** The coordinator aborts a transaction that is open for too long, and bumps the epoch, as for a
 new producer with the same transactional id. Only the coordinator can tell which it was: the abort, and InitProducerId
@@ -44,7 +45,6 @@ from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
-    BrokerError,
     ConfigurationError,
     DeadlineError,
     FencedError,
@@ -151,7 +151,8 @@ class TransactionManager:
         self._groups: set[str] = set()
         # Whether the coordinator may have an open transaction.
         self._has_started = False
-        self._needs_epoch = False
+        # Whether the next transaction needs the next epoch, or should have it if the brokers can bump it.
+        self._needs_epoch = self._wants_epoch = False
 
     # -- starting
 
@@ -166,7 +167,7 @@ class TransactionManager:
             KafkaError: There is no producer id.
         """
         self._cluster = cluster
-        self._requests = CoordinatorRequests(cluster, CoordinatorKind.TRANSACTION, self.transactional_id)
+        self._requests = self._requests_to(CoordinatorKind.TRANSACTION, self.transactional_id)
         await self._initialize(None, keep_prepared=keep_prepared and self.two_phase)
         self.v2 = await self._cluster_has_v2()
         if self.two_phase and not self.v2:
@@ -344,7 +345,7 @@ class TransactionManager:
                     await self._add(self._requests, adding, f"AddOffsetsToTxn, {what}")
                     self._groups.add(group.group_id)
                 exchange = TxnOffsetCommitExchange(self._cluster, self._identity, group, offsets, v2=self.v2)
-                requests = CoordinatorRequests(self._cluster, CoordinatorKind.GROUP, group.group_id)
+                requests = self._requests_to(CoordinatorKind.GROUP, group.group_id)
                 response = await self._add(requests, exchange, f"TxnOffsetCommit, {what}")
                 for partition, code in exchange.refused(response).items():
                     self.fail(error_for(code, f"TxnOffsetCommit, {what}, {partition}"))
@@ -368,12 +369,10 @@ class TransactionManager:
             if classify(error, exchange.situation) is Action.STOP:
                 self._on_fatal(error)
                 raise
-            if not isinstance(error, BrokerError):
-                self._needs_epoch = True
             self.fail(error)
             raise self.aborted() from error
         except asyncio.CancelledError:
-            self._needs_epoch = True
+            self._lost()
             raise
 
     # -- the end
@@ -460,8 +459,7 @@ class TransactionManager:
         async with self._sending:
             if self._has_started:
                 await self._end_txn(commit)
-            if self._needs_epoch:
-                await self._next_epoch()
+            await self._next_epoch_if_needed()
             self._forget()
 
     def _drop_unsent(self, why: KafkaError) -> None:
@@ -489,7 +487,7 @@ class TransactionManager:
             return False
         if response.producer_id >= 0:
             self.current = ProducerId(response.producer_id, response.producer_epoch)
-            self._needs_epoch = False
+            self._needs_epoch = self._wants_epoch = False
         self._has_started = False
         return True
 
@@ -507,29 +505,33 @@ class TransactionManager:
                 # Neither committed nor aborted, says the coordinator: an earlier attempt may have been executed.
                 self._on_fatal(refused)
                 raise refused
-            if self._needs_epoch:
-                await self._next_epoch()
+            await self._next_epoch_if_needed()
         except DeadlineError as error:
             log.warning("the abort of the transaction is not confirmed yet: %s", error)
         else:
             self._forget()
         raise aborted
 
+    async def _next_epoch_if_needed(self) -> None:
+        if self._needs_epoch or self._wants_epoch:
+            await self._next_epoch()
+
     async def _next_epoch(self) -> None:
-        """Bump the epoch, so that sequence numbers start again (KIP-360)."""
+        """Bump the epoch, so that sequence numbers start again, and late requests are refused (KIP-360)."""
         try:
             node = await self._cluster.coordinator(CoordinatorKind.TRANSACTION, self.transactional_id)
-            if await self._cluster.version(InitProducerIdRequest, node) < EPOCH_BUMP:
+            if await self._cluster.version(InitProducerIdRequest, node) >= EPOCH_BUMP:
+                await self._initialize(self.current)
+            elif self._needs_epoch:
                 raise UnsupportedVersionError(
                     "brokers before 2.5 cannot continue after a failed batch: create a new producer"
                 )
-            await self._initialize(self.current)
         except DeadlineError:
             raise
         except KafkaError as error:
             self._on_fatal(error)
             raise
-        self._needs_epoch = False
+        self._needs_epoch = self._wants_epoch = False
 
     def _forget(self) -> None:
         """Forget the transaction, which has ended."""
@@ -547,6 +549,13 @@ class TransactionManager:
     def _identity(self) -> Identity:
         assert self.current is not None, "start() has returned"
         return Identity(self.transactional_id, self.current)
+
+    def _requests_to(self, kind: CoordinatorKind, key: str) -> CoordinatorRequests:
+        return CoordinatorRequests(self._cluster, kind, key, self._lost)
+
+    def _lost(self) -> None:
+        """A request has no response: it may be executed late."""
+        self._wants_epoch = True
 
     async def _send(self, requests: CoordinatorRequests, exchange: Exchange[R], what: str) -> R:
         at = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
