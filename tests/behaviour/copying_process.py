@@ -66,7 +66,7 @@ def session(plan: Plan) -> ExactlyOnce:
         linger_ms=0,
     )
     if plan.first_version:
-        TransactionManager._cluster_has_v2 = _first_version  # type: ignore[method-assign]
+        TransactionManager._cluster_has_v2 = _first_version  # type: ignore[method-assign,assignment]
     return ExactlyOnce(consumer, producer)
 
 

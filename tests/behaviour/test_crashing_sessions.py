@@ -99,9 +99,7 @@ async def _check(cluster: BehaviourCluster, topic: str, seed: int) -> None:
 
 async def _finish(cluster: BehaviourCluster, topic: str, expected: Counter[bytes]) -> None:
     """Copy the rest, until all input is committed as processed."""
-    last = session(
-        Plan(cluster.bootstrap_servers, topic, topic, f"{topic}-0", f"{topic}-0", False, "", "", 0)
-    )
+    last = session(Plan(cluster.bootstrap_servers, topic, topic, f"{topic}-0", f"{topic}-0", False, "", "", 0))
     async with last:
         running = asyncio.create_task(last.run(copy))
         async with Consumer(bootstrap_servers=cluster.bootstrap_servers, group_id=topic) as reader:
@@ -109,7 +107,7 @@ async def _finish(cluster: BehaviourCluster, topic: str, expected: Counter[bytes
             ends = await reader.end_offsets(*places)
             while not running.done():
                 committed = await reader.committed(*places)
-                if all((at.offset if (at := committed[place]) else 0) == end for place, end in ends.items()):  # type: ignore[index]
+                if all((at.offset if (at := committed[place]) else 0) == end for place, end in ends.items()):
                     break
                 await asyncio.wait([running], timeout=0.1)
         last.stop()

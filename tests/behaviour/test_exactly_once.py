@@ -34,7 +34,12 @@ async def input_topic(cluster: BehaviourCluster, topic: str) -> str:
 
 
 def session(
-    cluster: BehaviourCluster, topic: str, name: str = "one", *, transaction_timeout_ms: int | None = None, **options: Any
+    cluster: BehaviourCluster,
+    topic: str,
+    name: str = "one",
+    *,
+    transaction_timeout_ms: int | None = None,
+    **options: Any,
 ) -> ExactlyOnce:
     servers = cluster.bootstrap_servers
     consumer = Consumer(

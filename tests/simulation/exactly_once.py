@@ -39,7 +39,7 @@ APIS = (
 STRATEGIES = ("range", "cooperative-sticky", "cooperative-sticky")
 RELEASES = (None, None, "3.9")
 ALL_DONE_WITHIN = 240.0
-"""Virtual seconds after the last fault within which everything is processed: timeouts of what has died, and backoffs."""
+"""Virtual seconds after the last fault within which all is processed: timeouts of what has died, and backoffs."""
 CLOSE = 20.0
 """Virtual seconds in which a session closes: both clients have deadlines."""
 

@@ -14,7 +14,7 @@ from aiokproto.broker import Cluster
 from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.broker.transactions.transaction_metadata import ProducerIdAndEpoch
 from aiokproto.codec.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
-from aiokproto.codec.messages.end_txn import EndTxnRequest
+from aiokproto.codec.messages.end_txn import EndTxnRequest, EndTxnResponse
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.messages.produce import ProduceRequest
 from aiokproto.codec.messages.txn_offset_commit import TxnOffsetCommitRequest
@@ -152,8 +152,8 @@ def test_a_commit_that_is_refused_and_whose_abort_is_not_confirmed_is_aborted(re
         async def abortable_then_silent(call: RequestInfo, serve: Serve) -> Response | None:
             assert isinstance(call.request, EndTxnRequest)
             if call.request.committed:
-                response: Any = EndTxnRequest.response(error_code=ErrorCode.TRANSACTION_ABORTABLE)
-                return response  # type: ignore[no-any-return]
+                response = EndTxnResponse(error_code=ErrorCode.TRANSACTION_ABORTABLE)
+                return response
             return None
 
         txn = await producer.transaction().__aenter__()
@@ -203,14 +203,16 @@ def test_a_commit_that_was_executed_and_is_refused_when_it_is_repeated_is_not_ca
             attempts += 1
             await serve(call.request)
             code = ErrorCode.TRANSACTION_ABORTABLE if attempts == 2 else ErrorCode.INVALID_TXN_STATE
-            response: Any = EndTxnRequest.response(error_code=code)
+            response = EndTxnResponse(error_code=code)
             return None if attempts == 1 else response
 
         txn = await producer.transaction().__aenter__()
         await txn.send("t", b"v", partition=0)
-        with cluster.faults.intercept(EndTxnRequest, contradict):
-            with pytest.raises(BrokerError, match="TRANSACTION_ABORTABLE"):
-                await txn.commit()
+        with (
+            cluster.faults.intercept(EndTxnRequest, contradict),
+            pytest.raises(BrokerError, match="TRANSACTION_ABORTABLE"),
+        ):
+            await txn.commit()
         assert txn.status is TransactionStatus.COMMITTING
         assert visible(cluster) == [b"v"]
 
@@ -244,10 +246,12 @@ def test_a_transaction_that_no_partition_could_be_added_to_ends() -> None:
 
     async def program(cluster: Cluster, producer: Producer) -> None:
         await write(producer, b"first")
-        with cluster.faults.fail(AddPartitionsToTxnRequest, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
-            with pytest.raises(TransactionAbortedError, match="TOPIC_AUTHORIZATION_FAILED"):
-                async with producer.transaction() as txn:
-                    await txn.post("t", b"refused", partition=0)
+        with (
+            cluster.faults.fail(AddPartitionsToTxnRequest, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+            pytest.raises(TransactionAbortedError, match="TOPIC_AUTHORIZATION_FAILED"),
+        ):
+            async with producer.transaction() as txn:
+                await txn.post("t", b"refused", partition=0)
         await write(producer, b"next")
         assert visible(cluster) == [b"first", b"next"]
 
@@ -279,13 +283,15 @@ def test_a_batch_of_a_failed_transaction_that_is_retried_keeps_nobody_busy() -> 
     async def program(cluster: Cluster, producer: Producer) -> None:
         txn = await producer.transaction().__aenter__()
         await txn.send("t", b"first", partition=0)
-        with cluster.faults.fail(ProduceRequest, ErrorCode.NOT_ENOUGH_REPLICAS):
-            with cluster.faults.delay(AddPartitionsToTxnRequest, 3.0):
-                await txn.post("t", b"retried", partition=0)
-                await txn.post("t", b"never added", partition=1)
-                await asyncio.sleep(1)
-                producer._transactions.fail(KafkaError("doubt"))  # type: ignore[union-attr]
-                await asyncio.sleep(5)
+        with (
+            cluster.faults.fail(ProduceRequest, ErrorCode.NOT_ENOUGH_REPLICAS),
+            cluster.faults.delay(AddPartitionsToTxnRequest, 3.0),
+        ):
+            await txn.post("t", b"retried", partition=0)
+            await txn.post("t", b"never added", partition=1)
+            await asyncio.sleep(1)
+            producer._transactions.fail(KafkaError("doubt"))  # type: ignore[union-attr]
+            await asyncio.sleep(5)
         await txn.abort()
 
     simulation = run(program, V1)
@@ -341,7 +347,8 @@ def test_offsets_that_arrive_after_their_call_was_cancelled_are_in_no_later_tran
 async def _add_group(cluster: Cluster, producer: Producer) -> None:
     where = cluster._running.groups.partition_of("g")
     manager = producer._transactions
-    assert manager is not None and manager.current is not None
+    assert manager is not None
+    assert manager.current is not None
     producer_id = ProducerIdAndEpoch(*manager.current)
     cluster._running.transactions.add_partitions("id", producer_id, [(where.topic, where.index)])
 
@@ -408,7 +415,8 @@ def test_a_call_of_an_earlier_transaction_that_ends_late_does_not_fail_the_open_
 def test_a_producer_whose_epochs_are_exhausted_gets_another_producer_id(release: str | None) -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         manager, transactions = producer._transactions, cluster._running.transactions
-        assert manager is not None and manager.current is not None
+        assert manager is not None
+        assert manager.current is not None
         before = manager.current.id
         # The epochs between are skipped.
         transactions._transactions["id"] = replace(transactions._transactions["id"], producer_epoch=32764)
@@ -431,7 +439,8 @@ def test_a_producer_whose_epochs_are_exhausted_gets_another_producer_id(release:
 def test_the_new_producer_id_is_found_when_the_response_that_has_it_is_lost(release: str | None, at: int) -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         manager, transactions = producer._transactions, cluster._running.transactions
-        assert manager is not None and manager.current is not None
+        assert manager is not None
+        assert manager.current is not None
         transactions._transactions["id"] = replace(transactions._transactions["id"], producer_epoch=32764)
         manager.current = manager.current._replace(epoch=32764)
         for number in range(4):
@@ -486,9 +495,11 @@ def test_brokers_before_2_5_commit_offsets_of_a_group_that_is_not_checked() -> N
 
 def test_brokers_before_2_5_cannot_go_on_after_a_lost_record() -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
-        with cluster.faults.fail(ProduceRequest, ErrorCode.INVALID_RECORD):
-            with pytest.raises(UnsupportedVersionError, match=r"brokers before 2\.5 cannot continue"):
-                await write_unawaited(producer)
+        with (
+            cluster.faults.fail(ProduceRequest, ErrorCode.INVALID_RECORD),
+            pytest.raises(UnsupportedVersionError, match=r"brokers before 2\.5 cannot continue"),
+        ):
+            await write_unawaited(producer)
         with pytest.raises(UnsupportedVersionError, match="create a new producer"):
             await write(producer, b"next")
 
@@ -601,9 +612,11 @@ def test_a_decision_whose_response_is_lost_is_repeated() -> None:
             await txn.send("t", b"v", partition=0)
             state = await txn.prepare()
         async with make(cluster, transaction_two_phase_commit_enable=True) as successor:
-            with cluster.faults.drop(EndTxnRequest, "response", times=10):
-                with pytest.raises(TransactionOutcomeUnknownError):
-                    await successor.complete_transaction(state)
+            with (
+                cluster.faults.drop(EndTxnRequest, "response", times=10),
+                pytest.raises(TransactionOutcomeUnknownError),
+            ):
+                await successor.complete_transaction(state)
             assert await successor.complete_transaction(state)
         assert visible(cluster) == [b"v"]
 
@@ -615,7 +628,8 @@ def test_a_prepared_transaction_of_the_last_epoch_is_decided_under_another_produ
         transactions = cluster._running.transactions
         async with producer:
             manager = producer._transactions
-            assert manager is not None and manager.current is not None
+            assert manager is not None
+            assert manager.current is not None
             transactions._transactions["id"] = replace(transactions._transactions["id"], producer_epoch=32765)
             manager.current = manager.current._replace(epoch=32765)
             txn = await producer.transaction().__aenter__()

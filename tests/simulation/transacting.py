@@ -92,14 +92,16 @@ class Life:
             self.workload.took_over(self)
             if not started:
                 return
-            current = self.producer._transactions and self.producer._transactions.current
-            assert current is not None
+            manager = self.producer._transactions
+            assert manager is not None
+            assert manager.current is not None
+            first_epoch = manager.current.epoch
             count = 0
             while self.workload.simulation.time() < until:
                 attempt = Attempt(b"%d/%d/%d" % (self.which, self.number, count))
                 self.workload.attempts.append(attempt)
                 count += 1
-                if not await self._attempt(attempt, 1000 * current.epoch + count):
+                if not await self._attempt(attempt, 1000 * first_epoch + count):
                     break
                 await asyncio.sleep(self.random.choice((0, 0.01, 0.2)))
         finally:
@@ -261,9 +263,7 @@ class Workload:
 def schedule(seed: int) -> list[Fault]:
     random = Random(f"{seed}/faults")
     return [
-        draw(
-            random, UNTIL, BROKERS, PARTITIONS, APIS, weights=WITH_TRANSACTIONS, refusals=TRANSACTIONAL_REFUSALS
-        )
+        draw(random, UNTIL, BROKERS, PARTITIONS, APIS, weights=WITH_TRANSACTIONS, refusals=TRANSACTIONAL_REFUSALS)
         for _ in range(random.choice((0, 1, 2, 3, 5)))
     ]
 
@@ -292,7 +292,11 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
         ids = range(random.randint(1, 3))
         happening = asyncio.create_task(carry_out(World(simulation, cluster, "t"), faults))
         try:
-            starts = [(which, 0.0 if not life else random.uniform(0, UNTIL / 2)) for which in ids for life in range(random.randint(1, 3))]
+            starts = [
+                (which, 0.0 if not life else random.uniform(0, UNTIL / 2))
+                for which in ids
+                for life in range(random.randint(1, 3))
+            ]
             await asyncio.gather(*(live(*start) for start in starts))
             await happening
         finally:

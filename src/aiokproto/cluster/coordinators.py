@@ -51,8 +51,8 @@ def find_coordinator_request(kind: CoordinatorKind, key: str, version: int) -> F
     """
     if version < _KINDS_VERSION and kind is not CoordinatorKind.GROUP:
         raise UnsupportedVersionError(
-            f"FindCoordinator version {version} finds no coordinators of transactional ids: transactions need brokers of "
-            "Kafka 0.11 or later"
+            f"FindCoordinator version {version} finds no coordinators of transactional ids: transactions need brokers "
+            "of Kafka 0.11 or later"
         )
     if version >= BATCHED_VERSION:
         return FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])

@@ -60,8 +60,9 @@ class BrokerVersions:
         self._picked: dict[int, int] = {}
 
     def pick(self, request_type: type[Request[Any]], max_version: int | None = None) -> int:
-        """Return the highest version that client and broker support, at most ``max_version``. Unstable versions count only
-        if ``max_version`` is one.
+        """Return the highest version that client and broker support, at most ``max_version``.
+
+        Unstable versions count only if ``max_version`` is one.
 
         Raises:
             UnsupportedVersionError: There is none. The text has both ranges.

@@ -129,8 +129,8 @@ def _transaction_timeout(transactional_id: str | None, timeout_ms: int | None, t
         raise ConfigurationError("transaction_two_phase_commit_enable=True needs a transactional_id")
     if two_phase and timeout_ms is not None:
         raise ConfigurationError(
-            f"transaction_timeout_ms={timeout_ms!r}: with transaction_two_phase_commit_enable=True transactions have no "
-            "timeout"
+            f"transaction_timeout_ms={timeout_ms!r}: with transaction_two_phase_commit_enable=True transactions have "
+            "no timeout"
         )
     if two_phase:
         return INT32_MAX

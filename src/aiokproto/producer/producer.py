@@ -170,8 +170,8 @@ class Producer(AsyncContext, RecordSender):
     async def start(self, *, keep_prepared: bool = True) -> None:
         """Connect to the cluster; ``async with`` does this.
 
-        With a ``transactional_id`` it also acquires the producer id, which fences every other producer with that id, and
-        aborts the transaction that it has left; with two-phase commit that transaction is kept, see
+        With a ``transactional_id`` it also acquires the producer id, which fences every other producer with that id,
+        and aborts the transaction that it has left; with two-phase commit that transaction is kept, see
         :meth:`complete_transaction`.
 
         Cancelling it closes the connections; the producer cannot be started again.

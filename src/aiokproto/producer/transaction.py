@@ -15,7 +15,6 @@ from aiokproto.errors import (
     DeadlineError,
     KafkaError,
     TransactionAbortedError,
-    TransactionOutcomeUnknownError,
 )
 from aiokproto.group.arguments import Offsets, Partition, to_offsets, to_partition, to_position
 from aiokproto.producer.arrow_tables import SupportsArrow

@@ -182,9 +182,7 @@ class TransactionManager:
         response = await self._send(self._requests, exchange, "InitProducerId")
         self.current = ProducerId(response.producer_id, response.producer_epoch)
         if response.ongoing_txn_producer_id >= 0:
-            self.prepared = PreparedTransaction(
-                response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch
-            )
+            self.prepared = PreparedTransaction(response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch)
             self.state, self._has_started = TransactionState.PREPARED, True
 
     async def _cluster_has_v2(self) -> bool:

@@ -1,7 +1,7 @@
 """InitProducerId: allocate a producer id, or fence the previous producer of a transactional id (KIP-98).
 
-v3 (KIP-360): the producer id and epoch from before. v4: PRODUCER_FENCED. v6 (KIP-939): two-phase commit; as in Kafka only
-with ``unstable.api.versions.enable``. Kafka 4.4 refuses ``keep_prepared_txn`` (UNSUPPORTED_VERSION); here it works.
+v3 (KIP-360): the producer id and epoch from before. v4: PRODUCER_FENCED. v6 (KIP-939): two-phase commit; as in Kafka
+only with ``unstable.api.versions.enable``. Kafka 4.4 refuses ``keep_prepared_txn`` (UNSUPPORTED_VERSION); here it works.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ class TransactionMetadata:
         raise self._fenced(known)
 
     def _kept(self, new_id: NewId, now: int) -> TransactionMetadata:
-        """Keep the ongoing transaction for a producer with the next epoch. The records stay those of the epoch before."""
+        """Keep the ongoing transaction for a producer with the next epoch. Its records keep the epoch before."""
         producer = self.identity
         if producer.epoch >= LAST_EPOCH - 1:
             return replace(self, next_producer_id=new_id(), next_producer_epoch=0, updated=now)
