@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from aiokproto import Consumer, Producer
+from aiokproto import Consumer, ExactlyOnce, Producer
 from aiokproto.broker import Cluster
 from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.broker.transactions.transaction_metadata import ProducerIdAndEpoch
@@ -22,60 +21,14 @@ from aiokproto.codec.schema import Request, Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
     BrokerError,
-    ConfigurationError,
     FencedError,
     KafkaError,
     TransactionAbortedError,
     TransactionOutcomeUnknownError,
-    UnsupportedVersionError,
 )
 from aiokproto.producer import TransactionStatus
 from aiokproto.simulation import Simulation
-from aiokproto.types import GroupMetadata
-from tests.simulation.transaction_log import committed_values, hanging
-
-Program = Callable[[Cluster, Producer], Awaitable[None]]
-V1, V2 = "3.9", None
-"""The release of the brokers: version 2 came with Kafka 4.0."""
-both = pytest.mark.parametrize("release", [V1, V2], ids=["v1", "v2"])
-
-
-def run(program: Program, release: str | None = None, **options: Any) -> Simulation:
-    """Run a program with one transactional producer; afterwards no transaction may be open."""
-    simulation = Simulation(1)
-
-    async def main() -> None:
-        config = {"transaction.state.log.num.partitions": 1, "offsets.topic.num.partitions": 1}
-        async with Cluster(1, auto_create_topics=False, config=config, as_version=release) as cluster:
-            await cluster.create_topic("t", 2)
-            producer = make(cluster, **options)
-            async with producer:
-                await program(cluster, producer)
-            assert not hanging(cluster, "t", 2)
-
-    simulation.run(main())
-    return simulation
-
-
-def make(cluster: Cluster, **options: Any) -> Producer:
-    given = {"transactional_id": "id", "linger_ms": 0, "request_timeout_ms": 2000, "default_api_timeout_ms": 5000}
-    return Producer(bootstrap_servers=cluster.bootstrap_servers, **{**given, **options})
-
-
-async def write(producer: Producer, value: bytes, partition: int = 0) -> None:
-    async with producer.transaction() as txn:
-        await txn.send("t", value, partition=partition)
-
-
-def visible(cluster: Cluster) -> list[bytes]:
-    found = committed_values(cluster, "t", 2)
-    return found[0] + found[1]
-
-
-def committed_offset(cluster: Cluster, group: str = "g") -> int | None:
-    entry = cluster._running.groups.entry(group)
-    return entry.offsets[("t", 0)].offset if entry is not None and entry.offsets else None
-
+from tests.simulation.one_producer import V1, both, committed_offset, make, run, visible, write
 
 # ---- timeouts
 
@@ -152,8 +105,7 @@ def test_a_commit_that_is_refused_and_whose_abort_is_not_confirmed_is_aborted(re
         async def abortable_then_silent(call: RequestInfo, serve: Serve) -> Response | None:
             assert isinstance(call.request, EndTxnRequest)
             if call.request.committed:
-                response = EndTxnResponse(error_code=ErrorCode.TRANSACTION_ABORTABLE)
-                return response
+                return EndTxnResponse(error_code=ErrorCode.TRANSACTION_ABORTABLE)
             return None
 
         txn = await producer.transaction().__aenter__()
@@ -457,231 +409,11 @@ def test_the_new_producer_id_is_found_when_the_response_that_has_it_is_lost(rele
     run(program, release)
 
 
-# ---- old brokers
-
-
-@pytest.mark.parametrize("release", ["0.10.2", "0.9"])
-def test_brokers_without_transactions_are_named(release: str) -> None:
-    async def main() -> None:
-        async with Cluster(1, as_version=release) as cluster:
-            with pytest.raises(UnsupportedVersionError, match=r"coordinators of transactional ids.*0\.11"):
-                await make(cluster).start()
-
-    Simulation(1).run(main())
-
-
-def test_brokers_that_cannot_check_a_member_are_named() -> None:
-    async def program(cluster: Cluster, producer: Producer) -> None:
-        txn = await producer.transaction().__aenter__()
-        await txn.send("t", b"v", partition=0)
-        with pytest.raises(UnsupportedVersionError, match=r"KIP-447.*from release 2\.5 on; the coordinator has 2"):
-            await txn.send_offsets({("t", 0): 1}, GroupMetadata("g", 3, "member"))
-        # It has ended the producer: another one aborts what is open.
-        async with make(cluster):
-            pass
-
-    run(program, "2.4")
-
-
-def test_brokers_before_2_5_commit_offsets_of_a_group_that_is_not_checked() -> None:
-    async def program(cluster: Cluster, producer: Producer) -> None:
-        async with producer.transaction() as txn:
-            await txn.send("t", b"v", partition=0)
-            await txn.send_offsets({("t", 0): 1}, "g")
-        assert committed_offset(cluster) == 1
-
-    run(program, "2.4")
-
-
-def test_brokers_before_2_5_cannot_go_on_after_a_lost_record() -> None:
-    async def program(cluster: Cluster, producer: Producer) -> None:
-        with (
-            cluster.faults.fail(ProduceRequest, ErrorCode.INVALID_RECORD),
-            pytest.raises(UnsupportedVersionError, match=r"brokers before 2\.5 cannot continue"),
-        ):
-            await write_unawaited(producer)
-        with pytest.raises(UnsupportedVersionError, match="create a new producer"):
-            await write(producer, b"next")
-
-    run(program, "2.4")
-
-
-async def write_unawaited(producer: Producer) -> None:
-    async with producer.transaction() as txn:
-        await txn.post("t", b"refused", partition=0)
-
-
-# ---- two-phase commit (KIP-939)
-
-
-def two_phase(program: Program, *, allowed: bool = True, unstable: bool = True) -> None:
-    async def main() -> None:
-        config = {"transaction.two.phase.commit.enable": allowed, "unstable.api.versions.enable": unstable}
-        async with Cluster(1, auto_create_topics=False, config=config) as cluster:
-            await cluster.create_topic("t", 2)
-            await program(cluster, make(cluster, transaction_two_phase_commit_enable=True))
-
-    Simulation(1).run(main())
-
-
-@pytest.mark.parametrize("decision", ["commit", "abort"])
-@pytest.mark.parametrize("restarts", range(4))
-def test_a_prepared_transaction_outlives_its_producers(decision: str, restarts: int) -> None:
-    async def program(cluster: Cluster, producer: Producer) -> None:
-        async with producer, producer.transaction() as txn:
-            await txn.send("t", b"v", partition=0)
-            state = await txn.prepare()
-            with pytest.raises(ConfigurationError, match="was prepared"):
-                await txn.post("t", b"w", partition=0)
-        for _ in range(restarts):
-            # Longer than any timeout.
-            await asyncio.sleep(10_000)
-            async with make(cluster, transaction_two_phase_commit_enable=True) as successor:
-                assert successor.prepared_transaction == state
-                with pytest.raises(ConfigurationError, match="was prepared and has no decision"):
-                    await write(successor, b"x")
-        assert hanging(cluster, "t", 2)
-        async with make(cluster, transaction_two_phase_commit_enable=True) as last:
-            assert await last.complete_transaction(state if decision == "commit" else None) is (decision == "commit")
-            assert last.prepared_transaction is None
-            assert not await last.complete_transaction(state), "the second call does nothing"
-            await write(last, b"next")
-        assert visible(cluster) == ([b"v"] if decision == "commit" else []) + [b"next"]
-        assert not hanging(cluster, "t", 2)
-
-    two_phase(program)
-
-
-def test_the_producer_that_has_prepared_a_transaction_decides_about_it() -> None:
-    async def program(cluster: Cluster, producer: Producer) -> None:
-        async with producer:
-            for value, commit in ((b"a", True), (b"b", False), (b"c", True)):
-                async with producer.transaction() as txn:
-                    await txn.send("t", value, partition=0)
-                    await txn.prepare()
-                    await (txn.commit() if commit else txn.abort())
-            async with producer.transaction() as txn:
-                await txn.send("t", b"d", partition=0)
-                await txn.send_offsets({("t", 0): 4}, "g")
-                state = await txn.prepare()
-            assert committed_offset(cluster) is None
-            assert await producer.complete_transaction(state)
-            await write(producer, b"not prepared")
-        assert visible(cluster) == [b"a", b"c", b"d", b"not prepared"]
-        assert committed_offset(cluster) == 4
-
-    two_phase(program)
-
-
-def test_a_transaction_that_was_not_prepared_is_aborted_by_the_decision_about_another() -> None:
-    async def program(cluster: Cluster, producer: Producer) -> None:
-        async with producer:
-            async with producer.transaction() as txn:
-                await txn.send("t", b"first", partition=0)
-                state = await txn.prepare()
-                await txn.commit()
-            txn = await producer.transaction().__aenter__()
-            await txn.send("t", b"open", partition=0)
-            await producer._cluster.close(0)
-        async with make(cluster, transaction_two_phase_commit_enable=True) as successor:
-            assert successor.prepared_transaction not in (None, state)
-            assert not await successor.complete_transaction(state)
-        assert visible(cluster) == [b"first"]
-        assert not hanging(cluster, "t", 2)
-
-    two_phase(program)
-
-
-def test_a_producer_that_was_replaced_cannot_decide_any_more() -> None:
-    async def program(cluster: Cluster, producer: Producer) -> None:
-        async with producer, producer.transaction() as txn:
-            await txn.send("t", b"v", partition=0)
-            await txn.prepare()
-            async with make(cluster, transaction_two_phase_commit_enable=True) as successor:
-                with pytest.raises(FencedError):
-                    await txn.abort()
-                assert await successor.complete_transaction(successor.prepared_transaction)
-        assert visible(cluster) == [b"v"]
-
-    two_phase(program)
-
-
-def test_a_decision_whose_response_is_lost_is_repeated() -> None:
-    async def program(cluster: Cluster, producer: Producer) -> None:
-        async with producer, producer.transaction() as txn:
-            await txn.send("t", b"v", partition=0)
-            state = await txn.prepare()
-        async with make(cluster, transaction_two_phase_commit_enable=True) as successor:
-            with (
-                cluster.faults.drop(EndTxnRequest, "response", times=10),
-                pytest.raises(TransactionOutcomeUnknownError),
-            ):
-                await successor.complete_transaction(state)
-            assert await successor.complete_transaction(state)
-        assert visible(cluster) == [b"v"]
-
-    two_phase(program)
-
-
-def test_a_prepared_transaction_of_the_last_epoch_is_decided_under_another_producer_id() -> None:
-    async def program(cluster: Cluster, producer: Producer) -> None:
-        transactions = cluster._running.transactions
-        async with producer:
-            manager = producer._transactions
-            assert manager is not None
-            assert manager.current is not None
-            transactions._transactions["id"] = replace(transactions._transactions["id"], producer_epoch=32765)
-            manager.current = manager.current._replace(epoch=32765)
-            txn = await producer.transaction().__aenter__()
-            await txn.send("t", b"v", partition=0)
-            state = await txn.prepare()
-        for _ in range(2):
-            async with make(cluster, transaction_two_phase_commit_enable=True) as successor:
-                assert successor.prepared_transaction == state
-        async with make(cluster, transaction_two_phase_commit_enable=True) as successor:
-            assert await successor.complete_transaction(state)
-            await write(successor, b"next")
-        assert visible(cluster) == [b"v", b"next"]
-        assert not hanging(cluster, "t", 2)
-
-    two_phase(program)
-
-
-@pytest.mark.parametrize(
-    ("allowed", "unstable", "error", "text"),
-    [
-        (True, False, UnsupportedVersionError, r"KIP-939.*needs InitProducerId version 6; the coordinator has 5"),
-        (False, True, BrokerError, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
-    ],
-)
-def test_brokers_without_two_phase_commit_are_named(
-    allowed: bool, unstable: bool, error: type[KafkaError], text: str
-) -> None:
-    async def program(cluster: Cluster, producer: Producer) -> None:
-        with pytest.raises(error, match=text):
-            await producer.start()
-
-    two_phase(program, allowed=allowed, unstable=unstable)
-
-
-def test_without_two_phase_commit_nothing_can_be_prepared() -> None:
-    async def program(cluster: Cluster, producer: Producer) -> None:
-        async with producer.transaction() as txn:
-            with pytest.raises(ConfigurationError, match="transaction_two_phase_commit_enable"):
-                await txn.prepare()
-        with pytest.raises(ConfigurationError, match="transaction_two_phase_commit_enable"):
-            await producer.complete_transaction(None)
-        assert producer.prepared_transaction is None
-
-    run(program)
-
-
 # ---- sessions
 
 
 def test_a_position_that_is_lost_while_a_batch_is_processed_does_not_leave_its_offset_out() -> None:
     """The log was truncated below what is fetched ahead: the position is looked up again, meanwhile there is none."""
-    from aiokproto import ExactlyOnce
 
     async def main() -> None:
         async with Cluster(1, auto_create_topics=False) as cluster:

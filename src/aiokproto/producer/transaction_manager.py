@@ -196,8 +196,10 @@ class TransactionManager:
             return self.v2
 
     async def close(self, timeout: float) -> None:
-        """Abort the open transaction, or wait for the end that is under way, at most ``timeout`` seconds. A prepared one
-        stays as it is."""
+        """Abort the open transaction, or wait for the end that is under way, at most ``timeout`` seconds.
+
+        A prepared one stays as it is.
+        """
         failed = self._end is None or self._end.done()
         if self.state is TransactionState.OPEN or (self.state is TransactionState.ABORTING and failed):
             self.start_abort()
