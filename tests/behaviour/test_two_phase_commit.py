@@ -9,9 +9,16 @@ import pytest
 from aiokproto.broker import Broker
 from aiokproto.client import Client
 from aiokproto.codec.messages.describe_transactions import DescribeTransactionsRequest
+from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
+from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
+from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import AuthorizationError, UnsupportedVersionError
 from aiokproto.producer import PreparedTransaction, Producer
-from tests.behaviour.transactional import COMMITTED, read, read_when
+from tests.behaviour.secured import Secured, as_user, revoke, rule
+from tests.behaviour.transactional import COMMITTED, TRY_AGAIN, read, read_when
+from tests.behaviour.waiting import until
+from tests.broker.secure import TRANSACTIONAL_ID, TWO_PHASE_COMMIT, WRITE, grant
+from tests.broker.wire import Wire
 from tests.clusters import BehaviourCluster, EmbeddedCluster, real_cluster
 from tests.conftest import ON_BOTH
 from tests.kafka.plugin import TWO_PHASE
@@ -125,6 +132,30 @@ async def test_what_was_prepared_is_kept_if_the_brokers_can(
         async with make(allowing, topic) as second:
             assert await second.complete_transaction(state)
     await read_when(client, topic, [b"prepared"])
+
+
+async def test_it_has_a_permission_of_its_own(secured: Secured, topic: str, user: str) -> None:
+    """TWO_PHASE_COMMIT on the transactional id, besides the one to write with it."""
+
+    async def init(client: Wire, *, two_phase: bool) -> ErrorCode:
+        request = InitProducerIdRequest(transactional_id=topic, transaction_timeout_ms=60_000, enable2_pc=two_phase)
+
+        async def ask() -> ErrorCode:
+            return ErrorCode((await client.ask(request, 6)).error_code)
+
+        return await until(ask, lambda code: code not in TRY_AGAIN)
+
+    async with as_user(secured, "admin") as admin, as_user(secured, user) as client:
+        find = FindCoordinatorRequest(key_type=1, coordinator_keys=[topic])
+        await until(lambda: admin.ask(find, 4), lambda found: not found.coordinators[0].error_code)
+        try:
+            await grant(admin, rule(user, TRANSACTIONAL_ID, topic, WRITE))
+            assert await init(client, two_phase=False) is ErrorCode.NONE
+            assert await init(client, two_phase=True) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            await grant(admin, rule(user, TRANSACTIONAL_ID, topic, TWO_PHASE_COMMIT))
+            assert await init(client, two_phase=True) is ErrorCode.NONE
+        finally:
+            await revoke(admin, user)
 
 
 async def test_brokers_that_do_not_allow_it_are_named(cluster: BehaviourCluster, topic: str) -> None:

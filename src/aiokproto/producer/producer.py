@@ -177,8 +177,8 @@ class Producer(AsyncContext, RecordSender):
         Cancelling it closes the connections; the producer cannot be started again.
 
         Args:
-            keep_prepared: With two-phase commit: whether to keep the transaction that an earlier process has left. False
-                aborts it. Kafka 4.4 cannot keep it, and refuses.
+            keep_prepared: With two-phase commit: whether to keep the transaction that an earlier process has left.
+                False aborts it. Kafka 4.4 cannot keep it, and refuses.
 
         Raises:
             BootstrapError: None of the bootstrap servers can be used. The text has the reason for each.

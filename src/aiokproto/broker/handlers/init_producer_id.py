@@ -1,7 +1,8 @@
 """InitProducerId: allocate a producer id, or fence the previous producer of a transactional id (KIP-98).
 
 v3 (KIP-360): the producer id and epoch from before. v4: PRODUCER_FENCED. v6 (KIP-939): two-phase commit; as in Kafka
-only with ``unstable.api.versions.enable``. Kafka 4.4 refuses ``keep_prepared_txn`` (UNSUPPORTED_VERSION); here it works.
+only with ``unstable.api.versions.enable``. Kafka 4.4 answers UNSUPPORTED_VERSION to ``keep_prepared_txn``,
+which works here.
 """
 
 from __future__ import annotations
