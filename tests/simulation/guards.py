@@ -79,8 +79,8 @@ MUTANTS = (
     Mutant(
         "no call overtakes one that waits",
         "producer/buffer.py",
-        "ready = self.closed is None and not self._order.waits(topic) and",
-        "ready = self.closed is None and",
+        "ready = is_open and not self._order.waits(topic) and",
+        "ready = is_open and",
     ),
     Mutant(
         "an expired batch is not reported as written",
@@ -121,7 +121,7 @@ MUTANTS = (
     Mutant(
         "a cancelled task ends the producer",
         "producer/sender.py",
-        "        if task.cancelled():\n            self._fail(",
+        "        if task.cancelled():\n            self.fail(",
         "        if task.cancelled():\n            str(",
     ),
     Mutant(
@@ -291,5 +291,65 @@ MUTANTS = (
         "group/offset_requests.py",
         "answered.get(partition, NOT_ANSWERED)",
         "answered.get(partition, 0)",
+    ),
+    Mutant(
+        "EndTxn waits for the records in flight",
+        "producer/transaction_manager.py",
+        "            await wait_all([batch.outcome for batch in self._buffer.send_all()], None)\n",
+        "",
+    ),
+    Mutant(
+        "EndTxn waits for the requests that add something",
+        "producer/transaction_manager.py",
+        "        async with self._sending:\n            if self._has_started:",
+        "        if True:\n            if self._has_started:",
+    ),
+    Mutant(
+        "a new epoch after a request without a response",
+        "producer/transaction_manager.py",
+        "        self._wants_epoch = True\n",
+        "        self._wants_epoch = False\n",
+    ),
+    Mutant(
+        "a failed batch fails the transaction",
+        "producer/transaction_manager.py",
+        "            self._needs_epoch = True\n        self.fail(error)\n",
+        "            self._needs_epoch = True\n",
+    ),
+    Mutant(
+        "offsets of a cancelled call fail the transaction",
+        "producer/transaction_manager.py",
+        "            self.fail_of(session, TransactionAbortedError(",
+        "            str(TransactionAbortedError(",
+    ),
+    Mutant(
+        "no more partitions are added to a failed transaction",
+        "producer/transaction_manager.py",
+        "return bool(self._to_add) and not self._adding and self._can_add",
+        "return bool(self._to_add) and not self._adding",
+    ),
+    Mutant(
+        "a commit in doubt is repeated as it was",
+        "producer/transaction_manager.py",
+        "self._start_end(commit=self.state is TransactionState.COMMITTING)",
+        "self._start_end(commit=False)",
+    ),
+    Mutant(
+        "after an abort the records come again",
+        "exactly_once.py",
+        "            batch.progress.rewind()\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "a batch whose loop was left is not committed",
+        "exactly_once.py",
+        "finished=batch.reader is reader",
+        "finished=True",
+    ),
+    Mutant(
+        "a lost partition is not committed",
+        "consumer/progress.py",
+        "        if self.lost:\n",
+        "        if not self.lost and self.lost:\n",
     ),
 )

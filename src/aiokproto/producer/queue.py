@@ -185,9 +185,7 @@ class PartitionQueue(OpenBatchSlot):
             self._restart_numbers(producer)
         if self.producer[0] < 0:
             self.producer = producer
-        if batch.sequence < 0:
-            batch.stamp(*self.producer, self.next_sequence)
-            self.next_sequence = (self.next_sequence + batch.count) & 0x7FFFFFFF
+        self._number(batch)
 
     def assign_in_transaction(self, batch: ProducerBatch, producer: tuple[int, int]) -> None:
         """As :meth:`assign`, for a producer whose coordinator decides the epoch: a new one restarts the numbers."""
@@ -195,6 +193,9 @@ class PartitionQueue(OpenBatchSlot):
             self.producer = producer
             self.next_sequence = 0
             self.restart = SequenceRestart.NO
+        self._number(batch)
+
+    def _number(self, batch: ProducerBatch) -> None:
         if batch.sequence < 0:
             batch.stamp(*self.producer, self.next_sequence)
             self.next_sequence = (self.next_sequence + batch.count) & 0x7FFFFFFF
