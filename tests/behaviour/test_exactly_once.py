@@ -226,7 +226,7 @@ async def _until_aborted(cluster: BehaviourCluster, transactional_id: str) -> No
     async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         while (await client.request(request)).transaction_states[0].transaction_state != "CompleteAbort":
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0)
 
 
 async def test_a_session_that_leaves_the_group_in_a_batch_commits_nothing_of_it(
@@ -240,7 +240,7 @@ async def test_a_session_that_leaves_the_group_in_a_batch_commits_nothing_of_it(
             calls += 1
             if calls == 1:
                 while one._consumer.assignment():
-                    await asyncio.sleep(0.05)
+                    await asyncio.sleep(0)
                 continue
             done += len(records)
             if done == COUNT:

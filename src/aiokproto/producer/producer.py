@@ -382,7 +382,7 @@ class Producer(AsyncContext, RecordSender):
         Raises:
             TransactionOutcomeUnknownError: The coordinator did not respond within ``default_api_timeout_ms``. Call it
                 again. DeadlineError likewise, for an abort.
-            TransactionAbortedError: It was to be committed, and somebody else has aborted it.
+            TransactionAbortedError: It was to be committed, and an administrator has aborted it.
             ConfigurationError: The producer lacks ``transaction_two_phase_commit_enable``.
             KafkaError: The producer is closed, or has failed.
         """
