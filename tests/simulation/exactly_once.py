@@ -109,9 +109,11 @@ class Member:
     async def _loop(self, until: float) -> None:
         while self._simulation.time() < until:
             async for records, txn in self.session.batches(self._batch):
-                await self._copy(records, txn)
                 if self.random.random() < 0.3:
+                    # In the middle of a batch.
+                    await self._copy(records[: len(records) // 2], txn)
                     break
+                await self._copy(records, txn)
 
     async def _copy(self, records: list[Record], txn: Transaction) -> None:
         for record in records:
