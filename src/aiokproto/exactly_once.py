@@ -12,12 +12,15 @@ group's coordinator refuses the offsets of a member that the group has continued
 visible. A rebalance that revokes partitions waits for the next poll, which follows the commit; if that takes longer
 than ``max_poll_interval_ms``, the partitions are lost and the transaction is aborted.
 
-**Why nothing is lost.** Committed offsets move only with the transaction's commit. After an abort the positions are set
-back, and a new process starts from the committed offsets.
+**Why nothing is lost.** Only a request for the next batch says that one is finished. Left in any other way, by
+``break``, an exception or a cancellation, it is aborted: the session cannot know how much of it was processed.
+Committed offsets move only with the transaction's commit. After an abort the positions are set back, and a new process
+starts from the committed offsets.
 
 **Who writes what.** The application writes records to the transaction and nothing else. The session alone sends the
-offsets, commits or aborts, and seeks; the consumer's own tasks add and remove partitions. Whether a partition is still
-the one that was read is seen by its :class:`~aiokproto.consumer.cursor.Cursor`, which every assignment makes anew.
+offsets, commits or aborts, and rewinds; the consumer's own tasks add and remove partitions. Whether a partition is
+still the one that was read is seen by its :class:`~aiokproto.consumer.cursor.Cursor`, which every assignment makes anew
+(:class:`~aiokproto.consumer.progress.Progress`).
 """
 
 from __future__ import annotations
@@ -30,16 +33,16 @@ from typing import TYPE_CHECKING
 from aiokproto.async_context import AsyncContext
 from aiokproto.config import integer
 from aiokproto.consumer import Consumer
-from aiokproto.consumer.cursor import Cursor
 from aiokproto.errors import (
     CommitError,
     ConfigurationError,
+    DeadlineError,
     TransactionAbortedError,
     TransactionOutcomeUnknownError,
 )
 from aiokproto.plurals import counted
 from aiokproto.producer import Producer, Transaction, TransactionStatus
-from aiokproto.types import Record, TopicPartition
+from aiokproto.types import Record
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -74,6 +77,9 @@ class ExactlyOnce(AsyncContext):
 
     The session starts both clients, and closes them. What the application does besides writing to the transaction, such
     as a call to another service, happens again when records are processed again.
+
+    The consumer and the producer stay usable for everything that does not move the consumer: ``consumer.lag()``,
+    ``consumer.assignment()``, ``consumer.pause()``.
     """
 
     def __init__(self, consumer: Consumer, producer: Producer) -> None:
@@ -81,14 +87,20 @@ class ExactlyOnce(AsyncContext):
 
         Raises:
             ConfigurationError: The consumer has no group, commits by itself or reads uncommitted records; or the
-                producer has no ``transactional_id``.
+                producer has no ``transactional_id``, or two-phase commit.
         """
         _check_consumer(consumer)
         # Raises without a transactional id; the transaction does not begin.
         producer.transaction()
+        if producer.config.two_phase_commit:
+            raise ConfigurationError(
+                "exactly-once processing decides about its transactions itself: leave out "
+                "transaction_two_phase_commit_enable"
+            )
         self._consumer = consumer
         self._producer = producer
         self._open: _OpenBatch | None = None
+        self._stopped = False
 
     # -- lifecycle
 
@@ -104,13 +116,21 @@ class ExactlyOnce(AsyncContext):
             await self.close()
             raise
 
+    def stop(self) -> None:
+        """Stop gracefully: the batch that is being processed is the last one.
+
+        The loop over :meth:`batches`, and :meth:`run`, end once it is committed; within half a second if there is none.
+        To call it from a signal: ``loop.add_signal_handler(signal.SIGTERM, session.stop)``.
+        """
+        self._stopped = True
+
     async def close(self) -> None:
         """Abort the open transaction, leave the group and disconnect."""
         try:
-            # In either order nothing is lost: the next owner of the partitions waits for the end of the transaction.
-            await self._consumer.close()
-        finally:
+            # First: the next owner of the partitions waits for the end of a transaction that has sent its offsets.
             await self._producer.close()
+        finally:
+            await self._consumer.close()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -119,39 +139,42 @@ class ExactlyOnce(AsyncContext):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Commit the last batch, as ``break`` leaves it, or with an exception abort it; then close both clients."""
-        try:
-            if kind is None:
-                await self._finish()
-        finally:
-            await self.close()
+        await self.close()
 
     # -- batches
 
     def batches(self, max_records: int = _MAX_RECORDS) -> AsyncIterator[tuple[list[Record], Transaction]]:
-        """Return an endless iterator of records, each time with a transaction for their results.
+        """Return an iterator of records, each time with a transaction for their results. It ends after :meth:`stop`.
 
         Requesting the next batch commits the transaction. If it cannot be committed, or the application has aborted it,
-        the same records come again, unless the group has given their partitions to another member. Leaving the loop
-        with ``break`` commits at the end of ``async with``; an exception aborts.
+        the same records come again, unless the group has given their partitions to another member.
+
+        Leaving the loop in any other way, by ``break``, ``return`` or an exception, aborts: the records come again, in
+        the next loop or to the next session. So the loop ends with :meth:`stop`, not with ``break``.
 
         Write with ``txn.post()``: an error of ``txn.send()`` leaves the loop, and with it the session.
         :meth:`run` also repeats after these.
 
         Args:
-            max_records: Most records in a batch. A commit takes some milliseconds.
+            max_records: Most records in a batch. A commit takes some milliseconds. A batch that takes longer than the
+                producer's ``transaction_timeout_ms`` or the consumer's ``max_poll_interval_ms`` is aborted.
 
         Raises:
-            ConfigurationError: ``max_records`` is not a number above 0.
-            FencedError: Another producer has taken over the ``transactional_id``.
+            ConfigurationError: ``max_records`` is not a number above 0; or the application has committed the
+                transaction itself.
+            FencedError: Another producer has taken over the ``transactional_id``; with brokers before 4.0, or
+                ``transaction.version`` below 2, also if ``transaction_timeout_ms`` has passed.
+            DeadlineError: The coordinator did not confirm the end of the last transaction within
+                ``default_api_timeout_ms``.
             KafkaError: A partition cannot be read, as ``async for`` of the consumer raises; or a client has failed.
         """
         return _Batches(self, integer("max_records", max_records, 1))
 
     async def run(self, process: Process, *, max_records: int = _MAX_RECORDS) -> None:
-        """Call ``process(records, txn)`` for each batch, until it raises or is cancelled.
+        """Call ``process(records, txn)`` for each batch, until :meth:`stop`, or until it raises or is cancelled.
 
         As :meth:`batches`, and a ``TransactionAbortedError`` that ``process`` raises is followed by the same records.
+        Any other exception aborts the transaction and is raised.
 
         Args:
             process: A coroutine function that writes the results.
@@ -163,26 +186,32 @@ class ExactlyOnce(AsyncContext):
             except TransactionAbortedError as error:
                 log.info("processing %s again: %s", counted(len(records), "record"), error)
                 await txn.abort()
+            except BaseException as error:
+                await txn.__aexit__(type(error), error, error.__traceback__)
+                raise
 
-    async def _next(self, max_records: int) -> tuple[list[Record], Transaction]:
+    async def _next(self, reader: _Batches, max_records: int) -> tuple[list[Record], Transaction] | None:
+        """Finish the last batch and return the next one; None after :meth:`stop`."""
         # Before the next poll: requesting records lets a waiting rebalance go on, so the commit must be done.
-        await self._finish()
+        await self._finish(reader)
         records: list[Record] = []
         while not records:
+            if self._stopped:
+                return None
             records = await self._consumer.poll(_POLL_MS, max_records)
         # No await before the batch is remembered: a cancelled call must be able to seek back to these records.
-        self._open = batch = _OpenBatch(self._consumer, self._producer.transaction(), records)
+        self._open = batch = _OpenBatch(self._consumer, self._producer.transaction(), records, reader)
         await batch.txn.__aenter__()
         return records, batch.txn
 
-    async def _finish(self) -> None:
-        """Commit the open batch, or seek back to its beginning."""
+    async def _finish(self, reader: _Batches) -> None:
+        """Commit the open batch, or abort it and seek back to its beginning."""
         batch = self._open
         if batch is None:
             return
         # Cancelled, the batch stays: the next call goes on with its commit, or its abort.
-        if not await batch.commit():
-            batch.seek_back()
+        if not await batch.end(finished=batch.reader is reader):
+            batch.progress.rewind()
         # Only when it is settled; a cancelled call finds the batch again.
         self._open = None
 
@@ -190,19 +219,17 @@ class ExactlyOnce(AsyncContext):
 class _OpenBatch:
     """Records that were delivered, and the transaction for their results."""
 
-    def __init__(self, consumer: Consumer, txn: Transaction, records: list[Record]) -> None:
+    def __init__(self, consumer: Consumer, txn: Transaction, records: list[Record], reader: _Batches) -> None:
         self.txn = txn
-        self._consumer = consumer
-        # Where to seek back to; of each partition, as a batch has records of several.
-        self._first: dict[TopicPartition, int] = {}
-        for record in records:
-            self._first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
-        cursors = consumer._assignment.cursors
-        # A partition that was lost and assigned again has another cursor.
-        self._cursors: dict[TopicPartition, Cursor] = {each: cursors[each] for each in self._first}
+        self.progress = consumer.progress(records)
+        self.reader = reader
 
-    async def commit(self) -> bool:
-        """Commit; return whether the results are visible. Cancelled, the next call goes on.
+    async def end(self, *, finished: bool) -> bool:
+        """Commit, or abort; return whether the results are visible. Cancelled, the next call goes on.
+
+        Args:
+            finished: Whether the application has processed all records. It is not known of a batch that another loop
+                was left in.
 
         Raises:
             ConfigurationError: The application has committed the transaction, without the offsets.
@@ -211,11 +238,13 @@ class _OpenBatch:
         # By the application, without the offsets: its results are visible and would be written again.
         if self._status() is TransactionStatus.COMMITTED:
             raise ConfigurationError("the session commits the transaction, together with the offsets")
+        if self._status() is TransactionStatus.OPEN and not finished:
+            await self._abort("its loop was left")
         try:
             # COMMITTING after a cancelled call: the offsets are in the transaction already. ABORTED: the application
             # did it.
             if self._status() is TransactionStatus.OPEN:
-                await self._send_offsets()
+                await self.txn.send_offsets(self.progress)
             # A method and no local: commit() changes the status.
             while self._status() in (TransactionStatus.OPEN, TransactionStatus.COMMITTING):
                 try:
@@ -224,47 +253,38 @@ class _OpenBatch:
                     # Only the coordinator knows; whatever else was done could contradict it.
                     log.warning("%s; requesting the commit again", error)
         except (TransactionAbortedError, CommitError) as error:
-            log.info("the transaction of %s was aborted: %s", ", ".join(map(str, self._first)), error)
-            # Changes nothing after a TransactionAbortedError; after a CommitError of _send_offsets() the transaction is
-            # still open.
-            await self.txn.abort()
+            # Changes nothing after a TransactionAbortedError; after a CommitError the transaction is still open.
+            await self._abort(str(error))
         return self._status() is TransactionStatus.COMMITTED
+
+    async def _abort(self, why: str) -> None:
+        log.info("the transaction of %s is aborted: %s", ", ".join(map(str, self.progress.partitions)), why)
+        try:
+            await self.txn.abort()
+        except DeadlineError as error:
+            # The next transaction waits for it, and raises if it is still not confirmed.
+            log.warning("the abort is not confirmed yet: %s", error)
 
     def _status(self) -> TransactionStatus:
         return self.txn.status
 
-    async def _send_offsets(self) -> None:
-        lost = [str(each) for each, cursor in self._cursors.items() if self._is_lost(each, cursor)]
-        if lost:
-            raise CommitError(f"the group does not assign this consumer any more {', '.join(lost)}")
-        # No await since the check: the offsets belong to the generation that has these partitions.
-        group = self._consumer.group_metadata()
-        # Only partitions of this batch: positions of others have not moved since their own commit.
-        offsets = {each: offset for each, offset in self._consumer.positions().items() if each in self._first}
-        await self.txn.send_offsets(offsets, group)
-
-    def seek_back(self) -> None:
-        """Deliver the records again, of the partitions that are still assigned."""
-        for partition, offset in self._first.items():
-            # Another cursor starts from the committed offset by itself.
-            if not self._is_lost(partition, self._cursors[partition]):
-                self._consumer.seek(partition, offset)
-
-    def _is_lost(self, partition: TopicPartition, cursor: Cursor) -> bool:
-        return self._consumer._assignment.cursors.get(partition) is not cursor
-
 
 class _Batches(AsyncIterator[tuple[list[Record], Transaction]]):
+    """One loop over the batches of a session."""
+
     def __init__(self, session: ExactlyOnce, max_records: int) -> None:
         self._session = session
         self._max_records = max_records
 
     async def __anext__(self) -> tuple[list[Record], Transaction]:
-        return await self._session._next(self._max_records)
+        found = await self._session._next(self, self._max_records)
+        if found is None:
+            raise StopAsyncIteration
+        return found
 
 
 def _check_consumer(consumer: Consumer) -> None:
-    config = consumer._engine.config
+    config = consumer.config
     if config.group is None:
         raise ConfigurationError("exactly-once processing needs a consumer with a group_id")
     if config.enable_auto_commit:

@@ -27,6 +27,8 @@ SECURED = {
     "super.users": "User:admin;User:ANONYMOUS",
     "connections.max.reauth.ms": "3600000",
     "delegation.token.secret.key": "between brokers",
+    "transaction.two.phase.commit.enable": "true",
+    "unstable.api.versions.enable": "true",
 }
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections import Counter
+from typing import Any
 
 import pytest
 
+from aiokproto.client import Client
+from aiokproto.codec.messages.describe_transactions import DescribeTransactionsRequest
 from aiokproto.consumer import Consumer
 from aiokproto.errors import ConfigurationError, TransactionAbortedError
-from aiokproto.exactly_once import ExactlyOnce
+from aiokproto.exactly_once import ExactlyOnce, Process
 from aiokproto.producer import Producer, Transaction
 from aiokproto.types import Record
 from tests.clusters import BehaviourCluster
@@ -29,7 +33,14 @@ async def input_topic(cluster: BehaviourCluster, topic: str) -> str:
     return topic
 
 
-def session(cluster: BehaviourCluster, topic: str, name: str = "one") -> ExactlyOnce:
+def session(
+    cluster: BehaviourCluster,
+    topic: str,
+    name: str = "one",
+    *,
+    transaction_timeout_ms: int | None = None,
+    **options: Any,
+) -> ExactlyOnce:
     servers = cluster.bootstrap_servers
     consumer = Consumer(
         topic,
@@ -38,8 +49,12 @@ def session(cluster: BehaviourCluster, topic: str, name: str = "one") -> Exactly
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         isolation_level="read_committed",
+        **options,
     )
-    return ExactlyOnce(consumer, Producer(bootstrap_servers=servers, transactional_id=f"{topic}-{name}"))
+    producer = Producer(
+        bootstrap_servers=servers, transactional_id=f"{topic}-{name}", transaction_timeout_ms=transaction_timeout_ms
+    )
+    return ExactlyOnce(consumer, producer)
 
 
 async def results(cluster: BehaviourCluster, topic: str) -> Counter[int]:
@@ -69,7 +84,7 @@ async def test_each_record_is_processed_once(cluster: BehaviourCluster, input_to
             await copy(records, txn, input_topic)
             done += len(records)
             if done == COUNT:
-                break
+                one.stop()
     assert await results(cluster, input_topic) == Counter(range(COUNT))
 
 
@@ -84,7 +99,7 @@ async def test_records_of_an_aborted_transaction_come_again(cluster: BehaviourCl
                 continue
             done += len(records)
             if done == COUNT:
-                break
+                one.stop()
     assert await results(cluster, input_topic) == Counter(range(COUNT))
 
 
@@ -104,7 +119,7 @@ async def test_a_session_that_fails_leaves_its_records_to_the_next_one(
                         raise ZeroDivisionError
                     done += len(records)
                     if done >= COUNT:
-                        break
+                        failing.stop()
         except ZeroDivisionError:
             pass
     assert await results(cluster, input_topic) == Counter(range(COUNT))
@@ -128,12 +143,120 @@ async def test_run_repeats_what_was_aborted(cluster: BehaviourCluster, input_top
     async with session(cluster, input_topic) as one:
         running = asyncio.create_task(one.run(process, max_records=50))
         await finished.wait()
-        # The last transaction is committed when the next records are requested, of which there are none.
-        while await progress(cluster, input_topic) < COUNT:
-            await asyncio.sleep(0)
-        running.cancel()
-        await asyncio.wait([running])
+        one.stop()
+        await running
     assert await results(cluster, input_topic) == Counter(range(COUNT))
+
+
+async def test_a_loop_that_is_left_in_the_middle_of_a_batch_loses_nothing(
+    cluster: BehaviourCluster, input_topic: str
+) -> None:
+    """By break, an exception that is caught, or a cancellation: the batch comes again, whole."""
+    left = 0
+    async with session(cluster, input_topic) as one:
+        for way in ("break", "raise", "return"):
+            try:
+                async for records, txn in one.batches(20):
+                    await copy(records[: len(records) // 2], txn, input_topic)
+                    left += 1
+                    if way == "raise":
+                        raise ZeroDivisionError
+                    break
+            except ZeroDivisionError:
+                pass
+        with pytest.raises(ZeroDivisionError):
+            await one.run(_fail_halfway(input_topic), max_records=20)
+        await _copy_all(one, input_topic)
+        # And the last loop of a session, which nobody follows.
+        async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            await producer.send(input_topic, b"%d" % COUNT, partition=0)
+        async for records, txn in one.batches():
+            await copy(records, txn, input_topic)
+            break
+    async with session(cluster, input_topic) as successor:
+        async for records, txn in successor.batches():
+            assert [record.value for record in records] == [b"%d" % COUNT]
+            await copy(records, txn, input_topic)
+            successor.stop()
+    assert left == 3
+    assert await results(cluster, input_topic) == Counter(range(COUNT + 1))
+
+
+def _fail_halfway(topic: str) -> Process:
+    async def process(records: list[Record], txn: Transaction) -> None:
+        await copy(records[: len(records) // 2], txn, topic)
+        raise ZeroDivisionError
+
+    return process
+
+
+async def _copy_all(one: ExactlyOnce, topic: str) -> None:
+    """Copy what there is, without stopping the session."""
+    done = 0
+    batches = one.batches(50)
+    while done < COUNT:
+        records, txn = await anext(batches)
+        await copy(records, txn, topic)
+        done += len(records)
+    # Requesting a batch commits the last one; there is no further one yet.
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(anext(batches), 0.5)
+
+
+async def test_a_batch_that_takes_longer_than_the_transactions_timeout_is_processed_again(
+    cluster: BehaviourCluster, input_topic: str
+) -> None:
+    """With transactions of version 2 the session goes on."""
+    calls = done = 0
+    async with session(cluster, input_topic, transaction_timeout_ms=500) as one:
+        async for records, txn in one.batches(100):
+            await copy(records, txn, input_topic)
+            calls += 1
+            if calls == 1:
+                await asyncio.wait_for(_until_aborted(cluster, f"{input_topic}-one"), 30)
+                continue
+            done += len(records)
+            if done == COUNT:
+                one.stop()
+    assert await results(cluster, input_topic) == Counter(range(COUNT))
+
+
+async def _until_aborted(cluster: BehaviourCluster, transactional_id: str) -> None:
+    """Wait until the coordinator has aborted the transaction, by its timeout."""
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        while (await client.request(request)).transaction_states[0].transaction_state != "CompleteAbort":
+            await asyncio.sleep(0)
+
+
+async def test_a_session_that_leaves_the_group_in_a_batch_commits_nothing_of_it(
+    cluster: BehaviourCluster, input_topic: str
+) -> None:
+    """The loop body takes longer than max_poll_interval_ms: others may have the partitions, so the batch is aborted."""
+    calls = done = 0
+    async with session(cluster, input_topic, max_poll_interval_ms=1000, session_timeout_ms=6000) as one:
+        async for records, txn in one.batches(100):
+            await copy(records, txn, input_topic)
+            calls += 1
+            if calls == 1:
+                while one._consumer.assignment():
+                    await asyncio.sleep(0)
+                continue
+            done += len(records)
+            if done == COUNT:
+                one.stop()
+    assert await results(cluster, input_topic) == Counter(range(COUNT))
+
+
+async def test_a_session_stops_within_a_moment_when_there_is_nothing_to_do(
+    cluster: BehaviourCluster, topic: str
+) -> None:
+    await cluster.create_topic(topic)
+    async with session(cluster, topic) as one:
+        running = asyncio.create_task(one.run(_fail_halfway(topic)))
+        await asyncio.sleep(0)
+        one.stop()
+        await asyncio.wait_for(running, 30)
 
 
 async def test_members_come_and_go(cluster: BehaviourCluster, input_topic: str) -> None:
@@ -175,6 +298,7 @@ def test_options_without_the_guarantee_are_refused() -> None:
     name = secrets.token_hex(4)
     producer = Producer(bootstrap_servers="a:1", transactional_id=name)
     plain = Producer(bootstrap_servers="a:1")
+    prepared = Producer(bootstrap_servers="a:1", transactional_id=name, transaction_two_phase_commit_enable=True)
     good = {"bootstrap_servers": "a:1", "group_id": "g", "enable_auto_commit": False}
     committed = Consumer("t", **good, isolation_level="read_committed")  # type: ignore[arg-type]
     for consumer, writer, error in (
@@ -182,6 +306,7 @@ def test_options_without_the_guarantee_are_refused() -> None:
         (Consumer("t", bootstrap_servers="a:1", group_id="g"), producer, "needs enable_auto_commit=False"),
         (Consumer("t", **good), producer, 'needs isolation_level="read_committed"'),  # type: ignore[arg-type]
         (committed, plain, r"needs the option transactional_id"),
+        (committed, prepared, r"leave out transaction_two_phase_commit_enable"),
     ):
         with pytest.raises(ConfigurationError, match=error):
             ExactlyOnce(consumer, writer)

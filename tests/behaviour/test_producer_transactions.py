@@ -20,14 +20,14 @@ from aiokproto.errors import (
     TransactionAbortedError,
 )
 from aiokproto.producer import Producer
-from aiokproto.producer.transaction_manager import TransactionManager
+from aiokproto.producer.transactional_id import TransactionalId
 from aiokproto.records import BatchBuilder, decode
 from aiokproto.types import GroupMetadata, TopicPartition
 from tests.behaviour.transactional import COMMITTED, UNCOMMITTED, fetch, read, read_when
 from tests.clusters import BehaviourCluster
 
 
-async def first_version(manager: TransactionManager) -> bool:
+async def first_version(transactional_id: TransactionalId, before: bool) -> bool:
     return False
 
 
@@ -35,7 +35,7 @@ async def first_version(manager: TransactionManager) -> bool:
 def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The version of the transactions: that of the cluster, or the one that every broker since 0.11 has."""
     if request.param == "v1":
-        monkeypatch.setattr(TransactionManager, "_cluster_has_v2", first_version)
+        monkeypatch.setattr(TransactionalId, "has_v2", first_version)
     return str(request.param)
 
 

@@ -21,10 +21,14 @@ def _secured() -> KafkaCluster:
     return SecuredKafka()
 
 
+TWO_PHASE = {"unstable.api.versions.enable": "true", "transaction.two.phase.commit.enable": "true"}
+"""What two-phase commit needs (KIP-939)."""
+
 CLUSTERS: Mapping[str, Callable[[], KafkaCluster]] = {
     "kafka1": lambda: KafkaCluster(1),
     "kafka3": lambda: KafkaCluster(3),
     "secured": _secured,
+    "two-phase": lambda: KafkaCluster(1, config=TWO_PHASE),
 }
 
 

@@ -12,7 +12,6 @@ from aiokproto.codec.messages.end_txn import EndTxnRequest
 from aiokproto.codec.messages.produce import ProduceRequest
 from aiokproto.errors import (
     ClientClosedError,
-    ConfigurationError,
     DeadlineError,
     TransactionAbortedError,
     TransactionOutcomeUnknownError,
@@ -69,7 +68,7 @@ async def test_a_transaction_whose_commit_was_cancelled_says_that_it_was_aborted
             committing.cancel()
             await asyncio.wait([committing])
             assert txn.status is TransactionStatus.ABORTED
-            with pytest.raises(ConfigurationError, match="was aborted"):
+            with pytest.raises(TransactionAbortedError, match="was aborted"):
                 await txn.commit()
             with pytest.raises(TransactionAbortedError, match="was aborted"):
                 await txn.post("t", b"late")

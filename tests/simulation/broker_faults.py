@@ -7,10 +7,15 @@ from typing import Any
 
 from aiokproto import Client
 from aiokproto.broker.control.request_info import RequestInfo, Serve
+from aiokproto.broker.metadata.topics import TRANSACTIONS_TOPIC
+from aiokproto.codec.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from aiokproto.codec.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from aiokproto.codec.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from aiokproto.codec.messages.end_txn import EndTxnRequest
 from aiokproto.codec.messages.fetch import FetchRequest
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
+from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.messages.join_group import JoinGroupRequest
 from aiokproto.codec.messages.list_offsets import ListOffsetsRequest
 from aiokproto.codec.messages.metadata import MetadataRequest
@@ -23,6 +28,7 @@ from aiokproto.error_codes import ErrorCode
 from tests.simulation.world import World, stored_batches
 
 LED = (ProduceRequest, FetchRequest, ListOffsetsRequest)
+TRANSACTIONAL = (InitProducerIdRequest, AddPartitionsToTxnRequest, AddOffsetsToTxnRequest, EndTxnRequest)
 COORDINATED = (HeartbeatRequest, JoinGroupRequest, SyncGroupRequest, OffsetCommitRequest, OffsetFetchRequest)
 
 
@@ -52,6 +58,17 @@ async def move_coordinator(world: World, seconds: float, loads: bool) -> None:
         if loads:
             with world.cluster.faults.fail(COORDINATED, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, node=to):
                 await asyncio.sleep(seconds)
+
+
+async def move_transactions(world: World, seconds: float, loads: bool) -> None:
+    """Move the coordinator of all transactional ids to another broker, which may still be loading at first."""
+    topic = world.cluster._running.state.topics.get(TRANSACTIONS_TOPIC)
+    if len(world.running()) < 2 or topic is None:
+        return
+    to = [await world.cluster.move_leader(TRANSACTIONS_TOPIC, each.index) for each in topic.partitions]
+    if loads:
+        with world.cluster.faults.fail(TRANSACTIONAL, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, node=to[0]):
+            await asyncio.sleep(seconds)
 
 
 async def grow(world: World, seconds: float, partitions: int) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from aiokproto.error_codes import ErrorCode
 from tests.simulation import broker_faults, host_faults, network_faults, request_faults
 from tests.simulation.request_faults import REFUSALS, SPLITTING
 from tests.simulation.world import World
@@ -53,12 +54,18 @@ WEIGHTS = {
 }
 """How often each kind is drawn, relative to the others."""
 
+WITH_TRANSACTIONS = {name: weight for name, weight in WEIGHTS.items() if name != "lose_tail"} | {"move_transactions": 4}
+"""The same for transactions, whose markers no take-over in these workloads may lose."""
+
 DRAWN = {api: [*codes, *SPLITTING.get(api, ())] for api, codes in REFUSALS.items()}
 """The codes that refusals are drawn from."""
 
 MODULES = (broker_faults, host_faults, network_faults, request_faults)
 KINDS: dict[str, Callable[..., Awaitable[None]]] = {
-    name: getattr(module, name) for name in WEIGHTS for module in MODULES if hasattr(module, name)
+    name: getattr(module, name)
+    for name in {**WEIGHTS, **WITH_TRANSACTIONS}
+    for module in MODULES
+    if hasattr(module, name)
 }
 
 
@@ -68,24 +75,34 @@ def draw_some(seed: int, until: float, brokers: int, partitions: int, apis: tupl
     return [draw(random, until, brokers, partitions, apis) for _ in range(random.choice((0, 1, 2, 3, 5)))]
 
 
-def draw(random: Random, until: float, brokers: int, partitions: int, apis: tuple[str, ...]) -> Fault:
+def draw(
+    random: Random,
+    until: float,
+    brokers: int,
+    partitions: int,
+    apis: tuple[str, ...],
+    *,
+    weights: Mapping[str, int] = WEIGHTS,
+    refusals: Mapping[str, Sequence[ErrorCode]] = DRAWN,
+) -> Fault:
     """A fault at some time before ``until``. The first API is the one that the workload tests."""
     # Many come with the first request, and most early: most defects are in the beginning of a session.
     at = 0.0 if random.random() < 0.3 else until * random.random() ** 3
     seconds = random.choice((0.05, 0.5, 2.0, 8.0)) * random.uniform(0.5, 1.5)
     broker, api = random.randrange(brokers), random.choices(apis, [2 * len(apis), *[1] * (len(apis) - 1)])[0]
-    kind = random.choices(tuple(WEIGHTS), tuple(WEIGHTS.values()))[0]
+    kind = random.choices(tuple(weights), tuple(weights.values()))[0]
     choices: dict[str, Callable[[], tuple[Any, ...]]] = {
         "kill": lambda: (broker, random.choice((0.0, 1.0, 5.0))),
         "move_leader": lambda: (random.randrange(partitions),),
         "move_coordinator": lambda: (random.random() < 0.5,),
+        "move_transactions": lambda: (random.random() < 0.5,),
         "lose_tail": lambda: (random.randrange(partitions), random.choice((1, 3, 1000))),
         "forget_brokers": lambda: (),
         "silence": lambda: (broker, *random.choice(((True, True), (True, False), (False, True)))),
         "delay": lambda: (broker, random.choice((0.05, 0.5))),
         "refuse": lambda: (
             api,
-            random.choice(DRAWN[api]),
+            random.choice(refusals[api]),
             random.randint(1, 5),
         ),
         "drop": lambda: (api, random.choice(("request", "response")), random.randint(1, 3)),

@@ -104,11 +104,50 @@ def _transient(api: str) -> tuple[ErrorCode, ...]:
     return tuple(code for code in codes if code not in IMPOSSIBLE and classify(code, situation) in TRANSIENT)
 
 
+TRANSACTIONAL: dict[str, tuple[ErrorCode, ...]] = {
+    "Produce": (*GENERAL["Produce"], ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+    **dict.fromkeys(
+        ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR),
+    ),
+    "FindCoordinator": GENERAL["FindCoordinator"],
+    "Metadata": GENERAL["Metadata"],
+}
+"""As ``GENERAL``, for the requests of a transactional producer."""
+
+UNTRUE = {
+    "FindCoordinator": {ErrorCode.TRANSACTION_ABORTABLE},
+    "InitProducerId": {ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_ID_MAPPING},
+    "EndTxn": {
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+        # To a request that is sent again, and was executed before.
+        ErrorCode.TRANSACTION_ABORTABLE,
+    },
+}
+"""Codes that end a transaction for its producer: no coordinator answers with them while it is not so."""
+
+
+def _transactional(api: str) -> tuple[ErrorCode, ...]:
+    """What brokers answer to a valid request of a transaction: retried, or the transaction is aborted."""
+    key = request_class(api).api_key
+    situation = Situation(key, transactional=True)
+    table = TABLES[key]
+    layers = [table.rows, *(rows for flag, rows in table.when if getattr(situation, flag))]
+    named = {kind for rows in layers for kind in rows if isinstance(kind, ErrorCode)} - UNTRUE.get(api, set())
+    allowed = TRANSIENT if api == "InitProducerId" else TRANSIENT | {Action.ABORT_TRANSACTION}
+    return tuple(code for code in sorted(named | set(TRANSACTIONAL[api])) if classify(code, situation) in allowed)
+
+
 SPLITTING = {"Produce": (ErrorCode.MESSAGE_TOO_LARGE,)}
 """Codes after which a batch is split. A batch with a single record fails."""
 
 REFUSALS = {api: _transient(api) for api in APIS}
 """The error codes that brokers return for an API although the request is valid."""
+
+TRANSACTIONAL_REFUSALS = {api: _transactional(api) for api in TRANSACTIONAL}
+"""The same, for the requests of a transactional producer."""
 
 
 async def refuse(world: World, seconds: float, api: str, code: ErrorCode, times: int) -> None:

@@ -15,7 +15,7 @@ from aiokproto.broker.cluster_runtime import ClusterRuntime
 from aiokproto.broker.config.options import BrokerOptions, Value
 from aiokproto.broker.control import Faults, GroupView, PartitionView, damage
 from aiokproto.broker.control.releases import versions_of_release
-from aiokproto.broker.handlers import SERVED
+from aiokproto.broker.handlers import SERVED, UNSTABLE
 from aiokproto.broker.metadata.cluster_state import Node
 from aiokproto.broker.metadata.topics import OFFSETS_TOPIC
 from aiokproto.broker.quotas.client_quota_manager import ClientQuotaManager
@@ -106,7 +106,8 @@ class Cluster(AsyncContext):
         self._port = port
         self._nodes = {number: self._new_node(number) for number in range(brokers)}
         self._clock: Clock = clock or SystemClock()
-        self._served = SERVED if as_version is None else versions_of_release(as_version, SERVED)
+        served = UNSTABLE if self._options.value("unstable.api.versions.enable") else SERVED
+        self._served = served if as_version is None else versions_of_release(as_version, SERVED)
         self._security = security or Security()
         self._runtime: ClusterRuntime | None = None
         self._servers: dict[int, SocketServer] = {}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from aiokproto.cluster.cluster_client import ClusterClient
 from aiokproto.cluster.coordinators import CoordinatorKind
 from aiokproto.codec.schema import Request, Response
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import KafkaError
+from aiokproto.errors import BrokerError, KafkaError
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.timeouts import deadline as until
 from aiokproto.plurals import counted
@@ -63,7 +64,11 @@ class CoordinatorRequests:
         key: The group or transactional id.
     """
 
-    def __init__(self, cluster: ClusterClient, kind: CoordinatorKind, key: str) -> None:
+    def __init__(
+        self, cluster: ClusterClient, kind: CoordinatorKind, key: str, on_lost: Callable[[], None] | None = None
+    ) -> None:
+        """``on_lost`` is called after each attempt without a response: the coordinator may execute it later."""
+        self._on_lost = on_lost
         self.key = key
         self._kind = kind
         self._cluster = cluster
@@ -118,6 +123,8 @@ class CoordinatorRequests:
                 except KafkaError as error:
                     # Cleared, so that the pause below is not that of the attempt before.
                     code = ErrorCode.NONE
+                    if self._on_lost is not None and not isinstance(error, BrokerError):
+                        self._on_lost()
                     action, failure = classify(error, situation), str(error)
                     if action not in RETRIED:
                         raise

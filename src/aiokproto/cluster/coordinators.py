@@ -6,10 +6,14 @@ from enum import IntEnum
 
 from aiokproto.cluster.snapshot import BrokerNode
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from aiokproto.errors import DecodeError, check
+from aiokproto.errors import DecodeError, UnsupportedVersionError, check
 
 BATCHED_VERSION = 4
 """First version of FindCoordinator with several keys, in other fields than before (KIP-699)."""
+
+
+_KINDS_VERSION = 1
+"""First version of FindCoordinator for more than groups (KIP-98)."""
 
 
 class CoordinatorKind(IntEnum):
@@ -40,7 +44,16 @@ class CoordinatorCache:
 
 
 def find_coordinator_request(kind: CoordinatorKind, key: str, version: int) -> FindCoordinatorRequest:
-    """Return the request for one key, in the form of that version."""
+    """Return the request for one key, in the form of that version.
+
+    Raises:
+        UnsupportedVersionError: The version finds coordinators of groups only.
+    """
+    if version < _KINDS_VERSION and kind is not CoordinatorKind.GROUP:
+        raise UnsupportedVersionError(
+            f"FindCoordinator version {version} finds no coordinators of transactional ids: transactions need brokers "
+            "of Kafka 0.11 or later"
+        )
     if version >= BATCHED_VERSION:
         return FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
     return FindCoordinatorRequest(key=key, key_type=kind)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from aiokproto.consumer.part import ConsumerPart
+from aiokproto.consumer.progress import Progress
 from aiokproto.errors import CommitError, ConfigurationError
 from aiokproto.foreign_calls import foreign_commit
 from aiokproto.group.arguments import Offsets, Partition, to_offsets, to_partition, to_position
@@ -77,3 +80,15 @@ class Committer(ConsumerPart):
         if self._engine.subscription.partitions is None and member.removed:
             raise CommitError(f"the consumer is in no generation of its group: {member.state}")
         return member.metadata
+
+    def progress(self, records: Iterable[Record]) -> Progress:
+        """Return how far ``records``, which were just delivered, have brought this consumer. No I/O.
+
+        For transactions: ``txn.send_offsets(progress)`` commits exactly these records, and ``progress.rewind()`` lets
+        them come again after an abort.
+
+        Raises:
+            ConfigurationError: There is no group, or a partition of the records is not assigned.
+        """
+        self._group()
+        return Progress(records, self._assignment, self.group_metadata)

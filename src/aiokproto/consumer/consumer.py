@@ -143,6 +143,11 @@ class Consumer(Subscriber, Positions, Committer, LogOffsets, AsyncContext, Forei
         self._assignment = self._engine.assignment
         self._records = RecordIterator(self._assignment, self._engine.reader.open)
 
+    @property
+    def config(self) -> ConsumerConfig:
+        """The consumer's options, as they are in use."""
+        return self._engine.config
+
     # Lifecycle
 
     async def start(self) -> None:

@@ -68,6 +68,8 @@ class Situation(NamedTuple):
     """The producer has a producer id, but no transactional id."""
     transactional: bool = False
     """The producer has a transactional id."""
+    aborting: bool = False
+    """The request aborts the transaction."""
     divisible: bool = False
     """The batch holds several records."""
     overtaken: bool = False

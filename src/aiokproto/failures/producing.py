@@ -158,8 +158,28 @@ TXN_OFFSET_COMMIT = Table(
             Code.UNKNOWN_MEMBER_ID,
             Code.ILLEGAL_GENERATION,
             Code.STALE_MEMBER_EPOCH,
+            Code.GROUP_ID_NOT_FOUND,
+        ),
+        # Java stops. As in Produce, the abort shows whether it means "fenced" or a timeout (KIP-588).
+        Code.INVALID_PRODUCER_EPOCH: Row(
+            Action.ABORT_TRANSACTION, "the transaction has timed out, or the abort says that the producer is fenced"
         ),
     }
 )
 
-END_TXN = Table(_COORDINATED_TXN)
+END_TXN = Table(
+    {
+        **_COORDINATED_TXN,
+        # Java stops. But with version 2 this is all that a producer learns of a timeout (KIP-890): if it is fenced, the
+        # abort or InitProducerId says so.
+        Code.INVALID_TXN_STATE: Row(
+            Action.ABORT_TRANSACTION, "the coordinator has aborted the transaction, or knows of none to abort"
+        ),
+    },
+    when=(
+        (
+            "aborting",
+            {Code.TRANSACTION_ABORTABLE: Row(Action.BACKOFF, "the broker requires an abort, which this is (KIP-890)")},
+        ),
+    ),
+)

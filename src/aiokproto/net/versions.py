@@ -62,6 +62,8 @@ class BrokerVersions:
     def pick(self, request_type: type[Request[Any]], max_version: int | None = None) -> int:
         """Return the highest version that client and broker support, at most ``max_version``.
 
+        Unstable versions count only if ``max_version`` is one.
+
         Raises:
             UnsupportedVersionError: There is none. The text has both ranges.
         """
@@ -70,7 +72,7 @@ class BrokerVersions:
             return self._picked[request_type.api_key]
         # An empty range for an API that the broker does not list: the comparison below then fails by itself.
         theirs = self.ranges.get(request_type.api_key, Versions(0, -1))
-        ours = stable(request_type)
+        ours = request_type.versions if max_version in request_type.unstable else stable(request_type)
         limit = ours.highest if max_version is None else min(ours.highest, max_version)
         version = min(limit, theirs.highest)
         if version < max(ours.lowest, theirs.lowest):

@@ -53,6 +53,7 @@ from __future__ import annotations
 from aiokproto.producer.delivery import BatchDelivery, Delivery
 from aiokproto.producer.outcomes import Outcomes
 from aiokproto.producer.partitioner import Partitioner, murmur2
+from aiokproto.producer.prepared_transaction import PreparedTransaction
 from aiokproto.producer.producer import Producer
 from aiokproto.producer.record import ProducerRecord
 from aiokproto.producer.transaction import Transaction, TransactionStatus
@@ -62,6 +63,7 @@ __all__ = [
     "Delivery",
     "Outcomes",
     "Partitioner",
+    "PreparedTransaction",
     "Producer",
     "ProducerRecord",
     "Transaction",

@@ -552,17 +552,12 @@ class Accumulator:
         error.__cause__ = batch.last_error
         return error
 
-    def fail_unsent(self, error: KafkaError, *, observed: bool) -> list[ProducerBatch]:
-        """Fail every batch that was never sent, and return them.
-
-        Args:
-            error: The error.
-            observed: Whether the application knows of it already, so that it need not be logged.
-        """
+    def fail_unsent(self, error: KafkaError) -> list[ProducerBatch]:
+        """Fail every batch that was never sent, and return them. The application knows of it already."""
         # attempts counts from take(): 0 means that no byte of it was ever on the way.
         unsent = [batch for batch in self._incomplete if not batch.attempts]
         for batch in unsent:
-            batch.outcome.observed = batch.outcome.observed or observed
+            batch.outcome.observed = True
             self.fail(batch, error)
         return unsent
 

@@ -15,6 +15,8 @@ from aiokproto.records.varint import INT32_MAX
 BATCH_SIZE = 128 * 1024
 """Default of ``batch_size``. Java allocates a batch's full size when it is opened, hence 16 KiB there. Here a batch
 grows with its records, and the cost of a batch in Python is spread over eight times as many."""
+TRANSACTION_TIMEOUT_MS = 60_000
+"""Default of ``transaction_timeout_ms``."""
 MOST_IN_FLIGHT = 5
 """Brokers keep the sequences of a producer's last five batches: with more in flight, they would miss duplicates."""
 LOWEST_LEVEL = -131_072
@@ -54,6 +56,7 @@ class ProducerConfig(NamedTuple):
         rack_aware: Whether it prefers the client's rack.
         transactional_id: None without transactions.
         transaction_timeout_ms: The coordinator aborts a transaction that is open for longer.
+        two_phase_commit: Whether transactions can be prepared, and have no timeout (KIP-939).
     """
 
     acks: int
@@ -70,6 +73,7 @@ class ProducerConfig(NamedTuple):
     rack_aware: bool
     transactional_id: str | None
     transaction_timeout_ms: int
+    two_phase_commit: bool
 
     @classmethod
     def parse(
@@ -93,7 +97,8 @@ class ProducerConfig(NamedTuple):
         max_block_ms: float,
         close_timeout_ms: float | None,
         transactional_id: str | None,
-        transaction_timeout_ms: int,
+        transaction_timeout_ms: int | None,
+        two_phase_commit: bool,
     ) -> ProducerConfig:
         """Check all options.
 
@@ -126,6 +131,7 @@ class ProducerConfig(NamedTuple):
                     'transactional_id needs idempotence: acks="all", max_in_flight_requests_per_connection of at most '
                     f"{MOST_IN_FLIGHT}, and enable_idempotence not False"
                 )
+        timeout_ms = _transaction_timeout(transactional_id, transaction_timeout_ms, two_phase_commit)
         return cls(
             acks=level,
             idempotent=idempotent,
@@ -141,7 +147,8 @@ class ProducerConfig(NamedTuple):
             availability_timeout=seconds("partitioner_availability_timeout_ms", partitioner_availability_timeout_ms),
             rack_aware=boolean("partitioner_rack_aware", partitioner_rack_aware),
             transactional_id=transactional_id,
-            transaction_timeout_ms=integer("transaction_timeout_ms", transaction_timeout_ms, 1, INT32_MAX),
+            transaction_timeout_ms=timeout_ms,
+            two_phase_commit=two_phase_commit,
         )
 
 
@@ -156,6 +163,20 @@ def _partitioner(partitioner: str | Partitioner, ignore_keys: bool) -> Partition
             f"partitioner_ignore_keys=True is for the default partitioner, not partitioner={partitioner!r}"
         )
     return chosen
+
+
+def _transaction_timeout(transactional_id: str | None, timeout_ms: int | None, two_phase: bool) -> int:
+    boolean("transaction_two_phase_commit_enable", two_phase)
+    if two_phase and transactional_id is None:
+        raise ConfigurationError("transaction_two_phase_commit_enable=True needs a transactional_id")
+    if two_phase and timeout_ms is not None:
+        raise ConfigurationError(
+            f"transaction_timeout_ms={timeout_ms!r}: with transaction_two_phase_commit_enable=True transactions have "
+            "no timeout"
+        )
+    if two_phase:
+        return INT32_MAX
+    return TRANSACTION_TIMEOUT_MS if timeout_ms is None else integer("transaction_timeout_ms", timeout_ms, 1, INT32_MAX)
 
 
 def _check_partitioner(partitioner: Partitioner) -> None:

@@ -21,6 +21,7 @@ from aiokproto.producer.buffer import Buffer, WriteSession
 from aiokproto.producer.config import BATCH_SIZE, PartitionerName, ProducerConfig
 from aiokproto.producer.named_partitioners import by_name, ignore_keys
 from aiokproto.producer.partitioner import Partitioner
+from aiokproto.producer.prepared_transaction import PreparedTransaction
 from aiokproto.producer.record_sender import RecordSender
 from aiokproto.producer.sender import Sender
 from aiokproto.producer.sticky import StickyPartitioner
@@ -82,7 +83,8 @@ class Producer(AsyncContext, ForeignCalls, RecordSender):
         max_block_ms: float = 60_000,
         close_timeout_ms: float | None = None,
         transactional_id: str | None = None,
-        transaction_timeout_ms: int = 60_000,
+        transaction_timeout_ms: int | None = None,
+        transaction_two_phase_commit_enable: bool = False,
         **connection: Unpack[ConnectionOptions],
     ) -> None:
         """Check the options. No connection is opened before :meth:`start`.
@@ -119,8 +121,12 @@ class Producer(AsyncContext, ForeignCalls, RecordSender):
             transactional_id: A name that survives restarts, to write in transactions (:meth:`transaction`) and only in
                 these. A producer that starts with it fences any other that has it, and aborts its open transaction.
                 Needs idempotence.
-            transaction_timeout_ms: The coordinator aborts a transaction that is open for longer, and the producer
-                cannot continue then. At most the brokers' ``transaction.max.timeout.ms`` (15 minutes by default).
+            transaction_timeout_ms: The coordinator aborts a transaction that is open for longer. At most the brokers'
+                ``transaction.max.timeout.ms`` (15 minutes by default). None for one minute.
+            transaction_two_phase_commit_enable: Whether transactions can be prepared, and are then committed or aborted
+                as decided elsewhere (:meth:`Transaction.prepare`, KIP-939). They have no timeout, and a process that
+                starts finds the one that its predecessor has left (:meth:`complete_transaction`). The brokers must
+                allow it, and the ACL operation TWO_PHASE_COMMIT if they have an authorizer.
             connection: The options that all clients share: see :class:`~aiokproto.config.ConnectionOptions`.
 
         Raises:
@@ -146,6 +152,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender):
             close_timeout_ms=close_timeout_ms,
             transactional_id=transactional_id,
             transaction_timeout_ms=transaction_timeout_ms,
+            two_phase_commit=transaction_two_phase_commit_enable,
         )
         self._config = ClusterConfig.parse(connection, own=OPTIONS)
         if partitioner_rack_aware and not self._config.client_rack:
@@ -171,7 +178,11 @@ class Producer(AsyncContext, ForeignCalls, RecordSender):
         self._transactions: TransactionManager | None = None
         if transactional_id is not None:
             self._transactions = TransactionManager(
-                transactional_id, self._settings.transaction_timeout_ms, self._buffer, self._fatal
+                transactional_id,
+                self._settings.transaction_timeout_ms,
+                self._buffer,
+                self._fatal,
+                two_phase=self._settings.two_phase_commit,
             )
         self._cluster: ClusterClient
         self._sender: Sender | None = None
@@ -179,20 +190,33 @@ class Producer(AsyncContext, ForeignCalls, RecordSender):
         self._closing = False
         self._unsent = 0
 
+    @property
+    def config(self) -> ProducerConfig:
+        """The producer's options, as they are in use."""
+        return self._settings
+
     # -- lifecycle
 
-    async def start(self) -> None:
+    async def start(self, *, keep_prepared: bool = True) -> None:
         """Connect to the cluster; ``async with`` does this.
 
-        With a ``transactional_id`` it also acquires the producer id, which fences every other producer with that id.
+        With a ``transactional_id`` it also acquires the producer id, which fences every other producer with that id,
+        and aborts the transaction that it has left; with two-phase commit that transaction is kept, see
+        :meth:`complete_transaction`.
 
         Cancelling it closes the connections; the producer cannot be started again.
+
+        Args:
+            keep_prepared: With two-phase commit: whether to keep the transaction that an earlier process has left.
+                False aborts it. Kafka 4.4 cannot keep it, and refuses.
 
         Raises:
             BootstrapError: None of the bootstrap servers can be used. The text has the reason for each.
             AuthenticationError: The brokers rejected this client's credentials.
             DeadlineError: The brokers did not respond in time.
-            AuthorizationError, BrokerError: The coordinator rejects the transactional id, or its timeout.
+            AuthorizationError, BrokerError: The coordinator rejects the transactional id, its timeout, or two-phase
+                commit.
+            UnsupportedVersionError: The brokers lack two-phase commit, or a part of it.
             ClientClosedError: The producer was started before, or was closed while it started.
         """
         if self._starting or self._sender is not None:
@@ -205,7 +229,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender):
             await self._cluster.start()
             if self._transactions is not None:
                 # Before any record is accepted: this fences the predecessor, whose open transaction is aborted.
-                await self._transactions.start(self._cluster)
+                await self._transactions.start(self._cluster, keep_prepared=keep_prepared)
         # Also a cancellation. _sender stays None, so close() has nothing left to do.
         except BaseException:
             await self._cluster.close()
@@ -340,7 +364,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender):
     async def close(self, timeout_ms: float | None = None) -> None:
         """Deliver all buffered records, then disconnect. A second call does nothing.
 
-        An open transaction is aborted. One whose end is under way is waited for.
+        An open transaction is aborted. One whose end is under way is waited for. A prepared one stays prepared.
 
         If it waits for more than a second, it logs for which records. Cancelled, it stops waiting: undelivered records
         fail, and the connections are closed.
@@ -421,6 +445,41 @@ class Producer(AsyncContext, ForeignCalls, RecordSender):
         if self._transactions is None:
             raise ConfigurationError("transaction() needs the option transactional_id")
         return Transaction(self._partitioner, self._buffer, self._transactions, self._outcome_timeout)
+
+    @property
+    def prepared_transaction(self) -> PreparedTransaction | None:
+        """The transaction that waits for :meth:`complete_transaction`: this process has prepared it, or an earlier one
+        with this ``transactional_id`` has left it, prepared or not. None if there is none."""
+        return None if self._transactions is None else self._transactions.prepared
+
+    async def complete_transaction(self, decided: PreparedTransaction | None) -> bool:
+        """Commit the transaction that waits for a decision if it is the one that was decided on; abort any other.
+
+        Call it after the start, before the first transaction (KIP-939). Without a transaction that waits it does
+        nothing: an earlier call has taken effect. Cancelled, it goes on in the background, and can be called again.
+
+        Args:
+            decided: What :meth:`Transaction.prepare` returned for the transaction to commit, for example
+                ``PreparedTransaction.parse(text)`` of what was stored with the decision. None aborts.
+
+        Returns:
+            Whether the transaction was committed by this call.
+
+        Raises:
+            TransactionOutcomeUnknownError: The coordinator did not respond within ``default_api_timeout_ms``. Call it
+                again. DeadlineError likewise, for an abort.
+            TransactionAbortedError: It was to be committed, and an administrator has aborted it.
+            ConfigurationError: The producer lacks ``transaction_two_phase_commit_enable``.
+            KafkaError: The producer is closed, or has failed.
+        """
+        self._buffer.check_open()
+        if self._transactions is None or not self._transactions.id.two_phase:
+            raise ConfigurationError("complete_transaction() needs transaction_two_phase_commit_enable=True")
+        if self._transactions.prepared is None:
+            return False
+        commit = self._transactions.prepared == decided
+        await self._transactions.complete(commit=commit)
+        return commit
 
     # -- topics
 

@@ -234,7 +234,7 @@ class Sink:
                 topic = topics[name] = TopicProduceData(name=name, topic_id=topic_id, partition_data=[])
             topic.partition_data.append(PartitionProduceData(index=partition, records=batch.seal()))
         request = ProduceRequest(
-            transactional_id=None if transactions is None else transactions.transactional_id,
+            transactional_id=None if transactions is None else transactions.id.name,
             acks=self._settings.acks,
             timeout_ms=self._timeout_ms,
             topic_data=list(topics.values()),

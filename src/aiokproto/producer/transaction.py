@@ -12,15 +12,16 @@ from aiokproto.async_context import AsyncContext
 from aiokproto.errors import (
     CommitError,
     ConfigurationError,
+    DeadlineError,
     KafkaError,
     TransactionAbortedError,
-    TransactionOutcomeUnknownError,
 )
 from aiokproto.group.arguments import Offsets, Partition, to_offsets, to_partition, to_position
 from aiokproto.producer.arrow_tables import SupportsArrow
 from aiokproto.producer.buffer import Buffer, WriteSession
 from aiokproto.producer.outcomes import Outcomes
 from aiokproto.producer.partitioner import Partitioner
+from aiokproto.producer.prepared_transaction import PreparedTransaction
 from aiokproto.producer.record import ProducerRecord
 from aiokproto.producer.record_sender import RecordSender
 from aiokproto.producer.transaction_manager import TransactionManager
@@ -45,7 +46,9 @@ class TransactionStatus(Enum):
     NEW = auto()
     OPEN = auto()
     ENDING = auto()
-    """``commit()`` waits for the outcome of the records; nothing is accepted any more."""
+    """``commit()`` or ``prepare()`` waits for the outcome of the records; nothing is accepted any more."""
+    PREPARED = auto()
+    """Everything is written, and only ``commit()``, ``abort()`` or ``Producer.complete_transaction()`` ends it."""
     COMMITTING = auto()
     """The commit was requested, and is not confirmed: it may have taken effect or not."""
     COMMITTED = auto()
@@ -68,6 +71,9 @@ class Transaction(AsyncContext, RecordSender):
 
     A block that is cancelled aborts in the background: the next transaction, and :meth:`Producer.close`, wait for that.
 
+    With ``transaction_two_phase_commit_enable`` a transaction can also be prepared first (:meth:`prepare`). From then
+    on, leaving the block does not end it, with or without an exception: the decision is made elsewhere.
+
     Attributes:
         status: How far it has come.
     """
@@ -85,7 +91,7 @@ class Transaction(AsyncContext, RecordSender):
         """Begin. Waits for the end of the last transaction.
 
         Raises:
-            ConfigurationError: A transaction is open, or this one was begun before.
+            ConfigurationError: A transaction is open or prepared, or this one was begun before.
             TransactionOutcomeUnknownError: The commit of the last one is still not confirmed.
             DeadlineError: The abort of the last one is still not confirmed.
             KafkaError: The producer is not started, is closed, or has failed.
@@ -121,17 +127,13 @@ class Transaction(AsyncContext, RecordSender):
             except KafkaError as failure:
                 log.warning("the abort of the transaction is not confirmed yet: %s", failure)
 
-    def _end(self, status: TransactionStatus) -> None:
+    def _end(self, status: TransactionStatus, what: str = "aborted") -> None:
         """Accept nothing more."""
         self.status = status
-        reason: KafkaError
-        if status is TransactionStatus.ABORTED:
-            # Also for calls that wait for buffer memory.
-            reason = TransactionAbortedError("the transaction was aborted")
-        else:
-            reason = ConfigurationError("the transaction was committed")
-        # Before anything is awaited: no record can slip in between this decision and the end.
-        self._buffer.close_session(self._session, reason)
+        error = TransactionAbortedError if status is TransactionStatus.ABORTED else ConfigurationError
+        # Before anything is awaited, so that no record can slip in between this decision and the end. Also for calls
+        # that wait for buffer memory.
+        self._buffer.close_session(self._session, error(f"the transaction was {what}"))
 
     async def commit(self) -> None:
         """Send what is buffered, wait for its acknowledgement, and commit. Leaving the block does it.
@@ -139,31 +141,61 @@ class Transaction(AsyncContext, RecordSender):
         Cancelled before everything is acknowledged, the transaction is aborted. Cancelled later, it is being committed:
         then, and after ``TransactionOutcomeUnknownError``, another call waits for the outcome.
 
+        After ``TransactionAbortedError`` nothing of the transaction is visible. After any other error it may have been
+        committed.
+
         Raises:
-            TransactionAbortedError: A record or an offset could not be written; the transaction is aborted. The cause
-                is its ``__cause__``.
+            TransactionAbortedError: A record or an offset could not be written, or ``transaction_timeout_ms`` has
+                passed. The cause is its ``__cause__``.
             TransactionOutcomeUnknownError: The coordinator did not respond within ``default_api_timeout_ms``: call
                 ``commit()`` again. Or :meth:`Producer.close` ended before it did.
-            FencedError: Another producer has taken over the transactional id, or ``transaction_timeout_ms`` has passed.
+            FencedError: Another producer has taken over the transactional id; with transactions of version 1 also if
+                ``transaction_timeout_ms`` has passed.
             ConfigurationError: The transaction has ended already.
             KafkaError: The producer is closed, or has failed.
         """
         self._buffer.check_open()
         # COMMITTING: an earlier call was cancelled, or had no response. Only the outcome is missing.
-        if self.status is not TransactionStatus.COMMITTING:
+        if self.status not in (TransactionStatus.PREPARED, TransactionStatus.COMMITTING):
             self._check_not_ended()
-            await self._prepare()
+            await self._finish_records("committed")
+        self.status = TransactionStatus.COMMITTING
         try:
             await self._manager.commit(self._session)
-        # Unknown stays COMMITTING. ConfigurationError is about the call: a later transaction has begun.
-        except (TransactionOutcomeUnknownError, ConfigurationError):
-            raise
-        except KafkaError:
+        # Unknown stays COMMITTING, and other errors are about the call or end the producer.
+        except TransactionAbortedError:
             self._end(TransactionStatus.ABORTED)
             raise
         self.status = TransactionStatus.COMMITTED
 
-    async def _prepare(self) -> None:
+    async def prepare(self) -> PreparedTransaction:
+        """Write everything, so that a later :meth:`commit` cannot fail for lack of a record (KIP-939).
+
+        Nothing is accepted any more. Neither leaving the block nor ``close()`` ends the transaction now, and no
+        timeout: store the result where the decision is made, then call :meth:`commit` or :meth:`abort`. A process that
+        finds a prepared transaction when it starts calls :meth:`Producer.complete_transaction
+        <aiokproto.producer.Producer.complete_transaction>` with what was stored.
+
+        Cancelled, the transaction is aborted.
+
+        Returns:
+            What names the transaction.
+
+        Raises:
+            TransactionAbortedError: A record or an offset could not be written; it is aborted.
+            ConfigurationError: The producer lacks ``transaction_two_phase_commit_enable``, or the transaction has
+                ended.
+            KafkaError: The producer is closed, or has failed.
+        """
+        self._buffer.check_open()
+        if not self._manager.id.two_phase:
+            raise ConfigurationError("prepare() needs the option transaction_two_phase_commit_enable=True")
+        self._check_not_ended()
+        await self._finish_records("prepared")
+        self.status = TransactionStatus.PREPARED
+        return self._manager.prepare()
+
+    async def _finish_records(self, what: str) -> None:
         """Wait for the outcome of everything; if that is bad, abort.
 
         Raises:
@@ -172,7 +204,7 @@ class Transaction(AsyncContext, RecordSender):
         """
         # Read before the session ends, and again after the flush: a failure that is known now needs no flush.
         failed = self._manager.failure is not None
-        self._end(TransactionStatus.ENDING)
+        self._end(TransactionStatus.ENDING, what)
         try:
             if not failed:
                 await self._manager.flush(self._flush_timeout)
@@ -187,10 +219,12 @@ class Transaction(AsyncContext, RecordSender):
         if self._manager.failure is not None:
             error = self._manager.aborted()
             self._end(TransactionStatus.ABORTED)
-            # Waited for: after this error the next transaction can begin at once.
-            await self._manager.abort()
+            try:
+                # Waited for: after this error the next transaction can begin at once.
+                await self._manager.abort()
+            except DeadlineError as unconfirmed:
+                log.warning("the abort of the transaction is not confirmed yet: %s", unconfirmed)
             raise error
-        self.status = TransactionStatus.COMMITTING
 
     async def abort(self) -> None:
         """Abort: records that were not sent yet fail, and what is written stays invisible to ``read_committed``.
@@ -208,11 +242,14 @@ class Transaction(AsyncContext, RecordSender):
         self._buffer.check_open()
         if self.status is TransactionStatus.ABORTED:
             return
-        self._check_not_ended()
+        if self.status is not TransactionStatus.PREPARED:
+            self._check_not_ended()
         self._end(TransactionStatus.ABORTED)
         await self._manager.abort()
 
     def _check_not_ended(self) -> None:
+        if self.status is TransactionStatus.ABORTED:
+            raise TransactionAbortedError("the transaction was aborted")
         if self.status is not TransactionStatus.OPEN:
             assert self._session.closed is not None, "a session is open from begin to end"
             raise ConfigurationError(str(self._session.closed))
@@ -224,7 +261,7 @@ class Transaction(AsyncContext, RecordSender):
         outcomes = await super().send_many(topic, records, partition=partition)
         for error in outcomes.errors.values():
             # Each: the first fails the transaction, the others change nothing.
-            self._manager.fail(error)
+            self._manager.fail_of(self._session, error)
         return outcomes
 
     async def send_offsets(

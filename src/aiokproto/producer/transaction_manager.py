@@ -9,12 +9,22 @@ A transaction has one of two versions, which the cluster's ``transaction.version
 
 **Doubt means abort.** A batch that fails, for whatever reason, *fails* the transaction: nothing is appended any more,
 and it can only be aborted. If the batch may have been sent, its sequence numbers are a gap, so the next transaction has
-the next epoch, in which they start at 0: in version 2 always, in version 1 by InitProducerId after the abort.
+the next epoch, in which they start at 0: in version 2 always, in version 1 by InitProducerId after the abort. The same
+holds for every request that gets no response, also if it is sent again: executed late, it would add its offsets to the
+next transaction, or end that.
+
+**Fenced or timed out?** The coordinator aborts a transaction that is open for too long, and bumps the epoch, as for a
+new producer with the same transactional id. Only the coordinator can tell which it was: the abort, and InitProducerId
+after it, either return the next epoch or say that this producer is fenced (KIP-588).
 
 **One end.** EndTxn follows the outcome of every batch, and of every other request of the transaction: what arrived
 after it would be part of the next transaction. It runs in a task of its own, so that cancelling a call changes nothing
 about it, and no transaction begins before it is done. An end without a response is repeated as it was: the coordinator
 executes it once.
+
+**Two-phase commit (KIP-939).** A prepared transaction waits for a decision that is made elsewhere. Nothing but that
+decision ends it: neither a timeout, nor :meth:`TransactionManager.close`, nor the next start, which finds it by
+InitProducerId and keeps it.
 
 **What can never happen.** A commit that lacks a record for which no error was raised; records of two transactions in
 one; EndTxn while records are in flight; a producer that goes on after another has taken over its transactional id.
@@ -30,15 +40,11 @@ from typing import TypeVar
 
 from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.cluster.coordinator_requests import CoordinatorRequests, Exchange
-from aiokproto.codec.messages.end_txn import EndTxnRequest
-from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.schema import Response
-from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
     ClientClosedError,
     ConfigurationError,
     DeadlineError,
-    FencedError,
     KafkaError,
     TransactionAbortedError,
     TransactionOutcomeUnknownError,
@@ -48,28 +54,22 @@ from aiokproto.errors import (
 from aiokproto.failures import Action, classify
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.buffer import Buffer, WriteSession
+from aiokproto.producer.prepared_transaction import PreparedTransaction
 from aiokproto.producer.producer_id import ProducerId
 from aiokproto.producer.queue import PartitionQueue
 from aiokproto.producer.transaction_requests import (
-    END_TXN_V2,
-    EPOCH_BUMP,
     AddOffsetsExchange,
     AddPartitionsExchange,
     EndTxnExchange,
-    Identity,
-    InitExchange,
     TxnOffsetCommitExchange,
 )
+from aiokproto.producer.transactional_id import FEATURE, FIRST_V2, TransactionalId
 from aiokproto.producer.waiting import wait_all
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 R = TypeVar("R", bound=Response)
 
 log = logging.getLogger("aiokproto.producer")
-
-FEATURE = "transaction.version"
-FIRST_V2 = 2
-"""The level of the feature at which a partition's records and a group's offsets add themselves (KIP-890)."""
 
 
 class TransactionState(Enum):
@@ -78,6 +78,8 @@ class TransactionState(Enum):
     READY = auto()
     """No transaction is open."""
     OPEN = auto()
+    PREPARED = auto()
+    """All of it is written, and the decision is awaited (KIP-939)."""
     COMMITTING = auto()
     """A commit was requested, and may or may not have taken effect."""
     ABORTING = auto()
@@ -87,14 +89,21 @@ class TransactionManager:
     """Begins and ends transactions, and adds partitions and offsets to the open one.
 
     Attributes:
-        current: Producer id and epoch; None before :meth:`start`.
+        id: The transactional id, with producer id and epoch.
         state: The state of the last transaction.
         failure: Why the open transaction can only be aborted; None while it can be committed.
         v2: Whether it has version 2.
+        prepared: The transaction that waits for its decision; None if there is none.
     """
 
     def __init__(
-        self, transactional_id: str, timeout_ms: int, buffer: Buffer, on_fatal: Callable[[KafkaError], None]
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        buffer: Buffer,
+        on_fatal: Callable[[KafkaError], None],
+        *,
+        two_phase: bool = False,
     ) -> None:
         """Create a manager; nothing is sent before :meth:`start`.
 
@@ -103,20 +112,19 @@ class TransactionManager:
             timeout_ms: The coordinator aborts a transaction that is open for longer.
             buffer: Takes the records; between transactions its accumulator has no batches.
             on_fatal: Called with an error that ends the producer.
+            two_phase: Whether transactions have no timeout, and are kept at the next start (KIP-939).
         """
-        self.transactional_id = transactional_id
-        self.current: ProducerId | None = None
+        self.id = TransactionalId(transactional_id, timeout_ms, two_phase=two_phase)
         self.state = TransactionState.READY
         self.failure: KafkaError | None = None
         self.v2 = False
-        self._timeout_ms = timeout_ms
+        self.prepared: PreparedTransaction | None = None
         self._buffer = buffer
         self._accumulator = buffer.accumulator
         # The one way by which a failed record fails the transaction, whether or not its delivery is awaited.
         self._accumulator.on_failure = self._batch_failed
         self._on_fatal = on_fatal
         self._cluster: ClusterClient
-        self._requests: CoordinatorRequests
         # Of the open transaction; None once its end was started.
         self._session: WriteSession | None = None
         # Of the last transaction that began, kept after its end: commit() can be repeated for this one only.
@@ -134,43 +142,41 @@ class TransactionManager:
         self._groups: set[str] = set()
         # Whether the coordinator may have an open transaction.
         self._has_started = False
-        # Whether a batch with a sequence number has failed: the gap is closed only by the next epoch.
+        # Whether the next transaction needs the next epoch: a failed batch with a sequence number left a gap.
         self._needs_epoch = False
 
     # -- starting
 
-    async def start(self, cluster: ClusterClient) -> None:
+    async def start(self, cluster: ClusterClient, *, keep_prepared: bool) -> None:
         """Acquire the producer id: fences other producers with the transactional id, and aborts their transaction.
+
+        Args:
+            cluster: Sends the requests.
+            keep_prepared: Whether to keep that transaction instead, with two-phase commit.
 
         Raises:
             KafkaError: There is no producer id.
         """
         self._cluster = cluster
-        self._requests = CoordinatorRequests(cluster, CoordinatorKind.TRANSACTION, self.transactional_id)
-        await self._initialize(None)
-        self.v2 = await self._cluster_has_v2()
-
-    async def _initialize(self, bump: ProducerId | None) -> None:
-        exchange = InitExchange(self.transactional_id, self._timeout_ms, bump)
-        response = await self._send(self._requests, exchange, "InitProducerId")
-        self.current = ProducerId(response.producer_id, response.producer_epoch)
-
-    async def _cluster_has_v2(self) -> bool:
-        """Return whether transactions have version 2; if the coordinator cannot be asked, what it said last."""
-        try:
-            node = await self._cluster.coordinator(CoordinatorKind.TRANSACTION, self.transactional_id)
-            level = await self._cluster.feature(FEATURE, node)
-            # The feature of the cluster and the version of this coordinator: during an upgrade one can be ahead of the
-            # other.
-            return level >= FIRST_V2 and await self._cluster.version(EndTxnRequest, node) >= END_TXN_V2
-        except KafkaError as error:
-            log.debug("%s is not known, keeping version %d: %s", FEATURE, 1 + self.v2, error)
-            return self.v2
+        self.id.connect(cluster)
+        response = await self.id.initialize(keep_prepared=keep_prepared and self.id.two_phase)
+        if response.ongoing_txn_producer_id >= 0:
+            self.prepared = PreparedTransaction(response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch)
+            self.state, self._has_started = TransactionState.PREPARED, True
+        self.v2 = await self.id.has_v2(self.v2)
+        if self.id.two_phase and not self.v2:
+            raise UnsupportedVersionError(
+                f"transaction_two_phase_commit_enable (KIP-939) needs {FEATURE}={FIRST_V2} in the cluster; it is lower"
+            )
 
     async def close(self, timeout: float) -> None:
-        """Abort the open transaction, or wait for the end that is under way, at most ``timeout`` seconds."""
+        """Abort the open transaction, or wait for the end that is under way, at most ``timeout`` seconds.
+
+        A prepared one stays as it is.
+        """
+        failed = self._end is None or self._end.done()
         # Not committed, so aborted: the application has not said that it is complete.
-        if self.state is TransactionState.OPEN:
+        if self.state is TransactionState.OPEN or (self.state is TransactionState.ABORTING and failed):
             self.start_abort()
         if self._end is not None:
             await asyncio.wait([self._end], timeout=timeout)
@@ -191,19 +197,24 @@ class TransactionManager:
             session: Its right to append.
 
         Raises:
-            ConfigurationError: Another one is open.
+            ConfigurationError: Another one is open, or one was prepared and has no decision.
             TransactionOutcomeUnknownError: Still no response about the commit of the last one.
             DeadlineError: The same, about its abort.
             KafkaError: The error ends the producer.
         """
         if self._session is not None:
             raise ConfigurationError("a transaction is open: commit or abort it before you begin the next one")
+        if self.state is TransactionState.PREPARED:
+            raise ConfigurationError(
+                f"transaction {self.prepared} was prepared and has no decision: await "
+                "producer.complete_transaction(state) first"
+            )
         # Before the first await: it reserves the place, so that two tasks cannot both begin.
         self._session = session
         try:
             await self._settle()
             # Asked between transactions only: a transaction keeps the version that it began with.
-            v2 = await self._cluster_has_v2()
+            v2 = await self.id.has_v2(self.v2)
             if v2 and not self.v2:
                 # In version 1 the epoch stays the same, so a late record of the last transaction would add its
                 # partition to this one.
@@ -229,6 +240,11 @@ class TransactionManager:
         if batch.sequence >= 0:
             self._needs_epoch = True
         self.fail(error)
+
+    def fail_of(self, session: WriteSession, error: KafkaError) -> None:
+        """Fail the transaction that ``session`` belongs to, unless it has ended."""
+        if session is self._session:
+            self.fail(error)
 
     def fail(self, error: KafkaError) -> None:
         """Fail the open transaction: it can only be aborted."""
@@ -265,7 +281,11 @@ class TransactionManager:
     @property
     def has_partitions_to_add(self) -> bool:
         """Whether :meth:`add_partitions` has something to do and is not doing it."""
-        return bool(self._to_add) and not self._adding
+        return bool(self._to_add) and not self._adding and self._can_add
+
+    @property
+    def _can_add(self) -> bool:
+        return self.state is TransactionState.OPEN and self.failure is None
 
     async def add_partitions(self) -> None:
         """Add partitions to the transaction, until no more have records.
@@ -278,12 +298,12 @@ class TransactionManager:
             # EndTxn waits for this lock, and so for the response. Requests of one transaction are never in flight
             # together.
             async with self._sending:
-                while self._to_add and self.state is TransactionState.OPEN and self.failure is None:
+                while self._to_add and self._can_add:
                     # Taken out first: what is noted while the request is in flight belongs to the next one.
                     partitions, self._to_add = self._to_add, {}
                     names = ", ".join(str(each) for each in list(partitions)[:3])
-                    exchange = AddPartitionsExchange(self._identity, partitions)
-                    await self._add(self._requests, exchange, f"AddPartitionsToTxn of {names}")
+                    exchange = AddPartitionsExchange(self.id.identity, partitions)
+                    await self._add(None, exchange, f"AddPartitionsToTxn of {names}")
                     self._added.update(partitions)
         except TransactionAbortedError:
             # The batches that waited for it have failed.
@@ -302,30 +322,30 @@ class TransactionManager:
             TransactionAbortedError: They were refused; the transaction has failed.
             KafkaError: The error ends the producer.
         """
-        async with self._sending:
-            # In the lock: the transaction may have ended while this call waited for it.
-            self._buffer.check_open(session)
-            what = f"offsets of group {group.group_id!r}"
-            try:
+        what = f"offsets of group {group.group_id!r}"
+        try:
+            async with self._sending:
+                # In the lock: the transaction may have ended while this call waited for it.
+                self._buffer.check_open(session)
                 if not self.v2 and group.group_id not in self._groups:
-                    adding = AddOffsetsExchange(self._identity, group.group_id)
-                    await self._add(self._requests, adding, f"AddOffsetsToTxn, {what}")
+                    adding = AddOffsetsExchange(self.id.identity, group.group_id)
+                    await self._add(None, adding, f"AddOffsetsToTxn, {what}")
                     self._groups.add(group.group_id)
-                exchange = TxnOffsetCommitExchange(self._cluster, self._identity, group, offsets, v2=self.v2)
+                exchange = TxnOffsetCommitExchange(self._cluster, self.id.identity, group, offsets, v2=self.v2)
                 # The group's coordinator, which knows the members, not the transaction's.
-                requests = CoordinatorRequests(self._cluster, CoordinatorKind.GROUP, group.group_id)
+                requests = self.id.requests_to(CoordinatorKind.GROUP, group.group_id)
                 response = await self._add(requests, exchange, f"TxnOffsetCommit, {what}")
                 for partition, code in exchange.refused(response).items():
                     self.fail(error_for(code, f"TxnOffsetCommit, {what}, {partition}"))
                     raise self.aborted()
-            except asyncio.CancelledError:
-                # The request may still be executed: whether the offsets are part of the transaction is unknown, and
-                # doubt means abort.
-                self.fail(TransactionAbortedError(f"the call that commits the {what} was cancelled"))
-                raise
+        except asyncio.CancelledError:
+            # The request may still be executed, and doubt means abort. Also before anything was sent: a commit that
+            # follows must not leave the offsets out.
+            self.fail_of(session, TransactionAbortedError(f"the call that commits the {what} was cancelled"))
+            raise
 
-    async def _add(self, requests: CoordinatorRequests, exchange: Exchange[R], what: str) -> R:
-        """Send a request that adds something to the transaction.
+    async def _add(self, requests: CoordinatorRequests | None, exchange: Exchange[R], what: str) -> R:
+        """Send a request that adds something to the transaction, by default to its coordinator.
 
         Raises:
             TransactionAbortedError: It was refused; the transaction has failed.
@@ -335,13 +355,16 @@ class TransactionManager:
         # response.
         self._has_started = True
         try:
-            return await self._send(requests, exchange, what)
+            return await self.id.send(exchange, what, requests)
         except KafkaError as error:
             if classify(error, exchange.situation) is Action.STOP:
                 self._on_fatal(error)
                 raise
             self.fail(error)
             raise self.aborted() from error
+        except asyncio.CancelledError:
+            self.id.lost()
+            raise
 
     # -- the end
 
@@ -356,6 +379,27 @@ class TransactionManager:
             # Acquired only to know that no request of the transaction is in flight.
             pass
 
+    def prepare(self) -> PreparedTransaction:
+        """Wait for a decision from now on, after :meth:`flush`; return what names the transaction (KIP-939)."""
+        self.state = TransactionState.PREPARED
+        self.prepared = PreparedTransaction(*self.id.identity.producer)
+        return self.prepared
+
+    async def complete(self, *, commit: bool) -> None:
+        """Commit or abort the prepared transaction. Cancelling stops the wait only, and a second call goes on with it.
+
+        Raises:
+            TransactionOutcomeUnknownError: No response in time.
+            TransactionAbortedError: The coordinator has aborted it, or refuses to commit it.
+            KafkaError: The error ends the producer.
+        """
+        if self.state is TransactionState.PREPARED:
+            self._session = None
+            self._start_end(commit=commit)
+        else:
+            await self._settle()
+        await self._ended()
+
     async def commit(self, session: WriteSession) -> None:
         """Commit, after :meth:`flush`; or repeat a commit without a known outcome. Cancelling stops the wait only.
 
@@ -367,7 +411,7 @@ class TransactionManager:
         """
         if session is not self._last:
             raise ConfigurationError("a later transaction has begun, which waited for the outcome of this one")
-        if self.state is TransactionState.OPEN:
+        if self.state in (TransactionState.OPEN, TransactionState.PREPARED):
             # Set here and not in _run_end: a second transaction may be requested while this one ends, and waits in
             # _settle().
             self._session = None
@@ -411,7 +455,7 @@ class TransactionManager:
 
     async def _run_end(self, commit: bool) -> None:
         if not commit:
-            self._drop_unsent(TransactionAbortedError("the transaction was aborted"), observed=True)
+            self._drop_unsent(TransactionAbortedError("the transaction was aborted"))
             # A batch whose fate is unknown is retried, as always: written after the end, it would be part of the next
             # transaction.
             await wait_all([batch.outcome for batch in self._buffer.send_all()], None)
@@ -419,20 +463,19 @@ class TransactionManager:
             # A transaction without any request does not exist for the coordinator: EndTxn would be INVALID_TXN_STATE.
             if self._has_started:
                 await self._end_txn(commit)
-            if self._needs_epoch:
-                await self._next_epoch()
+            await self._next_epoch_if_needed()
             self._forget()
 
-    def _drop_unsent(self, why: KafkaError, *, observed: bool = False) -> None:
-        """Fail the batches that were never sent. ``observed``: the application knows already."""
-        dropped = self._accumulator.fail_unsent(why, observed=observed)
-        if dropped:
+    def _drop_unsent(self, why: KafkaError) -> None:
+        """Fail the batches that were never sent. They need not be logged: the transaction raises the cause."""
+        if self._accumulator.fail_unsent(why):
             self._buffer.memory_freed()
 
-    async def _end_txn(self, commit: bool) -> None:
-        exchange = EndTxnExchange(self._identity, commit=commit, v2=self.v2)
+    async def _end_txn(self, commit: bool) -> bool:
+        """Return whether the coordinator has confirmed it; an abort that it knows nothing about is not."""
+        exchange = EndTxnExchange(self.id.identity, commit=commit, v2=self.v2)
         try:
-            response = await self._send(self._requests, exchange, "EndTxn")
+            response = await self.id.send(exchange, "EndTxn")
         except DeadlineError as error:
             # An abort without a response is only repeated; its outcome is no question.
             if not commit:
@@ -443,82 +486,80 @@ class TransactionManager:
             if classify(error, exchange.situation) is not Action.ABORT_TRANSACTION:
                 self._on_fatal(error)
                 raise
+            # An abort that the coordinator knows nothing about: InitProducerId shows whether this producer is fenced.
             self._needs_epoch = True
-            if not commit:
-                # The coordinator has forgotten the producer id, and with it the transaction.
-                return
-            # Set before the abort: if that has no response, _settle() repeats the abort and not the commit.
-            self.state, self.failure = TransactionState.ABORTING, error
-            await self._end_txn(commit=False)
-            failure = self.aborted()
-            if self._needs_epoch:
-                await self._next_epoch()
-            self._forget()
-            raise failure from error
+            if commit:
+                await self._abort_instead(error)
+            return False
         # Version 2: the next epoch, or a new id if the epochs are used up. In version 1 the field has its default, -1.
         if response.producer_id >= 0:
-            self.current = ProducerId(response.producer_id, response.producer_epoch)
-            self._needs_epoch = False
+            self.id.current = ProducerId(response.producer_id, response.producer_epoch)
+            self._needs_epoch = self.id.request_lost = False
         self._has_started = False
+        return True
+
+    async def _abort_instead(self, refused: KafkaError) -> None:
+        """Abort a transaction whose commit the coordinator has refused.
+
+        Raises:
+            TransactionAbortedError: It is aborted, or will be before the next transaction begins.
+            KafkaError: The error ends the producer.
+        """
+        self.state, self.failure = TransactionState.ABORTING, refused
+        aborted = self.aborted()
+        try:
+            if not await self._end_txn(commit=False):
+                # Neither committed nor aborted, says the coordinator: an earlier attempt may have been executed.
+                self._on_fatal(refused)
+                raise refused
+            await self._next_epoch_if_needed()
+        except DeadlineError as error:
+            log.warning("the abort of the transaction is not confirmed yet: %s", error)
+        else:
+            self._forget()
+        raise aborted
+
+    async def _next_epoch_if_needed(self) -> None:
+        if self._needs_epoch or self.id.request_lost:
+            await self._next_epoch()
 
     async def _next_epoch(self) -> None:
-        """Bump the epoch, so that sequence numbers start again (KIP-360)."""
+        """Bump the epoch, so that sequence numbers start again, and late requests are refused (KIP-360)."""
         try:
-            node = await self._cluster.coordinator(CoordinatorKind.TRANSACTION, self.transactional_id)
-            if await self._cluster.version(InitProducerIdRequest, node) < EPOCH_BUMP:
+            if await self.id.can_bump():
+                await self.id.initialize()
+            elif self._needs_epoch:
                 raise UnsupportedVersionError(
                     "brokers before 2.5 cannot continue after a failed batch: create a new producer"
                 )
-            await self._initialize(self.current)
-        # Not fatal: the next transaction repeats it, in _settle().
         except DeadlineError:
+            # Not fatal: the next transaction repeats it, in _settle().
             raise
         except KafkaError as error:
             self._on_fatal(error)
             raise
-        self._needs_epoch = False
+        self._needs_epoch = self.id.request_lost = False
 
     def _forget(self) -> None:
         """Forget the transaction, which has ended."""
         self.state = TransactionState.READY
         self.failure = None
+        self.prepared = None
         self._has_started = False
         self._added.clear()
         self._to_add.clear()
         self._groups.clear()
 
-    # -- requests
+    # -- ProducerIds
 
     @property
-    def _identity(self) -> Identity:
-        assert self.current is not None, "start() has returned"
-        return Identity(self.transactional_id, self.current)
-
-    async def _send(self, requests: CoordinatorRequests, exchange: Exchange[R], what: str) -> R:
-        # Each request has the whole time: it is no part of a caller's deadline, and the end goes on without one.
-        at = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
-        response = await requests.send(exchange, at)
-        code = exchange.failure(response)
-        if code:
-            raise self._error(code, what)
-        return response
-
-    def _error(self, code: ErrorCode, what: str) -> KafkaError:
-        context = f"{what}, transactional id {self.transactional_id!r}"
-        error = error_for(code, context)
-        if not isinstance(error, FencedError):
-            return error
-        why = (
-            "another producer with this id was started, or the transaction was open for longer than "
-            f"transaction_timeout_ms={self._timeout_ms}"
-        )
-        return error_for(code, context, why)
-
-    # -- ProducerIds
+    def current(self) -> ProducerId | None:
+        """The producer id and epoch; None before :meth:`start`."""
+        return self.id.current
 
     def assign(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Assign a sequence number to a batch that is about to be sent."""
-        queue.assign_in_transaction(batch, self._identity.producer)
+        queue.assign_in_transaction(batch, self.id.identity.producer)
 
     def discard_for(self, queue: PartitionQueue, *, refused: bool = False) -> None:
         """Do nothing: a failed batch fails the transaction, and the next one has another epoch."""

@@ -22,6 +22,7 @@ from aiokproto.codec.messages.txn_offset_commit import (
 )
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import UnsupportedVersionError
 from aiokproto.failures import Situation
 from aiokproto.group.offset_requests import OffsetsByTopic
 from aiokproto.producer.producer_id import ProducerId
@@ -37,6 +38,10 @@ _OFFSETS_BY_NAME = 5
 """The last version of TxnOffsetCommit with topic names; later ones have topic ids."""
 EPOCH_BUMP = 3
 """The first version of InitProducerId that takes the current id and epoch (KIP-360)."""
+_TWO_PHASE_COMMIT = 6
+"""The first version of InitProducerId with two-phase commit (KIP-939). Kafka calls it unstable."""
+_GROUP_METADATA = 3
+"""The first version of TxnOffsetCommit with a member's identity (KIP-447)."""
 
 
 class Identity(NamedTuple):
@@ -52,21 +57,38 @@ class InitExchange:
     request_type = InitProducerIdRequest
     situation = Situation(InitProducerIdRequest.api_key, transactional=True)
 
-    def __init__(self, transactional_id: str, timeout_ms: int, bump: ProducerId | None) -> None:
+    def __init__(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        bump: ProducerId | None,
+        *,
+        two_phase: bool = False,
+        keep_prepared: bool = False,
+    ) -> None:
         # -1 asks for the id of the transactional id, in its next epoch; with both given the coordinator also checks
         # that they are the last ones.
         producer_id, epoch = bump or (-1, -1)
+        self._two_phase = two_phase
         self._request = InitProducerIdRequest(
             transactional_id=transactional_id,
             transaction_timeout_ms=timeout_ms,
             producer_id=producer_id,
             producer_epoch=epoch,
+            enable2_pc=two_phase,
+            keep_prepared_txn=keep_prepared,
         )
 
     def highest(self) -> int | None:
-        return None
+        return _TWO_PHASE_COMMIT if self._two_phase else None
 
     def build(self, version: int) -> InitProducerIdRequest:
+        if self._two_phase and version < _TWO_PHASE_COMMIT:
+            raise UnsupportedVersionError(
+                f"transaction_two_phase_commit_enable (KIP-939) needs InitProducerId version {_TWO_PHASE_COMMIT}; the "
+                f"coordinator has {version}. Kafka serves it from release 4.2 on, if its brokers have "
+                "unstable.api.versions.enable=true and transaction.two.phase.commit.enable=true"
+            )
         return self._request
 
     def failure(self, response: InitProducerIdResponse) -> ErrorCode:
@@ -185,6 +207,11 @@ class TxnOffsetCommitExchange:
         return None if self._offsets.ids else _OFFSETS_BY_NAME
 
     def build(self, version: int) -> TxnOffsetCommitRequest:
+        if version < _GROUP_METADATA and self._request.generation_id_or_member_epoch >= 0:
+            raise UnsupportedVersionError(
+                f"offsets of a group's member in a transaction (KIP-447) need TxnOffsetCommit version {_GROUP_METADATA}"
+                f", which Kafka has from release 2.5 on; the coordinator has {version}"
+            )
         return self._request
 
     def failure(self, response: TxnOffsetCommitResponse) -> ErrorCode:
@@ -196,12 +223,16 @@ class TxnOffsetCommitExchange:
 
 
 class EndTxnExchange:
-    """EndTxn: commit or abort."""
+    """EndTxn: commit or abort.
+
+    Attributes:
+        situation: Which of the two.
+    """
 
     request_type = EndTxnRequest
-    situation = Situation(EndTxnRequest.api_key, transactional=True)
 
     def __init__(self, identity: Identity, *, commit: bool, v2: bool) -> None:
+        self.situation = Situation(EndTxnRequest.api_key, transactional=True, aborting=not commit)
         self._v2 = v2
         self._request = EndTxnRequest(
             transactional_id=identity.transactional_id,

@@ -196,7 +196,9 @@ BROKER: dict[str, Option] = {
     "transaction.state.log.min.isr": _integer(2, 1),
     "transaction.state.log.num.partitions": _integer(50, 1),
     "transaction.state.log.replication.factor": _integer(3, 1),
+    "transaction.two.phase.commit.enable": Option(False, BOOLEAN),
     "transactional.id.expiration.ms": _integer(604_800_000, 1),
+    "unstable.api.versions.enable": Option(False, BOOLEAN),
 }
 
 TOPIC: dict[str, Option] = {

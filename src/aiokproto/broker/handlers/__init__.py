@@ -136,6 +136,9 @@ SERVED: dict[int, Versions] = {
 }
 """The served versions by ApiKey, as ApiVersions lists them."""
 
+UNSTABLE: dict[int, Versions] = {**SERVED, 22: Versions(0, 6)}
+"""The same with ``unstable.api.versions.enable``: also the versions that Kafka may still change."""
+
 Handle = Callable[[Any, RequestContext], Awaitable[Response | None]]
 
 

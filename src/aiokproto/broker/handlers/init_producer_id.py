@@ -1,6 +1,8 @@
 """InitProducerId: allocate a producer id, or fence the previous producer of a transactional id (KIP-98).
 
-v3 (KIP-360): the producer id and epoch from before. v4: PRODUCER_FENCED. v6 is not stable in Kafka.
+v3 (KIP-360): the producer id and epoch from before. v4: PRODUCER_FENCED. v6 (KIP-939): two-phase commit; as in Kafka
+only with ``unstable.api.versions.enable``. Kafka 4.4 answers UNSUPPORTED_VERSION to ``keep_prepared_txn``,
+which works here.
 """
 
 from __future__ import annotations
@@ -20,17 +22,14 @@ from aiokproto.errors import BrokerError
 
 async def handle(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
     try:
-        producer = _init(request, context)
+        return _init(request, context)
     except BrokerError as error:
         # PRODUCER_FENCED is new in v4 (KIP-588); before, clients know INVALID_PRODUCER_EPOCH only.
         code = fencing_code(error.code, context.version >= 4)
         return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
-    return InitProducerIdResponse(
-        error_code=ErrorCode.NONE, producer_id=producer.producer_id, producer_epoch=producer.epoch
-    )
 
 
-def _init(request: InitProducerIdRequest, context: RequestContext) -> ProducerIdAndEpoch:
+def _init(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
     known = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     # Both or none (KIP-360): an id without its epoch cannot prove that the producer was not fenced.
     if (known.producer_id == NO_PRODUCER_ID) != (known.epoch == NO_EPOCH):
@@ -40,11 +39,27 @@ def _init(request: InitProducerIdRequest, context: RequestContext) -> ProducerId
         if not context.security.is_authorized_for_any(context.connection, Operation.WRITE, ResourceType.TOPIC):
             context.authorize(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
         # Without a transactional id no previous producer has to be fenced: every request gets a new id, as in Kafka.
-        return ProducerIdAndEpoch(context.state.new_producer_id(), 0)
+        return _response(ProducerIdAndEpoch(context.state.new_producer_id(), 0))
+    if request.enable2_pc:
+        context.authorize(Operation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     context.authorize(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     context.transactions.check(request.transactional_id, context.node.node_id)
-    return context.transactions.init_producer_id(
+    transaction = context.transactions.init_producer_id(
         request.transactional_id,
         request.transaction_timeout_ms,
         None if known.producer_id == NO_PRODUCER_ID else known,
-    ).identity
+        two_phase=request.enable2_pc,
+        keep_prepared=request.keep_prepared_txn,
+    )
+    return _response(transaction.identity, transaction.ongoing)
+
+
+def _response(producer: ProducerIdAndEpoch, ongoing: ProducerIdAndEpoch | None = None) -> InitProducerIdResponse:
+    kept = ongoing or ProducerIdAndEpoch(NO_PRODUCER_ID, NO_EPOCH)
+    return InitProducerIdResponse(
+        error_code=ErrorCode.NONE,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        ongoing_txn_producer_id=kept.producer_id,
+        ongoing_txn_producer_epoch=kept.epoch,
+    )

@@ -23,7 +23,7 @@ from aiokproto.broker.cluster_runtime import ClusterRuntime
 from aiokproto.broker.control.faults import Faults
 from aiokproto.broker.control.request_info import RequestInfo, TruncatedResponse
 from aiokproto.broker.fetch.sessions import FetchSessionCache
-from aiokproto.broker.handlers import SERVED, Handle, Handler, api_versions, find
+from aiokproto.broker.handlers import SERVED, UNSTABLE, Handle, Handler, api_versions, find
 from aiokproto.broker.handlers.refused import BETWEEN_NODES
 from aiokproto.broker.handlers.refused import handle as refuse_api
 from aiokproto.broker.metadata.cluster_state import Node
@@ -254,8 +254,9 @@ class Dispatcher:
     def _unsupported_api_handler(self, api_key: int) -> Handler | None:
         """Return the handler that refuses an API which is not served; None if the connection is closed instead."""
         # A broker of an old release (as_version) closes the connection: it cannot know APIs that were added later.
+        is_old = self._served is not SERVED and self._served is not UNSTABLE
         # Requests between brokers and controllers come from no client, and Kafka's broker closes the connection too.
-        if self._served is not SERVED or api_key in BETWEEN_NODES:
+        if is_old or api_key in BETWEEN_NODES:
             return None
         message = request_type(api_key)
         return Handler(message, NEVER, refuse_api, refused=message.versions)

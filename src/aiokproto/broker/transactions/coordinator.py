@@ -18,6 +18,7 @@ from aiokproto.broker.metadata.topics import NO_LEADER, OFFSETS_TOPIC, TRANSACTI
 from aiokproto.broker.transactions.records import decode_key, decode_value, encode_key, encode_value
 from aiokproto.broker.transactions.transaction_metadata import (
     EPOCH_BUMP,
+    NO_TIMEOUT_MS,
     ProducerIdAndEpoch,
     TopicPartition,
     TransactionMetadata,
@@ -145,18 +146,38 @@ class TransactionCoordinator:
     # ---- requests of producers; handlers call ``check`` first
 
     def init_producer_id(
-        self, transactional_id: str, timeout_ms: int, known: ProducerIdAndEpoch | None
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        known: ProducerIdAndEpoch | None,
+        *,
+        two_phase: bool = False,
+        keep_prepared: bool = False,
     ) -> TransactionMetadata:
         """Assign a producer id and epoch to a transactional id (InitProducerId).
 
+        Args:
+            transactional_id: The id.
+            timeout_ms: The timeout of its transactions.
+            known: The producer's current id and epoch; None for a new producer.
+            two_phase: Whether its transactions have no timeout instead (KIP-939).
+            keep_prepared: Whether an ongoing transaction is kept, for this producer to decide about.
+
         Raises:
-            BrokerError: INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, COORDINATOR_NOT_AVAILABLE
+            BrokerError: INVALID_TRANSACTION_TIMEOUT, TRANSACTIONAL_ID_AUTHORIZATION_FAILED (two-phase commit is not
+                enabled), PRODUCER_FENCED, COORDINATOR_NOT_AVAILABLE
                 (:meth:`check_enough_replicas`);
                 CONCURRENT_TRANSACTIONS: the previous transaction is being aborted or completed, and the producer
                 must retry.
         """
+        if two_phase and not self._state.options.value("transaction.two.phase.commit.enable"):
+            raise BrokerError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, detail="transaction.two.phase.commit.enable is false"
+            )
         limit = self._state.options.number("transaction.max.timeout.ms")
-        if not 0 < timeout_ms <= limit:
+        if two_phase:
+            timeout_ms = NO_TIMEOUT_MS
+        elif not 0 < timeout_ms <= limit:
             raise BrokerError(
                 ErrorCode.INVALID_TRANSACTION_TIMEOUT,
                 detail=f"a transaction timeout of {timeout_ms} ms, transaction.max.timeout.ms is {limit}",
@@ -168,7 +189,7 @@ class TransactionCoordinator:
             transactional_id, new_id(), timeout_ms
         )
         # Before the check of replicas: a fenced producer must not retry, however many replicas there are.
-        after = transaction.initialized(timeout_ms, known, new_id, self._state.clock.wall())
+        after = transaction.initialized(timeout_ms, known, new_id, self._state.clock.wall(), keep=keep_prepared)
         self.check_enough_replicas(transactional_id)
         self._write(after)
         if after.ending:

@@ -31,6 +31,7 @@ def encode_value(transaction: TransactionMetadata) -> bytes:
         previous_producer_id=transaction.previous_producer_id,
         next_producer_id=transaction.next_producer_id,
         producer_epoch=transaction.producer_epoch,
+        next_producer_epoch=transaction.next_producer_epoch,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_status=transaction.status.number,
         # As in Kafka, Empty is encoded with null instead of an empty list.
@@ -67,5 +68,6 @@ def decode_value(transactional_id: str, value: bytes) -> TransactionMetadata:
         started=read.transaction_start_timestamp_ms,
         previous_producer_id=read.previous_producer_id,
         next_producer_id=read.next_producer_id,
+        next_producer_epoch=read.next_producer_epoch,
         client_version=read.client_transaction_version,
     )

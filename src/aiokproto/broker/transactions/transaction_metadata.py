@@ -25,6 +25,9 @@ LAST_EPOCH = MAX_EPOCH - 1
 EPOCH_BUMP = 2
 """The first transaction version in which every transaction increments the epoch (KIP-890)."""
 
+NO_TIMEOUT_MS = 0x7FFFFFFF
+"""The timeout of transactions with two-phase commit, which nothing but a decision ends (KIP-939)."""
+
 NewId = Callable[[], int]
 
 TopicPartition = tuple[str, int]
@@ -80,8 +83,9 @@ class TransactionMetadata:
         started: When the transaction began (ms); -1 without one.
         last_epoch: The previous epoch. A producer that retries with it has missed the response with the current one.
         previous_producer_id: The previous producer id, for the same reason.
-        next_producer_id: The producer id after this transaction, since the epochs of the current one are exhausted; -1
-            if they are not.
+        next_producer_id: The producer id after this transaction, since the epochs of the current one are exhausted; or
+            that of the producer which has found the transaction and decides about it (KIP-939). -1 otherwise.
+        next_producer_epoch: The epoch that belongs to it; -1 for the first one.
         client_version: The transaction version of its last request.
     """
 
@@ -96,13 +100,21 @@ class TransactionMetadata:
     last_epoch: int = NO_EPOCH
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
+    next_producer_epoch: int = NO_EPOCH
     client_version: int = 0
 
     @property
     def identity(self) -> ProducerIdAndEpoch:
         """The producer id and epoch for the next transaction; valid once an ending transaction is complete."""
         if self.next_producer_id != NO_PRODUCER_ID:
-            return ProducerIdAndEpoch(self.next_producer_id, 0)
+            return ProducerIdAndEpoch(self.next_producer_id, max(self.next_producer_epoch, 0))
+        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
+
+    @property
+    def ongoing(self) -> ProducerIdAndEpoch | None:
+        """The producer id and epoch of the ongoing transaction's records; None if none is ongoing."""
+        if self.status is not TransactionStatus.ONGOING:
+            return None
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
     @property
@@ -117,23 +129,26 @@ class TransactionMetadata:
 
     @property
     def deadline(self) -> int | None:
-        """When it times out (ms); None unless it is ongoing."""
-        return self.started + self.timeout_ms if self.status is TransactionStatus.ONGOING else None
+        """When it times out (ms); None unless it is ongoing, and with two-phase commit."""
+        times_out = self.status is TransactionStatus.ONGOING and self.timeout_ms != NO_TIMEOUT_MS
+        return self.started + self.timeout_ms if times_out else None
 
     # ---- InitProducerId
 
     def initialized(
-        self, timeout_ms: int, known: ProducerIdAndEpoch | None, new_id: NewId, now: int
+        self, timeout_ms: int, known: ProducerIdAndEpoch | None, new_id: NewId, now: int, *, keep: bool = False
     ) -> TransactionMetadata:
         """Assign the next epoch, which fences the previous user of the id.
 
-        An ongoing transaction is aborted first: the result is then ending, and the producer must retry.
+        An ongoing transaction is aborted first: the result is then ending, and the producer must retry. Or it is kept,
+        and the producer with the next epoch decides about it.
 
         Args:
             timeout_ms: The timeout of its transactions.
             known: The producer's current id and epoch, if it recovers from an error (KIP-360); None for a new producer.
             new_id: Returns an unused producer id.
             now: The time (ms).
+            keep: Whether an ongoing transaction is kept (KIP-939).
 
         Raises:
             BrokerError: PRODUCER_FENCED or CONCURRENT_TRANSACTIONS.
@@ -145,7 +160,7 @@ class TransactionMetadata:
             raise self._fenced(known)
         # The previous user may be alive and writing. Its transaction is aborted under an epoch that nobody gets.
         if self.status is TransactionStatus.ONGOING:
-            return self.fenced(now)
+            return self._kept(new_id, now) if keep else self.fenced(now)
         fresh = replace(
             self, status=TransactionStatus.EMPTY, partitions=frozenset(), timeout_ms=timeout_ms, started=-1, updated=now
         )
@@ -169,6 +184,13 @@ class TransactionMetadata:
             # A retry: the epoch was incremented before, and the response was lost.
             return fresh
         raise self._fenced(known)
+
+    def _kept(self, new_id: NewId, now: int) -> TransactionMetadata:
+        """Keep the ongoing transaction for a producer with the next epoch. Its records keep the epoch before."""
+        producer = self.identity
+        if producer.epoch >= LAST_EPOCH - 1:
+            return replace(self, next_producer_id=new_id(), next_producer_epoch=0, updated=now)
+        return replace(self, next_producer_id=producer.producer_id, next_producer_epoch=producer.epoch + 1, updated=now)
 
     def _continues(self, known: ProducerIdAndEpoch) -> bool:
         return (
@@ -221,9 +243,9 @@ class TransactionMetadata:
         # Before the ids: while the transaction completes, the producer may already use its next producer id.
         self._check_complete()
         # The id before the epoch: epochs of different producer ids cannot be compared.
-        if producer.producer_id != self.producer_id:
+        if producer.producer_id != self.identity.producer_id:
             raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        if producer.epoch != self.producer_epoch:
+        if producer.epoch != self.identity.epoch:
             raise self._fenced(producer)
 
     def _check_complete(self) -> None:
@@ -256,9 +278,9 @@ class TransactionMetadata:
         if bumps:
             self._check_complete()
         again = self._ended_before(producer, bumps)
-        if producer.producer_id != self.producer_id and not again:
+        if producer.producer_id != self.identity.producer_id and not again:
             raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        if producer.epoch != self.producer_epoch and not again:
+        if producer.epoch != self.identity.epoch and not again:
             raise self._fenced(producer)
         self._check_complete()
         if self.status is TransactionStatus.ONGOING:
@@ -290,17 +312,26 @@ class TransactionMetadata:
     def _ending_with(
         self, commit: bool, bumps: bool, client_version: int, new_id: NewId, now: int
     ) -> TransactionMetadata:
+        status = TransactionStatus.PREPARE_COMMIT if commit else TransactionStatus.PREPARE_ABORT
+        ending = replace(self, status=status, client_version=client_version, updated=now)
         # The markers carry the incremented epoch: partitions then reject a delayed Produce request of this transaction.
+        if self.next_producer_id not in (NO_PRODUCER_ID, self.producer_id):
+            # The producer that decides has another id, since the epochs of this one are exhausted.
+            return replace(
+                ending,
+                producer_epoch=self.producer_epoch + 1,
+                last_epoch=self.next_producer_epoch,
+                next_producer_epoch=self.next_producer_epoch + 1 if bumps else self.next_producer_epoch,
+            )
+        epoch = self.identity.epoch
         # The marker may use the reserved epoch. The next transaction then has a new producer id, with epoch 0.
-        exhausted = bumps and self.producer_epoch >= LAST_EPOCH
+        exhausted = bumps and epoch >= LAST_EPOCH
         return replace(
-            self,
-            status=TransactionStatus.PREPARE_COMMIT if commit else TransactionStatus.PREPARE_ABORT,
-            producer_epoch=self.producer_epoch + 1 if bumps else self.producer_epoch,
-            last_epoch=self.producer_epoch if bumps else self.last_epoch,
+            ending,
+            producer_epoch=epoch + 1 if bumps else epoch,
+            last_epoch=epoch if bumps else self.last_epoch,
             next_producer_id=new_id() if exhausted else NO_PRODUCER_ID,
-            client_version=client_version,
-            updated=now,
+            next_producer_epoch=NO_EPOCH,
         )
 
     def fenced(self, now: int) -> TransactionMetadata:
@@ -308,12 +339,16 @@ class TransactionMetadata:
         producer."""
         assert self.status is TransactionStatus.ONGOING
         # Without a last epoch: the producer that is fenced here must not continue with it as if it retried.
+        ending = replace(self, status=TransactionStatus.PREPARE_ABORT, last_epoch=NO_EPOCH, updated=now)
+        if self.next_producer_id not in (NO_PRODUCER_ID, self.producer_id):
+            return replace(
+                ending, producer_epoch=self.producer_epoch + 1, next_producer_epoch=self.next_producer_epoch + 1
+            )
         return replace(
-            self,
-            status=TransactionStatus.PREPARE_ABORT,
-            producer_epoch=self.producer_epoch + 1,
-            last_epoch=NO_EPOCH,
-            updated=now,
+            ending,
+            producer_epoch=self.identity.epoch + 1,
+            next_producer_id=NO_PRODUCER_ID,
+            next_producer_epoch=NO_EPOCH,
         )
 
     def completed(self, now: int) -> TransactionMetadata:
@@ -330,6 +365,7 @@ class TransactionMetadata:
             producer_epoch=producer.epoch,
             previous_producer_id=self.producer_id if rotated else self.previous_producer_id,
             next_producer_id=NO_PRODUCER_ID,
+            next_producer_epoch=NO_EPOCH,
             updated=now,
         )
 
@@ -341,8 +377,8 @@ class TransactionMetadata:
     def _fenced(self, producer: ProducerIdAndEpoch) -> BrokerError:
         return BrokerError(
             ErrorCode.PRODUCER_FENCED,
-            detail=f"{self.transactional_id!r} is used by producer {self.producer_id} with epoch "
-            f"{self.producer_epoch}, not by {producer.producer_id} with {producer.epoch}",
+            detail=f"{self.transactional_id!r} is used by producer {self.identity.producer_id} with epoch "
+            f"{self.identity.epoch}, not by {producer.producer_id} with {producer.epoch}",
         )
 
 

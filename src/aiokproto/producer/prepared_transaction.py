@@ -1,0 +1,40 @@
+"""The name of a prepared transaction, which outlives the process that prepared it (KIP-939)."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from aiokproto.errors import ConfigurationError
+
+_TEXT = re.compile(r"(\d{1,19}):(\d{1,5})")
+_MOST = (0x7FFFFFFFFFFFFFFF, 0x7FFF)
+
+
+class PreparedTransaction(NamedTuple):
+    """A transaction that waits for its decision. Store ``str(state)`` together with the decision.
+
+    The text is that of Java's ``PreparedTxnState``: ``"producer_id:epoch"``.
+
+    Attributes:
+        producer_id: The producer id that wrote its records.
+        epoch: The epoch of these records.
+    """
+
+    producer_id: int
+    epoch: int
+
+    def __str__(self) -> str:
+        return f"{self.producer_id}:{self.epoch}"
+
+    @classmethod
+    def parse(cls, text: str) -> PreparedTransaction:
+        """Return the transaction that ``str()`` has named so.
+
+        Raises:
+            ConfigurationError: The text has another form.
+        """
+        found = _TEXT.fullmatch(text) if isinstance(text, str) else None
+        if found is None or (state := cls(int(found[1]), int(found[2]))) > _MOST or state.epoch > _MOST[1]:
+            raise ConfigurationError(f'{text!r} names no prepared transaction: expected "producer_id:epoch"')
+        return state

@@ -1,0 +1,129 @@
+"""A transactional id: its producer id and epoch, and its requests to coordinators."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TypeVar
+
+from aiokproto.cluster import ClusterClient, CoordinatorKind
+from aiokproto.cluster.coordinator_requests import CoordinatorRequests, Exchange
+from aiokproto.codec.messages.end_txn import EndTxnRequest
+from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from aiokproto.codec.schema import Response
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import FencedError, KafkaError, UnsupportedVersionError, error_for
+from aiokproto.producer.producer_id import ProducerId
+from aiokproto.producer.transaction_requests import END_TXN_V2, EPOCH_BUMP, Identity, InitExchange
+
+R = TypeVar("R", bound=Response)
+
+log = logging.getLogger("aiokproto.producer")
+
+FEATURE = "transaction.version"
+FIRST_V2 = 2
+"""The level of the feature at which a partition's records and a group's offsets add themselves (KIP-890)."""
+
+
+class TransactionalId:
+    """Who this producer is, for coordinators and partitions.
+
+    Attributes:
+        name: The transactional id.
+        two_phase: Whether transactions have no timeout, and are kept at the next start (KIP-939).
+        current: Producer id and epoch; None before :meth:`initialize`.
+        request_lost: Whether a request has had no response since the epoch was bumped: it may be executed late, and
+            only the next epoch keeps it out of a later transaction.
+    """
+
+    def __init__(self, name: str, timeout_ms: int, *, two_phase: bool) -> None:
+        self.name = name
+        self.two_phase = two_phase
+        self.current: ProducerId | None = None
+        self.request_lost = False
+        self._timeout_ms = timeout_ms
+        self._cluster: ClusterClient
+        self._coordinator: CoordinatorRequests
+
+    def connect(self, cluster: ClusterClient) -> None:
+        """Send requests by ``cluster`` from now on."""
+        self._cluster = cluster
+        self._coordinator = self.requests_to(CoordinatorKind.TRANSACTION, self.name)
+
+    @property
+    def identity(self) -> Identity:
+        """What every request of a transaction names."""
+        assert self.current is not None, "initialize() has returned"
+        return Identity(self.name, self.current)
+
+    async def initialize(self, *, keep_prepared: bool = False) -> InitProducerIdResponse:
+        """Acquire the producer id, or bump its epoch.
+
+        Raises:
+            KafkaError: There is none.
+        """
+        exchange = InitExchange(
+            self.name, self._timeout_ms, self.current, two_phase=self.two_phase, keep_prepared=keep_prepared
+        )
+        response = await self.send(exchange, "InitProducerId")
+        self.current = ProducerId(response.producer_id, response.producer_epoch)
+        return response
+
+    async def can_bump(self) -> bool:
+        """Return whether the coordinator can bump the epoch (KIP-360).
+
+        Raises:
+            KafkaError: The coordinator cannot be asked.
+        """
+        node = await self._cluster.coordinator(CoordinatorKind.TRANSACTION, self.name)
+        return await self._cluster.version(InitProducerIdRequest, node) >= EPOCH_BUMP
+
+    async def has_v2(self, before: bool) -> bool:
+        """Return whether transactions have version 2; ``before`` if the coordinator cannot be asked."""
+        try:
+            node = await self._cluster.coordinator(CoordinatorKind.TRANSACTION, self.name)
+            level = await self._cluster.feature(FEATURE, node)
+            # The feature of the cluster and the version of this coordinator: during an upgrade one can be ahead of the
+            # other.
+            return level >= FIRST_V2 and await self._cluster.version(EndTxnRequest, node) >= END_TXN_V2
+        except KafkaError as error:
+            log.debug("%s is not known, keeping version %d: %s", FEATURE, 1 + before, error)
+            return before
+
+    def requests_to(self, kind: CoordinatorKind, key: str) -> CoordinatorRequests:
+        """Return the requests to a coordinator; one without a response sets :attr:`request_lost`."""
+        return CoordinatorRequests(self._cluster, kind, key, self.lost)
+
+    def lost(self) -> None:
+        """Note that a request has no response."""
+        self.request_lost = True
+
+    async def send(self, exchange: Exchange[R], what: str, to: CoordinatorRequests | None = None) -> R:
+        """Send a request with retries, to the transaction coordinator by default.
+
+        Raises:
+            KafkaError: It was refused, or has no response within ``default_api_timeout_ms``.
+        """
+        # Each request has the whole time: it is no part of a caller's deadline, and the end goes on without one.
+        at = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
+        response = await (to or self._coordinator).send(exchange, at)
+        code = exchange.failure(response)
+        if code:
+            raise self._error(code, what)
+        return response
+
+    def _error(self, code: ErrorCode, what: str) -> KafkaError:
+        context = f"{what}, transactional id {self.name!r}"
+        if code is ErrorCode.UNSUPPORTED_VERSION:
+            return UnsupportedVersionError(
+                f"{context}: the coordinator cannot keep a prepared transaction (KIP-939), as Kafka 4.4 cannot; "
+                "start(keep_prepared=False) aborts it"
+            )
+        error = error_for(code, context)
+        if not isinstance(error, FencedError):
+            return error
+        why = (
+            "another producer with this id was started, or the transaction was open for longer than "
+            f"transaction_timeout_ms={self._timeout_ms}"
+        )
+        return error_for(code, context, why)

@@ -1,0 +1,232 @@
+"""Exactly-once sessions under faults: the committed output is the input, each record once.
+
+Members come and go, die without closing, and stall beyond their timeouts; the group rebalances in both ways.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from random import Random
+
+from aiokproto import Consumer, ExactlyOnce, Producer
+from aiokproto.broker import Cluster
+from aiokproto.errors import FencedError, KafkaError, TransactionAbortedError
+from aiokproto.producer import Transaction
+from aiokproto.simulation import Simulation
+from aiokproto.types import Record
+from tests.simulation.faults import WITH_TRANSACTIONS, Fault, carry_out, draw
+from tests.simulation.request_faults import REFUSALS, TRANSACTIONAL_REFUSALS
+from tests.simulation.transaction_log import committed_values, hanging
+from tests.simulation.world import MOST_TURNS, World
+
+BROKERS, PARTITIONS, UNTIL = 3, 3, 15.0
+RECORDS = 60
+APIS = (
+    "EndTxn",
+    "TxnOffsetCommit",
+    "AddOffsetsToTxn",
+    "AddPartitionsToTxn",
+    "InitProducerId",
+    "Produce",
+    "Heartbeat",
+    "JoinGroup",
+    "SyncGroup",
+    "OffsetFetch",
+    "Fetch",
+    "FindCoordinator",
+)
+STRATEGIES = ("range", "cooperative-sticky", "cooperative-sticky")
+RELEASES = (None, None, "3.9")
+ALL_DONE_WITHIN = 240.0
+"""Virtual seconds after the last fault within which all is processed: timeouts of what has died, and backoffs."""
+CLOSE = 20.0
+"""Virtual seconds in which a session closes: both clients have deadlines."""
+
+CODES = {**REFUSALS, **TRANSACTIONAL_REFUSALS}
+
+
+class Member:
+    """One session, from its start to its end."""
+
+    def __init__(self, simulation: Simulation, cluster: Cluster, number: int, options: dict[str, object]) -> None:
+        self.random = simulation.random
+        self._simulation = simulation
+        self._batch = self.random.choice((1, 5, 100))
+        self._troubled = self.random.random() < 0.5
+        static = {"group_instance_id": f"static-{number}"} if self.random.random() < 0.2 else {}
+        servers = cluster.bootstrap_servers
+        consumer = Consumer("t", bootstrap_servers=servers, **{**options, **static})  # type: ignore[arg-type]
+        producer = Producer(
+            bootstrap_servers=servers,
+            transactional_id=f"copy-{number}",
+            transaction_timeout_ms=3000,
+            request_timeout_ms=2000,
+            default_api_timeout_ms=6000,
+            delivery_timeout_ms=6000,
+            close_timeout_ms=8000,
+            linger_ms=0,
+        )
+        self._producer, self._consumer = producer, consumer
+        self.session = ExactlyOnce(consumer, producer)
+
+    async def live(self, until: float) -> None:
+        """Copy until then, then leave in one of many ways."""
+        way = self.random.choice(("stop", "stop", "break", "raise", "cancel", "die"))
+        try:
+            await self.session.start()
+            work = self.session.run(self._copy, max_records=self._batch) if way != "break" else self._loop(until)
+            running = asyncio.create_task(work)
+            await asyncio.wait([running], timeout=max(until - self._simulation.time(), 0))
+            if way == "stop":
+                self.session.stop()
+                await asyncio.wait([running], timeout=10.0)
+            elif way == "die":
+                # No request follows: neither an abort, nor one that leaves the group.
+                await asyncio.gather(self._producer._cluster.close(0), self._consumer._engine.cluster.close(0))
+            running.cancel()
+            await asyncio.wait([running])
+            if not running.cancelled() and (error := running.exception()) is not None:
+                raise error
+        except (KafkaError, ZeroDivisionError):
+            # A session that has ended; the next one starts from the committed offsets.
+            pass
+        finally:
+            began = self._simulation.time()
+            try:
+                await self.session.close()
+            except KafkaError:
+                pass
+            took = self._simulation.time() - began
+            assert took <= CLOSE, f"closing took {took:.1f} s"
+
+    async def copy_the_rest(self) -> None:
+        """Copy until stopped."""
+        self._troubled = False
+        async with self.session:
+            await self.session.run(self._copy, max_records=self._batch)
+
+    async def _loop(self, until: float) -> None:
+        while self._simulation.time() < until:
+            async for records, txn in self.session.batches(self._batch):
+                if self.random.random() < 0.3:
+                    # In the middle of a batch.
+                    await self._copy(records[: len(records) // 2], txn)
+                    break
+                await self._copy(records, txn)
+
+    async def _copy(self, records: list[Record], txn: Transaction) -> None:
+        for record in records:
+            trouble = self.random.random() if self._troubled else 1.0
+            if trouble < 0.01:
+                raise ZeroDivisionError
+            if trouble < 0.02:
+                raise TransactionAbortedError("the application gives up this batch")
+            if trouble < 0.03:
+                await txn.abort()
+                return
+            if trouble < 0.05:
+                # Beyond the transaction's timeout, the session's, or the one of polls.
+                await asyncio.sleep(self.random.choice((0.5, 4.0, 9.0)))
+            await txn.post("out", record.value, partition=self.random.randrange(PARTITIONS))
+
+
+def schedule(seed: int) -> list[Fault]:
+    random = Random(f"{seed}/faults")
+    return [
+        draw(random, UNTIL, BROKERS, PARTITIONS, APIS, weights=WITH_TRANSACTIONS, refusals=CODES)
+        for _ in range(random.choice((0, 1, 2, 3, 5)))
+    ]
+
+
+def run(seed: int, faults: list[Fault]) -> Simulation:
+    """Copy a topic under these faults; raises AssertionError if a guarantee is violated."""
+    simulation = Simulation(seed)
+    simulation.run(_program(simulation, faults))
+    turns = simulation.loop.turns / simulation.time()
+    assert turns <= MOST_TURNS, f"{turns:.0f} turns of the loop in a second"
+    return simulation
+
+
+async def _program(simulation: Simulation, faults: list[Fault]) -> None:
+    random = simulation.random
+    config = {
+        "group.min.session.timeout.ms": 500,
+        "transaction.state.log.num.partitions": 2,
+        "offsets.topic.num.partitions": 2,
+    }
+    release = random.choice(RELEASES)
+    async with Cluster(BROKERS, auto_create_topics=False, config=config, as_version=release) as cluster:
+        await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
+        await cluster.create_topic("out", PARTITIONS, replication=BROKERS)
+        options: dict[str, object] = {
+            "group_id": "g",
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": False,
+            "isolation_level": "read_committed",
+            "session_timeout_ms": 3000,
+            "heartbeat_interval_ms": 300,
+            "max_poll_interval_ms": 8000,
+            "request_timeout_ms": 2000,
+            "partition_assignment_strategy": random.choice(STRATEGIES),
+        }
+
+        async def come_and_go(number: int) -> None:
+            await asyncio.sleep(random.uniform(0, UNTIL / 2))
+            for _ in range(random.randint(1, 3)):
+                until = simulation.time() + random.uniform(0.3, UNTIL / 2)
+                await Member(simulation, cluster, number, options).live(until)
+
+        happening = asyncio.create_task(carry_out(World(simulation, cluster, "t"), faults))
+        try:
+            members = (come_and_go(number) for number in range(random.randint(2, 4)))
+            await asyncio.gather(_produce(cluster, random), *members)
+            await happening
+            await _copy_the_rest(simulation, cluster, Member(simulation, cluster, 99, options))
+        finally:
+            happening.cancel()
+        _check(cluster)
+        left = [task.get_name() for task in asyncio.all_tasks() if "aiokproto" in task.get_name()]
+        assert not left, f"tasks are left behind: {left}"
+
+
+async def _produce(cluster: Cluster, random: Random) -> None:
+    async with Producer(
+        bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=2000, delivery_timeout_ms=60_000
+    ) as producer:
+        for number in range(RECORDS):
+            await producer.send("t", b"%d" % number, partition=random.randrange(PARTITIONS))
+            await asyncio.sleep(random.choice((0, 0.01, 0.3)))
+
+
+async def _copy_the_rest(simulation: Simulation, cluster: Cluster, last: Member) -> None:
+    deadline = simulation.time() + ALL_DONE_WITHIN
+    running = asyncio.create_task(last.copy_the_rest())
+    try:
+        while left := _uncommitted(cluster):
+            assert simulation.time() < deadline, f"not processed in {ALL_DONE_WITHIN:g} s: {left}"
+            assert not running.done() or isinstance(running.exception(), FencedError), f"it ended: {running}"
+            await asyncio.wait([running], timeout=0.5)
+    finally:
+        last.session.stop()
+        await asyncio.wait([running], timeout=30)
+        assert running.done(), "a session that is stopped ends"
+    running.result()
+
+
+def _uncommitted(cluster: Cluster) -> list[str]:
+    group = cluster._running.groups.entry("g")
+    committed = {where: found.offset for where, found in group.offsets.items()} if group else {}
+    ends = {("t", number): cluster.partition("t", number).end_offset for number in range(PARTITIONS)}
+    return [
+        f"{where}: {committed.get(where)} of {end}" for where, end in ends.items() if committed.get(where, 0) != end
+    ]
+
+
+def _check(cluster: Cluster) -> None:
+    found = Counter(value for values in committed_values(cluster, "out", PARTITIONS).values() for value in values)
+    expected = Counter(b"%d" % number for number in range(RECORDS))
+    assert not expected - found, f"lost: {sorted(expected - found)}"
+    assert not found - expected, f"processed twice: {sorted(found - expected)}"
+    open_now = hanging(cluster, "out", PARTITIONS)
+    assert not open_now, f"readers of committed records are held up: {open_now}"

@@ -1,0 +1,55 @@
+"""A transactional producer on one broker of a simulation, and what readers of committed records find."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from aiokproto import Producer
+from aiokproto.broker import Cluster
+from aiokproto.simulation import Simulation
+from tests.simulation.transaction_log import committed_values, hanging
+
+Program = Callable[[Cluster, Producer], Awaitable[None]]
+V1, V2 = "3.9", None
+"""The release of the brokers: version 2 came with Kafka 4.0."""
+both = pytest.mark.parametrize("release", [V1, V2], ids=["v1", "v2"])
+
+
+def run(program: Program, release: str | None = None, **options: Any) -> Simulation:
+    """Run a program with one transactional producer; afterwards no transaction may be open."""
+    simulation = Simulation(1)
+
+    async def main() -> None:
+        config = {"transaction.state.log.num.partitions": 1, "offsets.topic.num.partitions": 1}
+        async with Cluster(1, auto_create_topics=False, config=config, as_version=release) as cluster:
+            await cluster.create_topic("t", 2)
+            producer = make(cluster, **options)
+            async with producer:
+                await program(cluster, producer)
+            assert not hanging(cluster, "t", 2)
+
+    simulation.run(main())
+    return simulation
+
+
+def make(cluster: Cluster, **options: Any) -> Producer:
+    given = {"transactional_id": "id", "linger_ms": 0, "request_timeout_ms": 2000, "default_api_timeout_ms": 5000}
+    return Producer(bootstrap_servers=cluster.bootstrap_servers, **{**given, **options})
+
+
+async def write(producer: Producer, value: bytes, partition: int = 0) -> None:
+    async with producer.transaction() as txn:
+        await txn.send("t", value, partition=partition)
+
+
+def visible(cluster: Cluster) -> list[bytes]:
+    found = committed_values(cluster, "t", 2)
+    return found[0] + found[1]
+
+
+def committed_offset(cluster: Cluster, group: str = "g") -> int | None:
+    entry = cluster._running.groups.entry(group)
+    return entry.offsets[("t", 0)].offset if entry is not None and entry.offsets else None

@@ -1,0 +1,365 @@
+"""Transactional producers under faults: what was committed is visible once and whole, what was aborted is not.
+
+Several transactional ids, each with lives that follow or overlap each other: an overlapped one is a zombie, which goes
+on until it notices. Calls are cancelled wherever they suspend, blocks raise, processes die without closing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from random import Random
+from typing import TypeVar
+
+from aiokproto import Producer
+from aiokproto.broker import Cluster
+from aiokproto.errors import (
+    BootstrapError,
+    BrokerError,
+    DeadlineError,
+    FencedError,
+    KafkaError,
+    TransactionAbortedError,
+    TransactionOutcomeUnknownError,
+)
+from aiokproto.producer import Transaction
+from aiokproto.simulation import Simulation
+from tests.simulation.cancelling import Suspensions
+from tests.simulation.faults import WITH_TRANSACTIONS, Fault, carry_out, draw
+from tests.simulation.request_faults import TRANSACTIONAL, TRANSACTIONAL_REFUSALS
+from tests.simulation.transaction_log import hanging, logged_transactions
+from tests.simulation.world import MOST_TURNS, World
+
+BROKERS, PARTITIONS, UNTIL = 3, 3, 8.0
+APIS = ("EndTxn", *(api for api in TRANSACTIONAL if api != "EndTxn"))
+API_TIMEOUT, DELIVERY_TIMEOUT, SLACK = 6.0, 8.0, 2.0
+LONGEST = DELIVERY_TIMEOUT + 4 * API_TIMEOUT + SLACK
+"""Seconds that a call may take: the outcome of the records, the end, the next epoch, and a coordinator to look for."""
+RELEASES = (None, None, "3.9", "2.5")
+"""Of the brokers: transactions of version 2, or of version 1."""
+
+T = TypeVar("T")
+
+
+@dataclass
+class Attempt:
+    """One transaction, as the application knows it.
+
+    Attributes:
+        name: Of the transactional id, the life, and the transaction: what its values begin with.
+        accepted: Of each partition, the values whose calls have returned, in order.
+        doubtful: Values whose calls were cancelled or raised: written or not.
+        offset: What it commits for the group; None if nothing.
+        outcome: True: committed; False: aborted; None: unknown.
+    """
+
+    name: bytes
+    accepted: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
+    doubtful: set[bytes] = field(default_factory=set)
+    offset: int | None = None
+    outcome: bool | None = None
+
+
+class Life:
+    """One producer, from its start to its end; it may go on when another has taken over its transactional id."""
+
+    def __init__(self, workload: Workload, which: int, number: int) -> None:
+        self.workload, self.which, self.number = workload, which, number
+        self.random = workload.simulation.random
+        self.is_zombie = self.starting = False
+        self.producer = Producer(
+            bootstrap_servers=workload.cluster.bootstrap_servers,
+            transactional_id=f"id-{which}",
+            transaction_timeout_ms=workload.transaction_timeout,
+            linger_ms=self.random.choice((0, 5)),
+            batch_size=self.random.choice((100, 16384)),
+            delivery_timeout_ms=1000 * self.random.choice((1.5, DELIVERY_TIMEOUT)),
+            request_timeout_ms=2000,
+            default_api_timeout_ms=1000 * API_TIMEOUT,
+            max_block_ms=1000 * API_TIMEOUT,
+        )
+
+    async def run(self, until: float) -> None:
+        """Write transactions until then; close, or die without closing."""
+        self.workload.took_over(self)
+        self.starting = True
+        try:
+            started = await self._start()
+            self.starting = False
+            # Not the order in which lives begin: a request that is sent again can overtake that of a later life.
+            self.workload.took_over(self)
+            if not started:
+                return
+            manager = self.producer._transactions
+            assert manager is not None
+            assert manager.id.current is not None
+            first_epoch = manager.id.current.epoch
+            count = 0
+            while self.workload.simulation.time() < until:
+                attempt = Attempt(b"%d/%d/%d" % (self.which, self.number, count))
+                self.workload.attempts.append(attempt)
+                count += 1
+                if not await self._attempt(attempt, 1000 * first_epoch + count):
+                    break
+                await asyncio.sleep(self.random.choice((0, 0.01, 0.2)))
+        finally:
+            if self.random.random() < 0.3:
+                # What is left of a process that died: no request, and no end of the transaction.
+                await self.producer._cluster.close(0)
+            try:
+                await self._timed("close", self.producer.close(1000 * API_TIMEOUT), API_TIMEOUT + SLACK)
+            except KafkaError:
+                # Records of a transaction that was open.
+                pass
+
+    async def _start(self) -> bool:
+        try:
+            await self._timed("start", self.producer.start())
+        except FencedError:
+            return not self._expected_fence()
+        except (DeadlineError, BootstrapError):
+            return False
+        return True
+
+    async def _attempt(self, attempt: Attempt, offset: int) -> bool:
+        """Make one transaction; whether the producer can go on."""
+        txn = self.producer.transaction()
+        try:
+            try:
+                if await self._maybe_cancelled("begin", txn.__aenter__()) is None:
+                    return True
+                await self._fill(txn, attempt, offset)
+                await self._end(txn, attempt)
+            except TransactionAbortedError:
+                attempt.outcome = False
+                await self._abort(txn)
+            except (TransactionOutcomeUnknownError, DeadlineError):
+                if txn.status.name == "OPEN":
+                    await self._abort(txn)
+        except FencedError:
+            return not self._expected_fence()
+        return True
+
+    def _expected_fence(self) -> bool:
+        """A life is fenced by the next one, or because its transaction was open for too long."""
+        allowed = self.is_zombie or self.workload.transaction_timeout < 60_000
+        assert allowed, f"life {self.number} of id {self.which} was fenced by nobody"
+        return True
+
+    async def _fill(self, txn: Transaction, attempt: Attempt, offset: int) -> None:
+        for number in range(self.random.choice((0, 1, 3, 10))):
+            partition = self.random.randrange(PARTITIONS)
+            value = attempt.name + b"/%d" % number
+            attempt.doubtful.add(value)
+            call = txn.send if self.random.random() < 0.2 else txn.post
+            try:
+                done = await self._maybe_cancelled("write", call("t", value, partition=partition))
+            except FencedError:
+                raise
+            except BrokerError:
+                # The error of this record; the commit says that of the transaction.
+                done = None
+            if done is not None:
+                attempt.doubtful.discard(value)
+                attempt.accepted[partition].append(value)
+            if self.random.random() < 0.1:
+                await asyncio.sleep(self.random.choice((0.01, 0.5, 3.0)))
+        if self.random.random() < 0.4:
+            attempt.offset = offset
+            await self._maybe_cancelled("send_offsets", txn.send_offsets({("t", 0): offset}, f"g-{self.which}"))
+
+    async def _end(self, txn: Transaction, attempt: Attempt) -> None:
+        way = self.random.choice(("commit", "commit", "commit", "block", "abort", "raise", "cancel"))
+        if way == "abort":
+            attempt.outcome = False
+            await self._abort(txn)
+        elif way == "raise":
+            attempt.outcome = False
+            try:
+                raise ZeroDivisionError
+            except ZeroDivisionError as error:
+                await self._timed("leaving", txn.__aexit__(ZeroDivisionError, error, None))
+        elif way == "cancel":
+            attempt.outcome = False
+            await txn.__aexit__(asyncio.CancelledError, asyncio.CancelledError(), None)
+        elif way == "block":
+            await self._timed("leaving", txn.__aexit__(None, None, None))
+            attempt.outcome = True
+        else:
+            await self._commit(txn, attempt)
+
+    async def _commit(self, txn: Transaction, attempt: Attempt) -> None:
+        for _ in range(3):
+            try:
+                done = await self._maybe_cancelled("commit", txn.commit(), result=True)
+            except TransactionOutcomeUnknownError:
+                continue
+            if done:
+                attempt.outcome = True
+                return
+            if txn.status.name == "ABORTED":
+                attempt.outcome = False
+                return
+
+    async def _abort(self, txn: Transaction) -> None:
+        try:
+            await self._maybe_cancelled("abort", txn.abort(), result=True)
+        except DeadlineError:
+            pass
+
+    async def _maybe_cancelled(self, name: str, call: Awaitable[T], *, result: bool = False) -> T | bool | None:
+        """Await a call, or cancel it where it suspends: then None."""
+        if self.random.random() > self.workload.cancelling:
+            found = await self._timed(name, call)
+            return True if result else found
+        at = self.random.randint(1, 6)
+
+        async def run() -> T:
+            return await Suspensions().run(call, at)
+
+        task = asyncio.create_task(run())
+        await self._timed(name, asyncio.wait([task]))
+        if task.cancelled():
+            return None
+        found = task.result()
+        return True if result else found
+
+    async def _timed(self, name: str, call: Awaitable[T], longest: float = LONGEST) -> T:
+        began = self.workload.simulation.time()
+        try:
+            return await call
+        finally:
+            took = self.workload.simulation.time() - began
+            assert took <= longest + self.workload.stalled, f"{name} took {took:.1f} s"
+
+
+class Workload:
+    """What all lives share."""
+
+    def __init__(self, simulation: Simulation, cluster: Cluster, faults: list[Fault]) -> None:
+        self.simulation, self.cluster = simulation, cluster
+        self.attempts: list[Attempt] = []
+        self.stalled = sum(fault.seconds for fault in faults if fault.kind == "stall")
+        self.cancelling = simulation.random.choice((0.0, 0.05, 0.3))
+        self.transaction_timeout = simulation.random.choice((2000, 60_000, 60_000))
+        self._lives: dict[int, list[Life]] = defaultdict(list)
+
+    def next_life(self, which: int) -> Life:
+        """Return another life of a transactional id."""
+        life = Life(self, which, len(self._lives[which]))
+        # A request of another one may be executed only after this life's.
+        life.is_zombie = any(other.starting for other in self._lives[which])
+        self._lives[which].append(life)
+        return life
+
+    def took_over(self, life: Life) -> None:
+        """A life has its producer id, or may have it: all others of the transactional id are fenced."""
+        for other in self._lives[life.which]:
+            other.is_zombie = other.is_zombie or other is not life
+
+
+def schedule(seed: int) -> list[Fault]:
+    random = Random(f"{seed}/faults")
+    return [
+        draw(random, UNTIL, BROKERS, PARTITIONS, APIS, weights=WITH_TRANSACTIONS, refusals=TRANSACTIONAL_REFUSALS)
+        for _ in range(random.choice((0, 1, 2, 3, 5)))
+    ]
+
+
+def run(seed: int, faults: list[Fault]) -> Simulation:
+    """Write transactions under these faults; raises AssertionError if a guarantee is violated."""
+    simulation = Simulation(seed)
+    simulation.run(_program(simulation, faults))
+    turns = simulation.loop.turns / simulation.time()
+    assert turns <= MOST_TURNS, f"{turns:.0f} turns of the loop in a second"
+    return simulation
+
+
+async def _program(simulation: Simulation, faults: list[Fault]) -> None:
+    random = simulation.random
+    config = {"transaction.state.log.num.partitions": 2, "offsets.topic.num.partitions": 2}
+    release = random.choice(RELEASES)
+    async with Cluster(BROKERS, auto_create_topics=False, config=config, as_version=release) as cluster:
+        await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
+        workload = Workload(simulation, cluster, faults)
+
+        async def live(which: int, after: float) -> None:
+            await asyncio.sleep(after)
+            await workload.next_life(which).run(simulation.time() + random.uniform(0.5, UNTIL / 2))
+
+        ids = range(random.randint(1, 3))
+        happening = asyncio.create_task(carry_out(World(simulation, cluster, "t"), faults))
+        try:
+            starts = [
+                (which, 0.0 if not life else random.uniform(0, UNTIL / 2))
+                for which in ids
+                for life in range(random.randint(1, 3))
+            ]
+            await asyncio.gather(*(live(*start) for start in starts))
+            await happening
+        finally:
+            happening.cancel()
+        for which in ids:
+            await _finish(workload, which)
+        _check(workload)
+        _check_offsets(workload, ids)
+        left = [task.get_name() for task in asyncio.all_tasks() if "aiokproto" in task.get_name()]
+        assert not left, f"tasks are left behind: {left}"
+
+
+async def _finish(workload: Workload, which: int) -> None:
+    """One more life, which ends what the others have left open."""
+    life = workload.next_life(which)
+    attempt = Attempt(b"%d/%d/0" % (which, life.number))
+    workload.attempts.append(attempt)
+    workload.took_over(life)
+    async with life.producer, life.producer.transaction() as txn:
+        for partition in range(PARTITIONS):
+            attempt.accepted[partition].append(attempt.name + b"/%d" % partition)
+            await txn.send("t", attempt.accepted[partition][0], partition=partition)
+    attempt.outcome = True
+
+
+def _check(workload: Workload) -> None:
+    logged = logged_transactions(workload.cluster, "t", PARTITIONS)
+    found: dict[bytes, dict[int, list[bytes]]] = defaultdict(dict)
+    for transaction in logged:
+        names = {value.rpartition(b"/")[0] for value in transaction.values}
+        assert len(names) == 1, f"partition {transaction.partition}: {names} are one transaction"
+        (name,) = names
+        assert transaction.committed is not None, f"{name!r} hangs in partition {transaction.partition}"
+        if transaction.committed:
+            assert transaction.partition not in found[name], f"{name!r} is twice in partition {transaction.partition}"
+            found[name][transaction.partition] = transaction.values
+    for attempt in workload.attempts:
+        _check_attempt(attempt, found.pop(attempt.name, {}))
+    assert not found, f"nobody has written {list(found)}"
+    open_now = hanging(workload.cluster, "t", PARTITIONS)
+    assert not open_now, f"readers of committed records are held up: {open_now}"
+
+
+def _check_attempt(attempt: Attempt, visible: dict[int, list[bytes]]) -> None:
+    """Whole, once and in order, or not at all."""
+    accepted = {partition: values for partition, values in attempt.accepted.items() if values}
+    sure = {
+        partition: left
+        for partition, values in visible.items()
+        if (left := [value for value in values if value not in attempt.doubtful])
+    }
+    assert attempt.outcome is not False or not visible, f"{attempt.name!r} was aborted, and {visible} is visible"
+    if attempt.outcome or visible:
+        assert sure == accepted, f"{attempt.name!r}, outcome {attempt.outcome}: {accepted} written, {visible} visible"
+
+
+def _check_offsets(workload: Workload, ids: range) -> None:
+    for which in ids:
+        mine = [each for each in workload.attempts if each.name.startswith(b"%d/" % which) and each.offset is not None]
+        group = workload.cluster._running.groups.entry(f"g-{which}")
+        committed = {where: found.offset for where, found in group.offsets.items()} if group else {}
+        offset = committed.get(("t", 0))
+        allowed = {each.offset for each in mine if each.outcome is not False}
+        assert offset is None or offset in allowed, f"{offset} is committed, {sorted(map(str, allowed))} were sent"
+        sure = [each.offset or 0 for each in mine if each.outcome]
+        assert not sure or max(sure) <= (offset or -1), f"{max(sure)} was committed, and {offset} is"
