@@ -213,7 +213,7 @@ async def test_a_batch_that_takes_longer_than_the_transactions_timeout_is_proces
             await copy(records, txn, input_topic)
             calls += 1
             if calls == 1:
-                await asyncio.wait_for(_until_aborted(cluster, f"{input_topic}-one"), 30)
+                await _until_aborted(cluster, f"{input_topic}-one")
                 continue
             done += len(records)
             if done == COUNT:

@@ -142,14 +142,6 @@ async def test_the_deadline_error_for_a_topic_names_the_last_response() -> None:
         await asyncio.wait([patient])
 
 
-async def test_a_topic_that_does_not_exist_is_named_as_such_also_when_the_deadline_is_short() -> None:
-    """A broker may not know a new topic yet, so several responses are needed to be sure; the last one is reported."""
-    async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
-        fake.errors["t"] = 3
-        with pytest.raises(UnknownTopicError, match=r"topic 't': UNKNOWN_TOPIC_OR_PARTITION"):
-            await cluster.topic("t", timeout=0.05)
-
-
 async def test_many_invalidations_cause_one_refresh() -> None:
     async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
         generation = cluster.snapshot.generation
