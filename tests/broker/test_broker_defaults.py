@@ -119,7 +119,9 @@ KAFKA = {
     "transaction.state.log.min.isr": "2",
     "transaction.state.log.num.partitions": "50",
     "transaction.state.log.replication.factor": "3",
+    "transaction.two.phase.commit.enable": "false",
     "transactional.id.expiration.ms": "604800000",
+    "unstable.api.versions.enable": "false",
 }
 """What ``KafkaConfig.configDef()`` of Kafka 4.4 has for each option that the embedded broker knows.
 
