@@ -144,7 +144,7 @@ class EpochHeartbeat(Generic[Item]):
                 response = await self._requests.send(exchange, asyncio.get_running_loop().time() + timeout)
             # A member that the coordinator does not know has left.
             if classify(code := ErrorCode(response.error_code), self._situation) is Action.STOP:
-                raise error_for(code, self._name, response.error_message or "")
+                raise error_for(code, self._name, response.error_message)
         except KafkaError as error:
             log.info("group %s: could not leave; the session will expire: %s", self._group_id, error)
 
@@ -189,7 +189,7 @@ class EpochHeartbeat(Generic[Item]):
         code = ErrorCode(response.error_code)
         action = classify(code, self._situation)
         if action is not Action.ACCEPT:
-            self._failed(action, error_for(code, self._name, response.error_message or ""))
+            self._failed(action, error_for(code, self._name, response.error_message))
             return False
         self.failure = ""
         if response.heartbeat_interval_ms > 0:

@@ -151,7 +151,10 @@ class EpochMembership(Generic[Item]):
             return
         if target is not None:
             self.target, self._target_is_new = target, True
-        if self.state is not MemberState.ACKNOWLEDGING or self._acknowledges:
+        # During a reconciliation only its end changes the state.
+        if self.state is not MemberState.RECONCILING and (
+            self.state is not MemberState.ACKNOWLEDGING or self._acknowledges
+        ):
             self._settle()
 
     def refused(self, action: Action) -> None:

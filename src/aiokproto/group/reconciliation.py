@@ -91,6 +91,7 @@ class Reconciliation(Generic[Item]):
         self._failure: BaseException | None = None
         self._lost_reason = ""
         self._assigned_once = False
+        self._is_out = False
         self._noted = asyncio.Event()
 
     # Notes
@@ -149,7 +150,7 @@ class Reconciliation(Generic[Item]):
                 await self._noted.wait()
 
     def _join(self) -> None:
-        self._assigned_once = False
+        self._assigned_once = self._is_out = False
         self._membership.join()
         self._heartbeat.wake()
 
@@ -166,6 +167,9 @@ class Reconciliation(Generic[Item]):
 
     async def _stay_out(self) -> None:
         membership, away = self._membership, self.away
+        if self._is_out and self.outside is not self._has_subscription():
+            await self._noted.wait()
+            return
         membership.prepare_leaving()
         await (self._release() if away else self._revoke(membership.owned))
         if membership.state is MemberState.FENCED or self._failure is not None:
@@ -176,9 +180,8 @@ class Reconciliation(Generic[Item]):
         await self.leave(_LEAVE_TIMEOUT, for_good=False)
         membership.left(stale=bool(away))
         self.outside = not self._has_subscription()
+        self._is_out = True
         await self._owner.left()
-        if not self._wanted():
-            await self._noted.wait()
 
     async def leave(self, timeout: float, *, for_good: bool) -> None:
         """Leave the group, if the coordinator knows the member. Failures are only logged."""
@@ -202,7 +205,7 @@ class Reconciliation(Generic[Item]):
         target = membership.begin()
         ready = self._owner.known(target)
         revoked, added = membership.owned - target, ready - membership.owned
-        if not revoked and not added and ready != target and self._assigned_once:
+        if not revoked and not added and ready != target:
             await self._until_known(target - ready)
             return
         await self._revoke(revoked)
