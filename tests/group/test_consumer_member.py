@@ -20,7 +20,7 @@ from aiokproto.group.config import GroupConfig
 from aiokproto.group.consumer_member import ConsumerMember
 from aiokproto.types import OffsetAndMetadata
 from tests.group.epoch_fake import INTERVAL, FakeEpochGroup
-from tests.group.fake import CONFIG, FakeCluster, FakeOwner, partitions, run, topic_id
+from tests.group.fake import CONFIG, FakeCluster, FakeOwner, committed, partitions, run, topic_id
 
 FIRST, SECOND = ALL = partitions("t", 0, 1)
 OFFSETS = {FIRST: OffsetAndMetadata(1), SECOND: OffsetAndMetadata(2)}
@@ -101,6 +101,39 @@ def test_partitions_are_revoked_before_the_group_knows_and_assigned_afterwards()
             await asyncio.sleep(5)
             assert it.owner.changes[2:] == [("ASSIGN", partitions("t", 2))]
             assert it.group.reported == {(topic_id("t"), 1), (topic_id("t"), 2)}
+
+    run(program())
+
+
+def test_what_was_withdrawn_during_a_revocation_is_not_assigned() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            it.owner.takes[ChangeKind.REVOKE] = 2 * INTERVAL
+            it.group.assign("t", 1, 2)
+            await asyncio.sleep(INTERVAL)
+            it.group.assign("t", 1, 3)
+            await asyncio.sleep(4 * INTERVAL)
+            added = [partition for kind, changed in it.owner.changes[1:] if kind == "ASSIGN" for partition in changed]
+            assert added == partitions("t", 3)
+
+    run(program())
+
+
+def test_a_member_that_is_fenced_while_it_revokes_is_assigned_nothing_before_it_has_joined_again() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            it.owner.takes[ChangeKind.REVOKE] = 2 * INTERVAL
+            it.group.assign("t", 1, 2)
+            await asyncio.sleep(INTERVAL)
+            it.script(ErrorCode.FENCED_MEMBER_EPOCH)
+            await asyncio.sleep(4 * INTERVAL)
+            assert it.owner.changes[1:] == [
+                ("REVOKE", partitions("t", 0)),
+                ("LOST", partitions("t", 1)),
+                ("ASSIGN", partitions("t", 1, 2)),
+            ]
 
     run(program())
 
@@ -234,6 +267,38 @@ def test_a_commit_in_a_callback_catches_up_by_itself(blocked: str) -> None:
     run(program())
 
 
+def test_a_refused_commit_of_an_earlier_epoch_does_not_end_the_current_one() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+
+            async def late(request: Any) -> Any:
+                await asyncio.sleep(2 * INTERVAL)
+                return committed(request, ErrorCode.UNKNOWN_MEMBER_ID)
+
+            it.cluster.next[OffsetCommitRequest] = [late]
+            committing = asyncio.create_task(it.member.commit(OFFSETS, 20.0))
+            it.script(ErrorCode.FENCED_MEMBER_EPOCH)
+            await committing
+            assert it.owner.kinds == ["ASSIGN", "LOST", "ASSIGN"]
+            assert [epoch for epoch, _ in it.commits] == [it.group.epoch - 1, it.group.epoch]
+
+    run(program())
+
+
+def test_a_member_that_knows_a_newer_epoch_already_asks_for_none() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            before = len(it.beats)
+            await it.member._member.catch_up(it.group.epoch - 1)
+            assert len(it.beats) == before
+            await it.member._member.catch_up(it.group.epoch)
+            assert len(it.beats) == before + 1
+
+    run(program())
+
+
 def test_a_commit_that_stays_stale_ends_at_its_deadline() -> None:
     async def program() -> None:
         async with harness() as it:
@@ -306,6 +371,20 @@ def test_unsubscribing_revokes_before_it_leaves() -> None:
             await asyncio.sleep(1)
             assert it.beats[-1].member_epoch == -1
             assert it.owner.kinds == ["ASSIGN", "REVOKE", "LEFT"]
+            assert it.member.outside
+
+    run(program())
+
+
+def test_leaving_does_not_wait_for_a_heartbeat_in_flight() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            it.script(None)
+            await asyncio.sleep(INTERVAL - 0.5)
+            it.member.set_topics([])
+            await asyncio.sleep(0.5)
+            assert it.beats[-1].member_epoch == -1
             assert it.member.outside
 
     run(program())

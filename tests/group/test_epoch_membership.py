@@ -184,6 +184,24 @@ def test_a_response_to_an_earlier_heartbeat_is_no_acknowledgement() -> None:
     assert member.now() is S.STABLE
 
 
+def test_a_response_during_a_reconciliation_does_not_end_it() -> None:
+    member = reconciling()
+    member.take(member.begin())
+    assert member.beat(3) == {"owned": [0, 1]}
+    assert member.now() is S.RECONCILING
+    member.reconciled()
+    assert member.beat(3) == {"owned": [0, 1]}
+    assert member.now() is S.STABLE
+
+
+def test_all_that_is_owned_is_reported_together() -> None:
+    member = EpochMembership[int](None, ("active", "standby"))
+    member.join()
+    member.heartbeat({"active": [], "standby": [], "rack": None})
+    member.accepted(1, NONE)
+    assert member.heartbeat({"active": [1], "standby": [], "rack": None}) == {"active": [1], "standby": []}
+
+
 def test_a_target_that_arrives_during_the_reconciliation_is_reconciled_next() -> None:
     member = reconciling()
     target = member.begin()

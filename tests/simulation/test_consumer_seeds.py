@@ -44,8 +44,8 @@ def groups(protocol: str, part: int) -> Workload:
 
 WORKLOADS = {
     "groups": groups("classic", 3),
-    "epochs": groups("consumer", 4),
-    "migrations": groups("mixed", 4),
+    "epochs": groups("consumer", 20),
+    "migrations": groups("mixed", 20),
     "assigned": Workload("reading.run(seed=", reading.schedule, reading.run, 4),
 }
 

@@ -144,3 +144,9 @@ CONSUMER_GROUP_HEARTBEAT = Table(
 )
 
 SHARE_GROUP_HEARTBEAT = Table(_EPOCHS)
+
+STREAMS_GROUP_HEARTBEAT = Table(_EPOCHS)
+
+STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = Table(
+    {**COORDINATED, **otherwise(Action.FAIL, "nothing but the description of the group depends on it")}
+)

@@ -14,16 +14,11 @@ from aiokproto.codec.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
-from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import KafkaError, UnsupportedVersionError
-from aiokproto.failures import Action, Situation, classify
+from aiokproto.errors import UnsupportedVersionError
 from aiokproto.group.changes import Change, ChangeKind, PartitionOwner
-from aiokproto.group.commits import Commits
 from aiokproto.group.config import GroupConfig, LeaveMode
 from aiokproto.group.epoch_member import EpochMember
 from aiokproto.group.epoch_membership import EpochMembership, MemberState
-from aiokproto.group.membership import LOST
 from aiokproto.group.topic_ids import TopicIdPartition, TopicNames, by_topic, from_topics
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
@@ -33,8 +28,6 @@ _LEAVE_TIMEOUT = 3.0
 
 _PATTERNS_FROM = 1
 """The first version of ConsumerGroupHeartbeat with a regular expression."""
-
-_OFFSET_COMMIT = Situation(OffsetCommitRequest.api_key, member=True)
 
 
 class ConsumerMember:
@@ -62,7 +55,6 @@ class ConsumerMember:
             config.session_timeout,
             owner.session,
         )
-        self._commits = Commits(cluster, self, config.group_id)
 
     # Called by the consumer
 
@@ -115,9 +107,7 @@ class ConsumerMember:
     @property
     def metadata(self) -> GroupMetadata:
         """Its identity now, with the member epoch as generation."""
-        member = self._membership
-        epoch = member.epoch if member.joined else -1
-        return GroupMetadata(self._config.group_id, epoch, member.member_id, member.instance_id)
+        return self._member.metadata
 
     @property
     def outside(self) -> bool:
@@ -176,30 +166,11 @@ class ConsumerMember:
     ) -> None:
         """Commit offsets of owned partitions; see :meth:`Commits.as_member
         <aiokproto.group.commits.Commits.as_member>`."""
-        await self._commits.as_member(offsets, timeout, blocked=blocked)
+        await self._member.commits.as_member(offsets, timeout, blocked=blocked)
 
     async def commit_from_outside(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
         """Commit offsets of partitions that the group does not assign. Raises as :meth:`commit`."""
-        await self._commits.from_outside(offsets, timeout)
-
-    @property
-    def catches_up_alone(self) -> bool:
-        """True: one heartbeat is enough."""
-        return True
-
-    def commit_refused(self, code: ErrorCode, generation: int, error: KafkaError) -> Action:
-        """See :class:`~aiokproto.group.commits.CommittingMember`."""
-        action = classify(code, _OFFSET_COMMIT)
-        if generation != self._membership.epoch or not self._membership.joined:
-            return Action.REFRESH_EPOCH
-        if action in LOST or action is Action.STOP:
-            self._membership.refused(action)
-            self._member.reconciliation.take(error)
-        return action
-
-    async def catch_up(self, generation: int) -> None:
-        """Have a heartbeat return the member's epoch."""
-        await self._member.heartbeat.refresh(generation)
+        await self._member.commits.from_outside(offsets, timeout)
 
 
 class _Form:
@@ -249,7 +220,7 @@ class _Form:
             )
         return fields
 
-    def always(self, version: int) -> dict[str, Any]:
+    def always(self, version: int, joins: bool) -> dict[str, Any]:
         return {}
 
     def target(self, response: ConsumerGroupHeartbeatResponse) -> frozenset[TopicIdPartition] | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Hashable
+from collections.abc import Set as AbstractSet
 from typing import Generic, Protocol, TypeVar
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.errors import KafkaError
 from aiokproto.group.epoch_heartbeat import EpochHeartbeat
 from aiokproto.group.epoch_membership import EpochMembership, MemberState
+from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.group")
 
@@ -24,6 +26,11 @@ class ItemOwner(Protocol[Item]):
 
     An item is assigned, then either revoked or lost, alternately; one change at a time.
     """
+
+    @property
+    def owned(self) -> AbstractSet[TopicPartition]:
+        """The partitions whose offsets the member can commit."""
+        ...
 
     def known(self, items: frozenset[Item]) -> frozenset[Item]:
         """Return the items that can be assigned now; others have to wait for metadata."""
