@@ -259,13 +259,13 @@ MUTANTS = (
     Mutant(
         "a member commits what it owns alone",
         "group/commits.py",
-        "while mine := {each: position for each, position in offsets.items() if each in self._rebalance.owned}:",
+        "while mine := {each: position for each, position in offsets.items() if each in self._member.owned}:",
         "while mine := dict(offsets):",
     ),
     Mutant(
         "nothing is committed without a generation",
         "group/commits.py",
-        "                if self._membership.generation < 0:\n",
+        "                if identity.generation < 0:\n",
         "                if False:\n",
     ),
     Mutant(
@@ -291,5 +291,29 @@ MUTANTS = (
         "group/offset_requests.py",
         "answered.get(partition, NOT_ANSWERED)",
         "answered.get(partition, 0)",
+    ),
+    Mutant(
+        "a heartbeat after one without a response says everything",
+        "group/epoch_membership.py",
+        "        self._known.clear()\n        if not self.in_session:\n",
+        "        if not self.in_session:\n",
+    ),
+    Mutant(
+        "what is revoked is reported afterwards",
+        "group/reconciliation.py",
+        "            await self._owner.revoke(items)\n            self._membership.give_up(items)\n",
+        "            self._membership.give_up(items)\n            await self._owner.revoke(items)\n",
+    ),
+    Mutant(
+        "a fenced member loses what it owned",
+        "group/reconciliation.py",
+        "            await self._owner.lose(items)\n            self._membership.give_up(items)\n        if",
+        "            self._membership.give_up(items)\n        if",
+    ),
+    Mutant(
+        "a fenced member joins with epoch 0",
+        "group/epoch_membership.py",
+        "self.state, self.epoch = MemberState.FENCED, JOIN_EPOCH",
+        "self.state = MemberState.FENCED",
     ),
 )
