@@ -17,7 +17,7 @@ from aiokproto.codec.messages.consumer_group_describe import ConsumerGroupDescri
 from aiokproto.codec.messages.describe_groups import DescribeGroupsRequest
 from aiokproto.codec.messages.list_groups import ListGroupsRequest
 from aiokproto.consumer import Consumer, PartitionStatus
-from aiokproto.errors import BrokerError, ConfigurationError
+from aiokproto.errors import BrokerError, ConfigurationError, UnsupportedVersionError
 from aiokproto.types import TopicPartition
 from tests.behaviour.feed import fill
 from tests.behaviour.test_groups import configure
@@ -304,6 +304,46 @@ async def test_auto_is_the_classic_protocol_where_the_broker_refuses_the_other(t
             async with Consumer(topic, group_id="g", group_protocol="consumer", **options) as refused:
                 with pytest.raises(BrokerError, match="cannot be upgraded"):
                     await asyncio.wait_for(anext(refused), PATIENCE)
+
+
+@pytest.mark.parametrize(("release", "protocol"), [("3.3", "classic"), ("3.9", "consumer"), ("4.4", "consumer")])
+async def test_auto_is_what_the_release_of_the_broker_has(topic: str, release: str, protocol: str) -> None:
+    from aiokproto.broker import Broker
+
+    async with Broker(as_version=release) as broker:
+        await broker.create_topic(topic, 2)
+        options: dict[str, Any] = {"bootstrap_servers": broker.bootstrap_servers, "auto_offset_reset": "earliest"}
+        async with Consumer(group_id="g", group_protocol="auto", **options) as consumer:
+            consumer.subscribe(pattern=f"{topic}.*")
+            await until(lambda: total(consumer) == 2, consumer)
+            await consumer.commit()
+            group = broker._running.groups.entry("g")
+            assert group is not None
+            assert group.group.type == protocol
+
+
+async def test_a_broker_without_the_consumer_protocol_is_named_with_the_remedy(topic: str) -> None:
+    from aiokproto.broker import Broker
+
+    async with Broker(as_version="3.3") as broker:
+        await broker.create_topic(topic)
+        async with Consumer(
+            topic, bootstrap_servers=broker.bootstrap_servers, group_id="g", group_protocol="consumer"
+        ) as consumer:
+            with pytest.raises(UnsupportedVersionError, match='pass group_protocol="classic"'):
+                await asyncio.wait_for(anext(consumer), PATIENCE)
+
+
+async def test_patterns_are_matched_by_the_client_if_the_broker_cannot(topic: str) -> None:
+    from aiokproto.broker import Broker
+
+    async with Broker(as_version="3.9") as broker:
+        await broker.create_topic(topic, 2)
+        async with Consumer(
+            bootstrap_servers=broker.bootstrap_servers, group_id="g", group_protocol="consumer"
+        ) as consumer:
+            consumer.subscribe(pattern=f"{topic}.*")
+            await until(lambda: total(consumer) == 2, consumer)
 
 
 async def test_auto_is_the_classic_protocol_with_assignors_of_ones_own(topic: str) -> None:
