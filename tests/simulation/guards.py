@@ -293,12 +293,6 @@ MUTANTS = (
         "answered.get(partition, 0)",
     ),
     Mutant(
-        "a heartbeat after one without a response says everything",
-        "group/epoch_membership.py",
-        "        self._known.clear()\n        if not self.in_session:\n",
-        "        if not self.in_session:\n",
-    ),
-    Mutant(
         "what is revoked is reported afterwards",
         "group/reconciliation.py",
         "            await self._owner.revoke(items)\n            self._membership.give_up(items)\n",
@@ -309,11 +303,5 @@ MUTANTS = (
         "group/reconciliation.py",
         "            await self._owner.lose(items)\n            self._membership.give_up(items)\n        if",
         "            self._membership.give_up(items)\n        if",
-    ),
-    Mutant(
-        "a fenced member joins with epoch 0",
-        "group/epoch_membership.py",
-        "self.state, self.epoch = MemberState.FENCED, JOIN_EPOCH",
-        "self.state = MemberState.FENCED",
     ),
 )
