@@ -29,6 +29,7 @@ PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDI
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, API_VERSIONS = 11, 12, 13, 14, 18
 INIT_PRODUCER_ID, EPOCHS, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = 22, 23, 24, 25, 26, 28
 CONSUMER_HEARTBEAT, SHARE_HEARTBEAT, SHARE_FETCH, SHARE_ACKNOWLEDGE = 68, 76, 78, 79
+STREAMS_HEARTBEAT, STREAMS_DESCRIPTION = 88, 93
 
 NAMES = {
     PRODUCE: "Produce",
@@ -53,6 +54,8 @@ NAMES = {
     SHARE_HEARTBEAT: "ShareGroupHeartbeat",
     SHARE_FETCH: "ShareFetch",
     SHARE_ACKNOWLEDGE: "ShareAcknowledge",
+    STREAMS_HEARTBEAT: "StreamsGroupHeartbeat",
+    STREAMS_DESCRIPTION: "StreamsGroupTopologyDescriptionUpdate",
 }
 
 FLAGS = [flag for flag in Situation._fields if flag != "api"]
@@ -62,7 +65,7 @@ SITUATIONS = [
     for situation in [Situation(api), *(Situation(api)._replace(**{flag: True}) for flag in FLAGS)]
 ]
 
-AGAIN = {
+RETRIED = {
     Action.RETRY,
     Action.BACKOFF,
     Action.REFRESH_METADATA,
@@ -99,6 +102,7 @@ def test_every_code_has_a_row_in_every_situation(situation: Situation) -> None:
             assert situation.api in {JOIN_GROUP, SYNC_GROUP, HEARTBEAT, OFFSET_COMMIT, OFFSET_FETCH} | {
                 CONSUMER_HEARTBEAT,
                 SHARE_HEARTBEAT,
+                STREAMS_HEARTBEAT,
             }
         if row.action is Action.ABORT_TRANSACTION:
             assert situation.transactional or situation.api in TRANSACTIONS or situation.api == FIND_COORDINATOR
@@ -132,7 +136,7 @@ def test_errors_that_kafka_calls_retriable_are_retried_with_few_exceptions(situa
     }
     for code in Code:
         if code.retriable and (situation.api, code) not in exceptions:
-            assert classify(code, situation) in AGAIN, code
+            assert classify(code, situation) in RETRIED, code
 
 
 def test_a_code_of_a_later_release_falls_to_each_apis_default() -> None:
@@ -168,8 +172,8 @@ def test_a_lost_connection_and_a_silent_broker_are_tried_again(situation: Situat
     if situation.api == SHARE_ACKNOWLEDGE:
         assert classify(BrokerConnectionError("lost"), situation) is Action.FAIL
     else:
-        assert classify(BrokerConnectionError("lost"), situation) in AGAIN
-        assert classify(DeadlineError("silent"), situation) in AGAIN
+        assert classify(BrokerConnectionError("lost"), situation) in RETRIED
+        assert classify(DeadlineError("silent"), situation) in RETRIED
 
 
 @pytest.mark.parametrize(
@@ -238,7 +242,7 @@ def test_a_lost_connection_and_a_silent_broker_are_tried_again(situation: Situat
         (Code.FENCED_INSTANCE_ID, Situation(OFFSET_COMMIT), Action.FAIL),
         (DeadlineError("silent"), Situation(JOIN_GROUP), Action.FIND_COORDINATOR),
         (Code.FENCED_MEMBER_EPOCH, Situation(CONSUMER_HEARTBEAT), Action.REJOIN_LOST),
-        (Code.UNRELEASED_INSTANCE_ID, Situation(CONSUMER_HEARTBEAT), Action.STOP),
+        (Code.UNRELEASED_INSTANCE_ID, Situation(CONSUMER_HEARTBEAT), Action.BACKOFF),
         # The cluster.
         (Code.REBOOTSTRAP_REQUIRED, Situation(METADATA), Action.REBOOTSTRAP),
         (Code.INVALID_TOPIC_EXCEPTION, Situation(METADATA), Action.FAIL),

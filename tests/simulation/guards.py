@@ -259,13 +259,13 @@ MUTANTS = (
     Mutant(
         "a member commits what it owns alone",
         "group/commits.py",
-        "while mine := {each: position for each, position in offsets.items() if each in self._rebalance.owned}:",
+        "while mine := {each: position for each, position in offsets.items() if each in self._member.owned}:",
         "while mine := dict(offsets):",
     ),
     Mutant(
         "nothing is committed without a generation",
         "group/commits.py",
-        "                if self._membership.generation < 0:\n",
+        "                if identity.generation < 0:\n",
         "                if False:\n",
     ),
     Mutant(
@@ -351,5 +351,17 @@ MUTANTS = (
         "consumer/progress.py",
         "        if self.lost:\n",
         "        if not self.lost and self.lost:\n",
+    ),
+    Mutant(
+        "what is revoked is reported afterwards",
+        "group/reconciliation.py",
+        "            await self._owner.revoke(items)\n            self._membership.give_up(items)\n",
+        "            self._membership.give_up(items)\n            await self._owner.revoke(items)\n",
+    ),
+    Mutant(
+        "a fenced member loses what it owned",
+        "group/reconciliation.py",
+        "            await self._owner.lose(items)\n            self._membership.give_up(items)\n        if",
+        "            self._membership.give_up(items)\n        if",
     ),
 )

@@ -119,7 +119,7 @@ class CoordinatorRequests:
         async with until(at, describe):
             while True:
                 try:
-                    response = await self._attempt(exchange, at - loop.time())
+                    response = await self.attempt(exchange, at - loop.time())
                 except KafkaError as error:
                     # Cleared, so that the pause below is not that of the attempt before.
                     code = ErrorCode.NONE
@@ -139,14 +139,24 @@ class CoordinatorRequests:
                 concurrent = code is ErrorCode.CONCURRENT_TRANSACTIONS
                 await asyncio.sleep(CONCURRENT_PAUSE if concurrent else self._cluster.backoff(attempt))
 
-    async def _attempt(self, exchange: Exchange[R], left: float) -> R:
+    async def attempt(self, exchange: Exchange[R], left: float, *, timeout: float | None = None) -> R:
+        """Make one attempt.
+
+        Args:
+            exchange: The request.
+            left: Seconds for finding the coordinator.
+            timeout: Seconds for the response; by default ``request_timeout_ms``.
+
+        Raises:
+            KafkaError: As :meth:`~aiokproto.cluster.ClusterClient.send` and ``coordinator``.
+        """
         # Looked up for every attempt: after FIND_COORDINATOR the cache is empty, otherwise this is a dict lookup. Never
         # 0 seconds, so that an expired deadline is reported by `describe`, with the last failure.
         node = await self._cluster.coordinator(self._kind, self.key, timeout=max(left, 0.001))
         # The version decides the request's form (names or topic ids), so it is built after the coordinator is known,
         # and sent in exactly that version.
         version = await self._cluster.version(exchange.request_type, node, max_version=exchange.highest())
-        return await self._cluster.send(exchange.build(version), node, max_version=version)
+        return await self._cluster.send(exchange.build(version), node, timeout=timeout, max_version=version)
 
     def prepare_retry(self, action: Action, reason: str) -> None:
         """Prepare the next attempt: forget the coordinator, or refresh the metadata."""

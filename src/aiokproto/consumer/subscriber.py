@@ -32,7 +32,8 @@ class Subscriber(ConsumerPart):
         Args:
             topics: Topic names.
             pattern: A regular expression, instead of ``topics``, that a whole topic name has to match; new topics are
-                found within ``metadata_max_age_ms``. Internal topics never match.
+                found within ``metadata_max_age_ms``. Internal topics never match. With the consumer protocol the broker
+                matches it, if it is written in what Python and RE2 have in common, and finds new topics by itself.
             on_assigned: Called with new partitions before any of them is read.
             on_revoked: Called with partitions that the member gives up, while their offsets can still be committed.
             on_lost: Called with partitions that other members may own already; by default ``on_revoked`` is called.
@@ -97,6 +98,22 @@ class Subscriber(ConsumerPart):
         self._engine.reader.give_up_waiting()
         if self._engine.running:
             await self._engine.unsubscribed(self._seconds(timeout_ms))
+
+    def enforce_rebalance(self, reason: str = "the application asks for it") -> None:
+        """Have the group rebalance (KIP-568), for an assignor of your own whose input has changed.
+
+        Returns at once; the rebalance follows while records are read. With the consumer protocol it is only logged: the
+        broker rebalances whenever there is a cause.
+
+        Args:
+            reason: For the logs of this client and of the broker.
+
+        Raises:
+            ConfigurationError: There is no group.
+        """
+        self._group()
+        assert self._engine.member is not None, "there is a group"
+        self._engine.member.enforce_rebalance(reason)
 
     def subscription(self) -> frozenset[str]:
         """Return the topics subscribed by name."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokproto.error_codes import ErrorCode as Code
-from aiokproto.errors import DecodeError
+from aiokproto.errors import DecodeError, UnsupportedVersionError
 from aiokproto.failures.action import Action, Row, Rows, Table, otherwise, rows
 from aiokproto.failures.common import COORDINATED, NO_SUCH_API
 
@@ -77,7 +77,19 @@ OFFSET_COMMIT = Table(
         ),
         **otherwise(Action.FAIL, "the coordinator rejects the offsets"),
     },
-    when=(("member", {**_FENCED, **_UNKNOWN_MEMBER, **_OLD_GENERATION, **_REBALANCE}),),
+    when=(
+        (
+            "member",
+            {
+                **_FENCED,
+                **_UNKNOWN_MEMBER,
+                **_OLD_GENERATION,
+                **_REBALANCE,
+                # The same request would be refused again.
+                Code.STALE_MEMBER_EPOCH: Row(Action.REFRESH_EPOCH, "the member's epoch has grown meanwhile"),
+            },
+        ),
+    ),
 )
 
 OFFSET_FETCH = Table(
@@ -102,11 +114,41 @@ _EPOCHS: Rows = {
         Code.UNKNOWN_MEMBER_ID,
         Code.FENCED_MEMBER_EPOCH,
     ),
-    Code.UNRELEASED_INSTANCE_ID: Row(Action.STOP, "another process uses this group.instance.id"),
+    # Java stops. But a static member that crashed and was started again meets its own former self, until the session of
+    # that has expired. If it is another live process, it waits, and says so.
+    Code.UNRELEASED_INSTANCE_ID: Row(
+        Action.BACKOFF, "a process that used this group.instance.id has not left: its session may expire"
+    ),
+    # One topic of several, and the ACL may be granted while the member lives. The look-up of the topic reports it.
+    Code.TOPIC_AUTHORIZATION_FAILED: Row(Action.BACKOFF, "the client may not describe a topic that it subscribes to"),
     DecodeError: Row(Action.STOP, "a member that cannot decode its assignment would read the wrong partitions"),
     **otherwise(Action.STOP, "the group rejects this member's configuration"),
 }
 
-CONSUMER_GROUP_HEARTBEAT = Table(_EPOCHS)
+CONSUMER_GROUP_HEARTBEAT = Table(
+    _EPOCHS,
+    when=(
+        (
+            "optional",
+            {
+                **rows(
+                    Action.FALL_BACK,
+                    "the broker lacks the consumer protocol, or has disabled it",
+                    UnsupportedVersionError,
+                    Code.UNSUPPORTED_VERSION,
+                ),
+                Code.GROUP_ID_NOT_FOUND: Row(
+                    Action.FALL_BACK, "it is a classic group that the coordinator may not convert"
+                ),
+            },
+        ),
+    ),
+)
 
 SHARE_GROUP_HEARTBEAT = Table(_EPOCHS)
+
+STREAMS_GROUP_HEARTBEAT = Table(_EPOCHS)
+
+STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = Table(
+    {**COORDINATED, **otherwise(Action.FAIL, "nothing but the description of the group depends on it")}
+)

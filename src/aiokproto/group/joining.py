@@ -97,7 +97,7 @@ class Joining:
         except KafkaError as error:
             return self._failed(classify(error, Situation(api, member=True)), error)
         # Not by JoinGroup: its response may have been held back for longer than a session.
-        self._heartbeat.confirm(sent_at)
+        self._heartbeat.session.confirm(sent_at)
         # Outside of the try, so that a malformed assignment ends the member, as failures.membership has it.
         assigned = decode_assignment(bytes(synced.assignment))
         self._assignor().on_assignment(assigned, membership.generation)
@@ -109,12 +109,12 @@ class Joining:
             return ""
         return self._leader.outdated(self._cluster.snapshot)
 
-    async def leave(self, reason: str, timeout: float) -> None:
+    async def leave(self, reason: str, timeout: float, *, for_good: bool = False) -> None:
         """Leave the group, so that others need not wait for the session to expire. Failures are only logged.
 
-        A static member does not leave: it is expected to return (KIP-345).
+        A static member leaves only ``for_good``: otherwise it is expected to return (KIP-345).
         """
-        request = self._membership.leave(reason)
+        request = self._membership.leave(reason, for_good=for_good)
         # Before the request: whatever becomes of it, this client acts as that member no more. A static member is
         # forgotten too, and found again by its instance id.
         self._membership.forget()

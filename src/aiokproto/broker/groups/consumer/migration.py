@@ -66,8 +66,8 @@ def can_downgrade(group: ConsumerGroup) -> bool:
     return bool(group.members) and all(member.classic is not None for member in group.members.values())
 
 
-def downgrade(group: ConsumerGroup, into: ClassicGroup, now: float) -> None:
-    """Restore a new classic group with the members of a consumer group and their target assignments.
+def downgrade(group: ConsumerGroup, into: ClassicGroup, generation: int, now: float) -> None:
+    """Restore a new classic group, in a generation, with the members of a consumer group and their target assignments.
 
     The targets rather than the current assignments: the classic group has no reconciliation that would finish it.
     """
@@ -91,7 +91,7 @@ def downgrade(group: ConsumerGroup, into: ClassicGroup, now: float) -> None:
     into.restore(
         members,
         now,
-        generation=group.epoch,
+        generation=generation,
         protocol_type=CONSUMER,
         protocol=select_protocol(members),
         # Any will do: the rebalance after it, or the next one, elects again.
