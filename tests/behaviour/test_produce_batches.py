@@ -11,9 +11,9 @@ import pytest
 
 from aiokproto import Client, Consumer, Producer, TopicPartition
 from aiokproto.consumer import FetchedBatch
-from aiokproto.consumer.chunk import expected_size
 from aiokproto.consumer.reader import OFF_LOOP
 from aiokproto.errors import InvalidRecordError, MessageTooLargeError
+from aiokproto.fetched.chunk import expected_size
 from aiokproto.producer import ProducerRecord
 from aiokproto.records import BatchRecord, Compression, RecordBatch, decompress
 from aiokproto.records.batch import HEADER
@@ -48,7 +48,7 @@ def decompressed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         calls.append(codec.name)
         return decompress(codec, *args)
 
-    for module in ("records.batch", "consumer.decompressed"):
+    for module in ("records.batch", "fetched.decompressed"):
         monkeypatch.setattr(f"aiokproto.{module}.decompress", counting)
     return calls
 
