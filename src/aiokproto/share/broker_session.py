@@ -203,7 +203,7 @@ class BrokerSession:
         return self._flushing or min(times) + self._config.linger <= now
 
     def _next_due(self, now: float) -> float | None:
-        times: list[float | None] = [self._owner.buffer.next_deadline]
+        times: list[float | None] = [self._owner.buffer.next_check(now)]
         for acquired in self._acquired.values():
             times.append(acquired.next_expiry())
             if self._config.renew and self._can_renew:

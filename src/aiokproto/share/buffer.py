@@ -128,10 +128,11 @@ class ShareBuffer:
         for part in removed:
             release(part.lock, part.undelivered(), now)
 
-    @property
-    def next_deadline(self) -> float | None:
-        """Loop time at which the next lock of a buffered record expires, None if there is none."""
-        return min((part.lock.deadline for part in self._parts), default=None)
+    def next_check(self, now: float) -> float | None:
+        """Return the loop time at which the next buffered lock expires, or is due for renewal if its records were
+        delivered meanwhile; None if there is none."""
+        times = (part.lock.renew_at if part.lock.renew_at > now else part.lock.deadline for part in self._parts)
+        return min(times, default=None)
 
 
 def open_acquired(

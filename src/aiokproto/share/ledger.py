@@ -127,7 +127,7 @@ class AcquiredPartition:
         owner: The consumer that it belongs to.
         partition: The partition.
         lost: Why nothing of it is locked for this member any more; None while the session lasts.
-        held: Delivered records that are not acknowledged, by offset.
+        held: Delivered records that are not acknowledged. By identity: the same offset can be acquired again.
         queued_at: Loop time since when the oldest acknowledgement waits to be sent; None if none does.
         retry_at: Loop time before which no acknowledgement is sent, after one was refused for the moment.
         attempts: How often in a row that has happened.
@@ -137,13 +137,14 @@ class AcquiredPartition:
         self.owner = owner
         self.partition = partition
         self.lost: KafkaError | None = None
-        self.held: dict[int, ShareRecord] = {}
+        self.held: dict[ShareRecord, None] = {}
         self.queued_at: float | None = None
         self.retry_at = 0.0
         self.attempts = 0
-        self._queued: dict[int, QueuedAck] = {}
+        # Dictionaries used as ordered sets.
+        self._queued: dict[QueuedAck, None] = {}
         self._separate: deque[list[QueuedAck]] = deque()
-        self._renewals: dict[int, QueuedAck] = {}
+        self._renewals: dict[ShareRecord, QueuedAck] = {}
         # How many records are held under each lock: the locks to renew, without a look at every record.
         self._locks: dict[AcquisitionLock, int] = {}
 
@@ -151,7 +152,7 @@ class AcquiredPartition:
 
     def deliver(self, record: ShareRecord) -> None:
         """The application has this record now."""
-        self.held[record.offset] = record
+        self.held[record] = None
         self._locks[record._lock] = self._locks.get(record._lock, 0) + 1
 
     def acknowledge(self, record: ShareRecord, kind: Acknowledgement, now: float) -> Ended | QueuedAck | None:
@@ -160,9 +161,9 @@ class AcquiredPartition:
         Returns:
             The queued acknowledgement; or its end, if the lock is lost; or None if it was acknowledged before.
         """
-        if record._state is RecordState.QUEUED and (queued := self._queued.get(record.offset)) is not None:
-            record.acknowledgement = queued.kind = kind
-            return queued
+        if record._state is RecordState.QUEUED and record._ack is not None:
+            record.acknowledgement = record._ack.kind = kind
+            return record._ack
         if record._state is not RecordState.HELD:
             return None
         record.acknowledgement = kind
@@ -173,6 +174,7 @@ class AcquiredPartition:
             record._state = RecordState.DONE
             return Ended(ack, error)
         record._state = RecordState.QUEUED
+        record._ack = ack
         self._queue(ack, now)
         return ack
 
@@ -194,14 +196,14 @@ class AcquiredPartition:
         error = record._lock.failure(now)
         if error is not None:
             return Ended(ack, error)
-        ack = self._renewals.setdefault(record.offset, ack)
+        ack = self._renewals.setdefault(record, ack)
         ack.reported = ack.reported or reported
         return ack
 
     def _drop(self, record: ShareRecord) -> None:
-        if self.held.pop(record.offset, None) is None:
+        if record not in self.held:
             return
-        self._renewals.pop(record.offset, None)
+        del self.held[record]
         count = self._locks[record._lock] - 1
         if count:
             self._locks[record._lock] = count
@@ -209,7 +211,7 @@ class AcquiredPartition:
             del self._locks[record._lock]
 
     def _queue(self, ack: QueuedAck, now: float) -> None:
-        self._queued[ack.first] = ack
+        self._queued[ack] = None
         if self.queued_at is None:
             self.queued_at = now
 
@@ -222,7 +224,7 @@ class AcquiredPartition:
         if self._separate:
             taken = self._separate.popleft()
         else:
-            taken = sorted(self._queued.values(), key=attrgetter("first"))
+            taken = sorted(self._queued, key=attrgetter("first"))
             self._queued.clear()
         if not self._queued and not self._separate:
             self.queued_at = None
@@ -250,7 +252,7 @@ class AcquiredPartition:
     def due_renewals(self, now: float, most: float) -> list[ShareRecord]:
         """Return the held records whose lock is half over, and that were acquired at most ``most`` seconds ago."""
         due = {lock for lock in self._locks if lock.renew_at <= now < lock.deadline and now - lock.acquired_at < most}
-        return [record for record in self.held.values() if record._lock in due] if due else []
+        return [record for record in self.held if record._lock in due] if due else []
 
     def next_renewal(self, most: float) -> float | None:
         """Return the loop time of the next due renewal, None if none is."""
@@ -264,7 +266,7 @@ class AcquiredPartition:
     def forget_expired(self, now: float) -> int:
         """Forget held records whose lock has expired. Return how many there were."""
         expired = {lock for lock in self._locks if lock.deadline <= now}
-        records = [record for record in self.held.values() if record._lock in expired] if expired else []
+        records = [record for record in self.held if record._lock in expired] if expired else []
         for record in records:
             self._drop(record)
         return len(records)
@@ -285,15 +287,14 @@ class AcquiredPartition:
             record = ack.record
             assert record is not None
             new = locks.setdefault(ack.lock, ack.lock.renewed(granted_at, duration))
-            if record._state is RecordState.HELD:
-                self._drop(record)
-                record._lock = new
+            held = record in self.held
+            self._drop(record)
+            record._lock = new
+            if held:
                 self.deliver(record)
-            else:
+            elif record._ack is not None:
                 # Acknowledged meanwhile: the lock that its acknowledgement relies on lasts longer too.
-                record._lock = new
-                if (queued := self._queued.get(record.offset)) is not None:
-                    queued.lock = new
+                record._ack.lock = new
         return [Ended(ack, None) for ack in acks]
 
     def not_renewed(self, acks: Sequence[QueuedAck], error: KafkaError, now: float) -> list[Ended]:
@@ -324,7 +325,7 @@ class AcquiredPartition:
         if self.lost is not None:
             return []
         self.lost = error
-        acks = [*self._queued.values(), *self._renewals.values(), *(ack for group in self._separate for ack in group)]
+        acks = [*self._queued, *self._renewals.values(), *(ack for group in self._separate for ack in group)]
         self._queued.clear()
         self._renewals.clear()
         self._separate.clear()

@@ -10,7 +10,7 @@ from aiokproto.share.acknowledgement import Acknowledgement
 from aiokproto.types import Header, Record, TimestampType
 
 if TYPE_CHECKING:
-    from aiokproto.share.ledger import AcquisitionLock
+    from aiokproto.share.ledger import AcquisitionLock, QueuedAck
 
 
 class RecordState(Enum):
@@ -39,7 +39,7 @@ class ShareRecord(Record):
         acknowledgement: What it was acknowledged as; None while it is not.
     """
 
-    __slots__ = ("_lock", "_state", "acknowledgement", "delivery_count")
+    __slots__ = ("_ack", "_lock", "_state", "acknowledgement", "delivery_count")
 
     def __init__(
         self,
@@ -60,6 +60,7 @@ class ShareRecord(Record):
         self.acknowledgement: Acknowledgement | None = None
         self._lock = lock
         self._state = RecordState.HELD
+        self._ack: QueuedAck | None = None
 
     @property
     def lock_deadline(self) -> float:
