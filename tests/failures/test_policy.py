@@ -232,7 +232,7 @@ def test_a_lost_connection_and_a_silent_broker_are_tried_again(situation: Situat
         (Code.FENCED_INSTANCE_ID, Situation(OFFSET_COMMIT), Action.FAIL),
         (DeadlineError("silent"), Situation(JOIN_GROUP), Action.FIND_COORDINATOR),
         (Code.FENCED_MEMBER_EPOCH, Situation(CONSUMER_HEARTBEAT), Action.REJOIN_LOST),
-        (Code.UNRELEASED_INSTANCE_ID, Situation(CONSUMER_HEARTBEAT), Action.STOP),
+        (Code.UNRELEASED_INSTANCE_ID, Situation(CONSUMER_HEARTBEAT), Action.BACKOFF),
         # The cluster.
         (Code.REBOOTSTRAP_REQUIRED, Situation(METADATA), Action.REBOOTSTRAP),
         (Code.INVALID_TOPIC_EXCEPTION, Situation(METADATA), Action.FAIL),

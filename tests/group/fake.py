@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from inspect import isawaitable
 from types import SimpleNamespace
@@ -14,6 +14,7 @@ from aiokproto.cluster import ClusterSnapshot, PartitionInfo, TopicInfo
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokproto.codec.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from aiokproto.codec.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from aiokproto.codec.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from aiokproto.codec.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -129,6 +130,17 @@ def committed(request: OffsetCommitRequest, *codes: int) -> OffsetCommitResponse
 Answer = Callable[[Any], Any]
 
 
+def topic_id(name: str) -> bytes:
+    """The id of a topic."""
+    return name.encode().ljust(16, b".")
+
+
+def snapshot_of(topics: Mapping[str, int]) -> ClusterSnapshot:
+    """Metadata of topics with these numbers of partitions."""
+    infos = {name: TopicInfo(name, topic_id(name), (PartitionInfo(0),) * size) for name, size in topics.items()}
+    return ClusterSnapshot(topics=infos, topic_names={info.topic_id: name for name, info in infos.items()})
+
+
 class FakeCluster:
     """Stands in for :class:`aiokproto.cluster.ClusterClient`.
 
@@ -139,6 +151,7 @@ class FakeCluster:
             function of the request, or None for silence.
         forgotten: How often the cached coordinator was dropped.
         invalidated: The reasons given.
+        existing: The topics of the cluster and their sizes, of which the snapshot can lack some.
     """
 
     def __init__(self, **topics: int) -> None:
@@ -148,12 +161,8 @@ class FakeCluster:
         self.next: dict[type, list[Any]] = defaultdict(list)
         self.forgotten = 0
         self.invalidated: list[str] = []
-        self.snapshot = ClusterSnapshot(
-            topics={
-                name: TopicInfo(name, name.encode().ljust(16, b"."), (PartitionInfo(0),) * size)
-                for name, size in topics.items()
-            }
-        )
+        self.snapshot = snapshot_of(topics)
+        self.existing = dict(topics)
 
     def sent(self, kind: type) -> list[Any]:
         """The requests of that class."""
@@ -169,7 +178,7 @@ class FakeCluster:
     def disconnect(self, node: int, channel: str) -> None:
         pass
 
-    def invalidate(self, reason: str) -> None:
+    def invalidate(self, reason: str, topics: Iterable[str] = ()) -> None:
         self.invalidated.append(reason)
 
     def backoff(self, attempt: int) -> float:
@@ -180,6 +189,28 @@ class FakeCluster:
         if name not in self.snapshot.topics:
             raise UnknownTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}")
         return self.snapshot.topics[name]
+
+    async def topics(self, names: Iterable[str], timeout: float) -> None:
+        """Add topics to the snapshot."""
+        await asyncio.sleep(0.01)
+        known = {name: len(info.partitions) for name, info in self.snapshot.topics.items()}
+        self.snapshot = snapshot_of(known | {name: self.existing[name] for name in names})
+
+    async def request(self, request: MetadataRequest, timeout: float) -> MetadataResponse:
+        """Look up topics by id."""
+        self.requests.append(request)
+        await asyncio.sleep(0.01)
+        ids = {topic_id(name): name for name in self.existing}
+        return MetadataResponse(
+            topics=[
+                MetadataResponseTopic(
+                    topic_id=each.topic_id,
+                    name=ids.get(each.topic_id),
+                    error_code=0 if each.topic_id in ids else ErrorCode.UNKNOWN_TOPIC_ID,
+                )
+                for each in request.topics or []
+            ]
+        )
 
     async def version(self, request_type: Any, node: int, *, max_version: int | None = None) -> int:
         highest = int(request_type.versions.highest)

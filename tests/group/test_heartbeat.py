@@ -40,7 +40,7 @@ class Harness:
             self._take,
             self.owner.session,
         )
-        self.heartbeat.confirm(asyncio.get_running_loop().time())
+        self.heartbeat.session.confirm(asyncio.get_running_loop().time())
         self.task = asyncio.create_task(self.heartbeat.run())
 
     def _take(self, action: Action, error: KafkaError) -> None:
@@ -161,11 +161,11 @@ def test_a_session_is_unconfirmed_after_its_timeout_and_confirmed_by_the_next_re
         async with harness() as it:
             it.cluster.next[HeartbeatRequest] = [None] * 4
             await asyncio.sleep(9.9)
-            assert it.heartbeat.confirmed
+            assert it.heartbeat.session.confirmed
             await asyncio.sleep(0.2)
-            assert not it.heartbeat.confirmed
+            assert not it.heartbeat.session.confirmed
             await asyncio.sleep(10)
-            assert it.heartbeat.confirmed
+            assert it.heartbeat.session.confirmed
             assert it.owner.sessions == [False, True]
 
     run(program())
@@ -178,8 +178,8 @@ def test_a_suspension_is_noticed_before_the_response_to_an_earlier_heartbeat() -
             await asyncio.sleep(3.005)
             assert it.beats == 1, "sent, without a response yet"
             loop.stall(20)
-            it.heartbeat.check_session()
-            assert not it.heartbeat.confirmed
+            it.heartbeat.session.check()
+            assert not it.heartbeat.session.confirmed
             await asyncio.sleep(0.02)
             assert it.owner.sessions == [False], "that response is older than the session timeout"
             await asyncio.sleep(4)

@@ -111,7 +111,7 @@ class CoordinatorRequests:
         async with until(at, describe):
             while True:
                 try:
-                    response = await self._attempt(exchange, at - loop.time())
+                    response = await self.attempt(exchange, at - loop.time())
                 except KafkaError as error:
                     code = ErrorCode.NONE
                     action, failure = classify(error, situation), str(error)
@@ -127,10 +127,20 @@ class CoordinatorRequests:
                 concurrent = code is ErrorCode.CONCURRENT_TRANSACTIONS
                 await asyncio.sleep(CONCURRENT_PAUSE if concurrent else self._cluster.backoff(attempt))
 
-    async def _attempt(self, exchange: Exchange[R], left: float) -> R:
+    async def attempt(self, exchange: Exchange[R], left: float, *, timeout: float | None = None) -> R:
+        """Make one attempt.
+
+        Args:
+            exchange: The request.
+            left: Seconds for finding the coordinator.
+            timeout: Seconds for the response; by default ``request_timeout_ms``.
+
+        Raises:
+            KafkaError: As :meth:`~aiokproto.cluster.ClusterClient.send` and ``coordinator``.
+        """
         node = await self._cluster.coordinator(self._kind, self.key, timeout=max(left, 0.001))
         version = await self._cluster.version(exchange.request_type, node, max_version=exchange.highest())
-        return await self._cluster.send(exchange.build(version), node, max_version=version)
+        return await self._cluster.send(exchange.build(version), node, timeout=timeout, max_version=version)
 
     def prepare_retry(self, action: Action, reason: str) -> None:
         """Prepare the next attempt: forget the coordinator, or refresh the metadata."""

@@ -100,7 +100,13 @@ _EPOCHS: Rows = {
         Code.UNKNOWN_MEMBER_ID,
         Code.FENCED_MEMBER_EPOCH,
     ),
-    Code.UNRELEASED_INSTANCE_ID: Row(Action.STOP, "another process uses this group.instance.id"),
+    # Java stops. But a static member that crashed and was started again meets its own former self, until the session of
+    # that has expired. If it is another live process, it waits, and says so.
+    Code.UNRELEASED_INSTANCE_ID: Row(
+        Action.BACKOFF, "a process that used this group.instance.id has not left: its session may expire"
+    ),
+    # One topic of several, and the ACL may be granted while the member lives. The look-up of the topic reports it.
+    Code.TOPIC_AUTHORIZATION_FAILED: Row(Action.BACKOFF, "the client may not describe a topic that it subscribes to"),
     DecodeError: Row(Action.STOP, "a member that cannot decode its assignment would read the wrong partitions"),
     **otherwise(Action.STOP, "the group rejects this member's configuration"),
 }

@@ -1,4 +1,4 @@
-"""The session of a member: heartbeats keep it alive, and their responses confirm it."""
+"""Heartbeats of a classic member: they keep its session alive, and their responses confirm it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from aiokproto.errors import KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.config import GroupConfig
 from aiokproto.group.membership import LOST, Membership, Phase
+from aiokproto.group.session import Session
 
 log = logging.getLogger("aiokproto.group")
 
@@ -25,13 +26,8 @@ _KNOWN = frozenset({Action.ACCEPT, Action.REJOIN})
 class Heartbeat:
     """Sends heartbeats, however long the application processes records.
 
-    Invariant: the session is confirmed only if the coordinator has responded to a request that was sent within the
-        session timeout. After a longer silence (the coordinator cannot be reached, or this process was suspended) it
-        may have removed the member, so the session counts as unconfirmed until the next response. After a suspension a
-        timer notices this in the event loop's first iteration, and :meth:`check_session` even before.
-
     Attributes:
-        confirmed: Whether the coordinator has confirmed the session within the session timeout.
+        session: The session that they keep alive.
     """
 
     def __init__(
@@ -44,29 +40,15 @@ class Heartbeat:
         on_session: Callable[[bool], None],
     ) -> None:
         """``on_response`` receives responses that ask for an action; ``on_session`` each change of
-        :attr:`confirmed`."""
-        self.confirmed = True
+        ``session.confirmed``."""
+        self.session = Session(config.group_id, config.session_timeout, lambda: membership.in_session, on_session)
         self._cluster = cluster
         self._config = config
         self._membership = membership
         self._requests = requests
         self._on_response = on_response
-        self._on_session = on_session
-        self._sent_at = 0.0
-        self._timer: asyncio.TimerHandle | None = None
         # Several attempts have to fit into a session: otherwise one lost response would end it.
         self._timeout = min(cluster.config.request_timeout, config.session_timeout / 3)
-
-    def confirm(self, sent_at: float) -> None:
-        """Note that the coordinator knows the member, by the response to a request sent at that loop time."""
-        self._sent_at = max(self._sent_at, sent_at)
-        loop = asyncio.get_running_loop()
-        if loop.time() - self._sent_at >= self._config.session_timeout:
-            self._doubt()
-            return
-        if self._timer is None:
-            self._timer = loop.call_at(self._sent_at + self._config.session_timeout, self._session_ended)
-        self._set_confirmed(True)
 
     async def run(self) -> None:
         """Send heartbeats until cancelled.
@@ -81,8 +63,7 @@ class Heartbeat:
                 if self._membership.in_session:
                     failures = 0 if await self._beat() else failures + 1
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
+            self.session.stop()
 
     async def _beat(self) -> bool:
         """Send one heartbeat. Return whether the coordinator responded."""
@@ -107,7 +88,7 @@ class Heartbeat:
             return True
         action = membership.answered(response.error_code, generation, HeartbeatRequest.api_key)
         if action in _KNOWN:
-            self.confirm(sent_at)
+            self.session.confirm(sent_at)
         if action is Action.ACCEPT:
             return True
         refusal = error_for(response.error_code, f"Heartbeat of group {self._config.group_id!r}")
@@ -119,43 +100,6 @@ class Heartbeat:
         """Handle a response received while joining: is the member, which still reads its partitions, still in the
         group?"""
         if action in _KNOWN:
-            self.confirm(sent_at)
+            self.session.confirm(sent_at)
         elif action is Action.REJOIN_AS_NEW:
-            self._doubt()
-
-    def check_session(self) -> None:
-        """Check the session before the event loop could run the timer, as right after a suspension."""
-        if (
-            self._timer is not None
-            and asyncio.get_running_loop().time() - self._sent_at >= self._config.session_timeout
-        ):
-            self._timer.cancel()
-            self._session_ended()
-
-    def _session_ended(self) -> None:
-        """Handle the timer; the session may have been confirmed since it was set."""
-        loop = asyncio.get_running_loop()
-        self._timer = None
-        if not self._membership.in_session:
-            return
-        ends_at = self._sent_at + self._config.session_timeout
-        if loop.time() < ends_at:
-            self._timer = loop.call_at(ends_at, self._session_ended)
-            return
-        self._doubt()
-
-    def _doubt(self) -> None:
-        """Count the session as unconfirmed."""
-        if self.confirmed:
-            silence = asyncio.get_running_loop().time() - self._sent_at
-            log.warning(
-                "group %s: no confirmation from the coordinator in %.1f s: the session may have expired",
-                self._config.group_id,
-                silence,
-            )
-        self._set_confirmed(False)
-
-    def _set_confirmed(self, confirmed: bool) -> None:
-        if confirmed != self.confirmed:
-            self.confirmed = confirmed
-            self._on_session(confirmed)
+            self.session.doubt()

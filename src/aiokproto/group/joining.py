@@ -90,7 +90,7 @@ class Joining:
                 return self._failed(action, error_for(synced.error_code, f"SyncGroup of group {membership.group_id!r}"))
         except KafkaError as error:
             return self._failed(classify(error, Situation(api, member=True)), error)
-        self._heartbeat.confirm(sent_at)
+        self._heartbeat.session.confirm(sent_at)
         assigned = set(decode_assignment(bytes(synced.assignment)))
         self._assignor().on_assignment(sorted(assigned), membership.generation)
         return assigned

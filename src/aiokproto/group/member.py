@@ -68,8 +68,9 @@ class GroupMember:
             self._rebalance.set_away("")
 
     def check_session(self) -> None:
-        """Check now whether the session is still confirmed: see :class:`~aiokproto.group.heartbeat.Heartbeat`."""
-        self._heartbeat.check_session()
+        """Check now whether the session is still confirmed: see
+        :class:`~aiokproto.group.session.Session`."""
+        self._heartbeat.session.check()
 
     # State
 

@@ -1,87 +1,148 @@
-"""A minimal member, until the real one is merged."""
+"""A member of a share group (KIP-932)."""
 
 from __future__ import annotations
 
-import asyncio
-import base64
 from collections.abc import Callable
-from contextlib import suppress
+from typing import Any
 
-from aiokproto import runtime
 from aiokproto.cluster import ClusterClient
-from aiokproto.codec.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import KafkaError, error_for
-from aiokproto.failures import Action, Situation, classify
+from aiokproto.codec.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from aiokproto.group.epoch_member import EpochMember
+from aiokproto.group.epoch_membership import EpochMembership, MemberState
+from aiokproto.group.topic_ids import TopicIdPartition, TopicNames, from_topics
 from aiokproto.types import TopicPartition
 
-_SITUATION = Situation(ShareGroupHeartbeatRequest.api_key)
+_SESSION_TIMEOUT = 45.0
+"""Seconds: the default of ``group.share.session.timeout.ms``. Only the timeout of single heartbeats depends on it."""
 
 
 class ShareMember:
-    def __init__(self, cluster: ClusterClient, group_id: str, rack: str, assigned: Callable[[frozenset[TopicPartition]], None]) -> None:
-        self._cluster, self._group, self._rack, self._assigned = cluster, group_id, rack, assigned
-        self._topics: frozenset[str] = frozenset()
-        self._wake = asyncio.Event()
-        self.member_id = ""
-        self.member_epoch = 0
-        self.state = "joining"
-        self.trouble = ""
-        self._sent: frozenset[str] | None = None
+    """A member of a share group: joins by ShareGroupHeartbeat, and reports each assignment.
+
+    Members share partitions: several can have the same one, and nobody waits until a member has given one up. So each
+    assignment takes effect at once, and nothing is acknowledged.
+
+    Attributes:
+        trouble: Why there is no assignment, if something is wrong; else empty.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        group_id: str,
+        rack: str,
+        assigned: Callable[[frozenset[TopicPartition]], None],
+    ) -> None:
+        """Create a member without a subscription.
+
+        Args:
+            cluster: The cluster.
+            group_id: The share group.
+            rack: The rack of this client; empty if unknown.
+            assigned: Called in the event loop with the whole new set whenever it changes; with an empty set when the
+                group has removed the member, which then joins again by itself, or when it has left.
+        """
+        self._membership: EpochMembership[TopicIdPartition] = EpochMembership()
+        # The share sessions of a client that has not joined yet have the id as well.
+        self._membership.choose_id()
+        self._form = _Form(rack)
+        owner = _Owner(TopicNames(cluster), assigned)
+        self._member: EpochMember[TopicIdPartition] = EpochMember(
+            cluster, group_id, self._membership, self._form, owner, lambda: bool(self._form.topics), _SESSION_TIMEOUT
+        )
+
+    @property
+    def member_id(self) -> str:
+        """The id of this client, which it has chosen: a UUID in base64, 22 characters."""
+        return self._membership.member_id
+
+    @property
+    def member_epoch(self) -> int:
+        """The member epoch: 0 before the first response, -1 after leaving."""
+        return self._membership.epoch
+
+    @property
+    def state(self) -> str:
+        """The member's state, as text."""
+        return self._member.state
+
+    @property
+    def trouble(self) -> str:
+        """Why there is no assignment, if something is wrong; else empty."""
+        if self._membership.state is MemberState.JOINING and not self._member.trouble:
+            return f"{self.state}: no response from the coordinator yet"
+        return self._member.trouble
 
     def set_topics(self, topics: frozenset[str]) -> None:
-        if topics != self._topics:
-            self._topics = topics
-            self._wake.set()
+        """Replace the subscription; without topics the member leaves the group."""
+        if topics != self._form.topics:
+            self._form.topics = topics
+            self._member.reconciliation.subscription_changed()
 
     async def run(self) -> None:
-        self.member_id = base64.urlsafe_b64encode(runtime.current().uuid().bytes).decode().rstrip("=")
-        attempts = 0
-        while True:
-            self._wake.clear()
-            pause = 5.0
-            if self._topics:
-                full = self.member_epoch == 0 or self._sent != self._topics
-                topics = self._topics
-                request = ShareGroupHeartbeatRequest(
-                    group_id=self._group, member_id=self.member_id, member_epoch=self.member_epoch,
-                    rack_id=self._rack or None, subscribed_topic_names=sorted(topics) if full else None)
-                try:
-                    answer = await self._cluster.request(request, timeout=10)
-                    if answer.error_code:
-                        raise error_for(answer.error_code, f"ShareGroupHeartbeat of {self._group}", answer.error_message)
-                except KafkaError as error:
-                    action = classify(error, _SITUATION)
-                    if action is Action.STOP:
-                        raise
-                    attempts += 1
-                    self.trouble = str(error)
-                    if action is Action.REJOIN_LOST:
-                        self.member_epoch = 0
-                        self._assigned(frozenset())
-                        continue
-                    pause = self._cluster.backoff(attempts)
-                else:
-                    attempts, self.trouble = 0, ""
-                    self.member_epoch, self._sent = answer.member_epoch, topics
-                    pause = answer.heartbeat_interval_ms / 1000
-                    if answer.assignment is not None:
-                        found = await self._names(answer.assignment)
-                        self._assigned(found)
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), pause)
+        """Be a member whenever there is a subscription, until cancelled.
 
-    async def _names(self, assignment) -> frozenset[TopicPartition]:
-        found = set()
-        for each in assignment.topic_partitions:
-            while (name := self._cluster.snapshot.topic_name(each.topic_id)) is None:
-                self._cluster.invalidate("unknown topic id")
-                await self._cluster.wait_for_update(self._cluster.snapshot.generation)
-            found.update(TopicPartition(name, index) for index in each.partitions)
-        return frozenset(found)
+        Raises:
+            KafkaError: The group refuses this member for good.
+        """
+        await self._member.run()
 
     async def leave(self, timeout: float) -> None:
-        if self.member_epoch > 0:
-            with suppress(KafkaError):
-                await self._cluster.request(ShareGroupHeartbeatRequest(group_id=self._group, member_id=self.member_id, member_epoch=-1), timeout=timeout)
-        self.member_epoch = -1
+        """Leave the group within ``timeout`` seconds, after :meth:`run` has ended. Failures are only logged."""
+        await self._member.leave(timeout)
+
+
+class _Form:
+    """ShareGroupHeartbeat."""
+
+    request_type = ShareGroupHeartbeatRequest
+    reports = ()
+
+    def __init__(self, rack: str) -> None:
+        self.topics: frozenset[str] = frozenset()
+        self._rack = rack
+
+    def fields(self, owned: frozenset[TopicIdPartition], version: int) -> dict[str, Any]:
+        return {"rack_id": self._rack or None, "subscribed_topic_names": sorted(self.topics)}
+
+    def always(self, version: int) -> dict[str, Any]:
+        return {}
+
+    def target(self, response: ShareGroupHeartbeatResponse) -> frozenset[TopicIdPartition] | None:
+        return None if response.assignment is None else from_topics(response.assignment.topic_partitions)
+
+
+class _Owner:
+    """Reports the assignment as a whole."""
+
+    def __init__(self, names: TopicNames, assigned: Callable[[frozenset[TopicPartition]], None]) -> None:
+        self._names = names
+        self._assigned = assigned
+        self._owned: frozenset[TopicIdPartition] = frozenset()
+
+    def known(self, items: frozenset[TopicIdPartition]) -> frozenset[TopicIdPartition]:
+        return self._names.known(items)
+
+    async def look_up(self, items: frozenset[TopicIdPartition]) -> None:
+        await self._names.look_up(items)
+
+    async def assign(self, items: frozenset[TopicIdPartition]) -> None:
+        self._replace(self._owned | items)
+
+    async def revoke(self, items: frozenset[TopicIdPartition]) -> None:
+        self._replace(self._owned - items)
+
+    async def lose(self, items: frozenset[TopicIdPartition]) -> None:
+        self._replace(self._owned - items)
+
+    async def left(self) -> None:
+        self._replace(frozenset())
+
+    def lost(self) -> None:
+        self._replace(frozenset())
+
+    def _replace(self, owned: frozenset[TopicIdPartition]) -> None:
+        if owned != self._owned:
+            self._owned = owned
+            self._assigned(frozenset(self._names.named(owned)))
+            self._names.retain(owned)

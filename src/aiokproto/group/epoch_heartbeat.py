@@ -1,0 +1,220 @@
+"""Heartbeats of a member whose assignment the coordinator computes: the only requests about its membership."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, Protocol, TypeVar
+
+from aiokproto.cluster import ClusterClient, CoordinatorKind
+from aiokproto.cluster.coordinator_requests import AGAIN, CoordinatorRequests
+from aiokproto.codec.schema import Request
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import KafkaError, error_for
+from aiokproto.failures import Action, Situation, classify
+from aiokproto.group.epoch_membership import EpochMembership, MemberState
+from aiokproto.group.session import Session
+
+log = logging.getLogger("aiokproto.group")
+
+Item = TypeVar("Item", bound=Hashable)
+
+_FIRST_INTERVAL = 5.0
+"""Seconds between heartbeats until the coordinator says it."""
+
+
+class HeartbeatForm(Protocol[Item]):
+    """What heartbeats of one kind of group carry."""
+
+    @property
+    def request_type(self) -> type[Request[Any]]:
+        """The class of the request."""
+        ...
+
+    @property
+    def reports(self) -> tuple[str, ...]:
+        """The fields that say what the member owns."""
+        ...
+
+    def fields(self, owned: frozenset[Item], version: int) -> dict[str, Any]:
+        """Return what the coordinator has to know, by field. None of the values may change any more."""
+        ...
+
+    def always(self, version: int) -> dict[str, Any]:
+        """Return the fields that every heartbeat of a member carries, but for its id and epoch."""
+        ...
+
+    def target(self, response: Any) -> frozenset[Item] | None:
+        """Return the target in a response, None if it has not changed; note what else it says."""
+        ...
+
+
+class _Exchange:
+    """One heartbeat."""
+
+    def __init__(self, form: HeartbeatForm[Any], situation: Situation, build: Callable[[int], Request[Any]]) -> None:
+        self.request_type = form.request_type
+        self.situation = situation
+        self.build = build
+
+    def highest(self) -> int | None:
+        return None
+
+    def failure(self, response: Any) -> ErrorCode:
+        return ErrorCode(response.error_code)
+
+
+class EpochHeartbeat(Generic[Item]):
+    """Sends heartbeats: at the interval that the coordinator sets, and at once when there is something to say.
+
+    Invariant: one heartbeat at a time. The coordinator would refuse the epoch of a second one.
+
+    Attributes:
+        session: The session that they keep alive.
+        failure: Why the last heartbeat had no success; empty if it had.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        group_id: str,
+        membership: EpochMembership[Item],
+        form: HeartbeatForm[Item],
+        session: Session,
+        session_timeout: float,
+        notify: Callable[[KafkaError | None], None],
+    ) -> None:
+        """``notify`` is called after every response, with the error if it refuses the member."""
+        self.session = session
+        self.failure = ""
+        self._cluster = cluster
+        self._group_id = group_id
+        self._membership = membership
+        self._form = form
+        self._notify = notify
+        self._requests = CoordinatorRequests(cluster, CoordinatorKind.GROUP, group_id)
+        self._situation = Situation(form.request_type.api_key, member=True)
+        self._name = f"{form.request_type.__name__.removesuffix('Request')} of group {group_id!r}"
+        self._interval = _FIRST_INTERVAL
+        self._version = form.request_type.versions.highest
+        self._sent_at = 0.0
+        self._woken = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._in_flight: asyncio.Task[Any] | None = None
+        # Several attempts have to fit into a session: otherwise one lost response would end it.
+        self._timeout = min(cluster.config.request_timeout, session_timeout / 3)
+
+    def wake(self) -> None:
+        """Look again whether a heartbeat is due."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Send heartbeats while the member is in the group, until cancelled.
+
+        Raises:
+            KafkaError: A heartbeat fails for good.
+        """
+        failures = 0
+        try:
+            while True:
+                if failures:
+                    await asyncio.sleep(self._cluster.backoff(failures))
+                else:
+                    await self._until_due()
+                if self._membership.in_session:
+                    async with self._turn:
+                        failures = 0 if await self._beat() else failures + 1
+        finally:
+            self.session.stop()
+
+    async def refresh(self, epoch: int) -> None:
+        """Have the coordinator tell the member's epoch, unless it is another than ``epoch`` already."""
+        async with self._turn:
+            if self._membership.joined and self._membership.epoch == epoch:
+                await self._beat()
+
+    async def leave(self, epoch: int, timeout: float) -> None:
+        """Send the last heartbeat, and give up one that is in flight. Failures are only logged."""
+        if self._in_flight is not None:
+            self._in_flight.cancel()
+        exchange = _Exchange(self._form, self._situation, lambda version: self._request(epoch, {}))
+        try:
+            async with self._turn:
+                response = await self._requests.send(exchange, asyncio.get_running_loop().time() + timeout)
+            # A member that the coordinator does not know has left.
+            if classify(code := ErrorCode(response.error_code), self._situation) is Action.STOP:
+                raise error_for(code, self._name, response.error_message or "")
+        except KafkaError as error:
+            log.info("group %s: could not leave; the session will expire: %s", self._group_id, error)
+
+    async def _until_due(self) -> None:
+        loop, membership = asyncio.get_running_loop(), self._membership
+        while True:
+            self._woken.clear()
+            if membership.due(self._form.fields(membership.owned, self._version)):
+                return
+            left = self._sent_at + self._interval - loop.time() if membership.in_session else None
+            if left is not None and left <= 0:
+                return
+            try:
+                await asyncio.wait_for(self._woken.wait(), left)
+            except asyncio.TimeoutError:
+                continue
+
+    async def _beat(self) -> bool:
+        """Send one heartbeat. Return whether the coordinator accepted it."""
+        membership, sent_at = self._membership, asyncio.get_running_loop().time()
+        exchange = _Exchange(self._form, self._situation, self._build)
+        self._sent_at = sent_at
+        self._in_flight = asyncio.create_task(
+            self._requests.attempt(exchange, self._timeout, timeout=self._timeout), name="aiokproto-group-heartbeat"
+        )
+        try:
+            await asyncio.wait([self._in_flight])
+            if self._in_flight.cancelled():
+                return False
+            response = self._in_flight.result()
+        except KafkaError as error:
+            action = classify(error, self._situation)
+            if action not in AGAIN:
+                membership.refused(action)
+                raise
+            self._failed(action, error)
+            return False
+        finally:
+            task, self._in_flight = self._in_flight, None
+            if task.cancel():
+                await asyncio.wait([task])
+        code = ErrorCode(response.error_code)
+        action = classify(code, self._situation)
+        if action is not Action.ACCEPT:
+            self._failed(action, error_for(code, self._name, response.error_message or ""))
+            return False
+        self.failure = ""
+        if response.heartbeat_interval_ms > 0:
+            self._interval = response.heartbeat_interval_ms / 1000
+        self.session.confirm(sent_at)
+        membership.accepted(response.member_epoch, self._form.target(response))
+        self._notify(None)
+        return True
+
+    def _failed(self, action: Action, error: KafkaError) -> None:
+        log.debug("group %s: heartbeat: %s", self._group_id, error)
+        self.failure = str(error)
+        self._requests.prepare_retry(action, str(error))
+        self._membership.refused(action)
+        lost = self._membership.state in (MemberState.FENCED, MemberState.FATAL)
+        self._notify(error if lost else None)
+
+    def _build(self, version: int) -> Request[Any]:
+        self._version, membership = version, self._membership
+        fields = membership.heartbeat(self._form.fields(membership.owned, version))
+        return self._request(membership.epoch, self._form.always(version) | fields)
+
+    def _request(self, epoch: int, fields: dict[str, Any]) -> Request[Any]:
+        if self._membership.instance_id is not None:
+            fields = {**fields, "instance_id": self._membership.instance_id}
+        # The three requests have these fields in common, but no class.
+        make: Callable[..., Request[Any]] = self._form.request_type
+        return make(group_id=self._group_id, member_id=self._membership.member_id, member_epoch=epoch, **fields)

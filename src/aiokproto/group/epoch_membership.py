@@ -1,0 +1,237 @@
+"""The state machine of a member whose assignment the coordinator computes (KIP-848, KIP-932, KIP-1071). Pure.
+
+One request does everything: the *heartbeat*. The member states its *member epoch*, and what the coordinator has to
+know; the response has the epoch to send from now on and, if it has changed, the *target*: what the member can own.
+There is no barrier and no leader. Each member reconciles what it owns with its target by itself: it gives up what the
+target lacks, takes what is new, and *acknowledges* by reporting what it owns. The coordinator assigns a partition to
+another member only after its owner has reported that it gave it up, and only then moves that owner to the new epoch.
+
+::
+
+                   join                   target                reconciled
+    UNSUBSCRIBED ───────→ JOINING ──────────────→ RECONCILING ─────────────→ ACKNOWLEDGING ───┐ reported
+         ↑                  ↑  ↑                     ↑   ↑───── another target ──────┘        │
+         │                  │  │                     └──────── target ──── STABLE ←───────────┘
+         │                  │  └── FENCED ←── FENCED_MEMBER_EPOCH, UNKNOWN_MEMBER_ID: everything is lost
+         └── LEAVING        └───── STALE  ←── LEAVING: the application requests no records
+               └── PREPARE_LEAVING: gives everything up
+
+The names are Java's (``MemberState``). The member chooses its id and keeps it for life (KIP-1082). It joins with epoch
+0, and leaves with -1; a static member (KIP-345) leaves with -2, and whoever returns with its instance id gets what it
+owned.
+
+A heartbeat carries the fields that the coordinator does not have yet. After a failure nobody knows what it has: the
+next heartbeat carries all. The fields that report what the member owns are sent after every reconciliation, even if
+they are the same as before: the coordinator may wait for the member to confirm that it never took what was withdrawn
+meanwhile.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Hashable, Mapping
+from enum import Enum, auto
+from typing import Any, Generic, TypeVar
+
+from aiokproto.failures import Action
+from aiokproto.group.membership import LOST
+from aiokproto.runtime import current
+
+Item = TypeVar("Item", bound=Hashable)
+"""What is assigned: a partition of a topic id, or a task."""
+
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+LEAVE_STATIC_EPOCH = -2
+
+
+class MemberState(Enum):
+    """The states of a member, as KIP-848 and the Java client name them."""
+
+    UNSUBSCRIBED = auto()
+    """It is no member and wants to be none."""
+    JOINING = auto()
+    """It joins with the next heartbeat."""
+    RECONCILING = auto()
+    """There is a target that it has not carried out yet."""
+    ACKNOWLEDGING = auto()
+    """It has carried out a target and reports it with the next heartbeat."""
+    STABLE = auto()
+    """It owns its target, and the coordinator knows."""
+    PREPARE_LEAVING = auto()
+    """It gives up what it owns, before it leaves."""
+    LEAVING = auto()
+    """It sends its last heartbeat."""
+    FENCED = auto()
+    """The group has continued without it. It joins again when it has released what it owned."""
+    STALE = auto()
+    """It has left since the application requested nothing, and joins again with the next request."""
+    FATAL = auto()
+    """The group refuses it for good."""
+
+
+_WITH_TARGET = frozenset({MemberState.JOINING, MemberState.RECONCILING, MemberState.ACKNOWLEDGING, MemberState.STABLE})
+"""States in which a target in a response counts."""
+
+_IN_SESSION = _WITH_TARGET | {MemberState.PREPARE_LEAVING}
+
+_ABSENT = object()
+
+
+def new_member_id() -> str:
+    """Return a random id in the form of Kafka's: 22 characters of base64, the first not a dash."""
+    while (text := urlsafe_b64encode(current().uuid().bytes)[:22].decode()).startswith("-"):
+        continue
+    return text
+
+
+class EpochMembership(Generic[Item]):
+    """The state of the member: decides what its heartbeats carry, and changes with their responses.
+
+    Attributes:
+        instance_id: The static identity, None for a dynamic member.
+        member_id: The id that this client has chosen.
+        epoch: The member epoch: 0 before the first response, -1 after leaving.
+        state: The state.
+        owned: What the member owns.
+        target: What it can own by the last response that said so.
+    """
+
+    def __init__(self, instance_id: str | None = None, reports: tuple[str, ...] = ()) -> None:
+        """``reports`` names the fields of a heartbeat that say what the member owns; empty if nobody asks."""
+        self.instance_id = instance_id
+        self.member_id = ""
+        self.epoch = JOIN_EPOCH
+        self.state = MemberState.UNSUBSCRIBED
+        self.owned: frozenset[Item] = frozenset()
+        self.target: frozenset[Item] = frozenset()
+        self._reports = reports
+        self._known: dict[str, Any] = {}
+        self._sent: dict[str, Any] = {}
+        self._acknowledges = False
+        self._target_is_new = False
+
+    @property
+    def in_session(self) -> bool:
+        """Whether the coordinator expects heartbeats."""
+        return self.state in _IN_SESSION
+
+    @property
+    def joined(self) -> bool:
+        """Whether the coordinator has accepted the member: it can commit what it owns."""
+        return self.epoch > JOIN_EPOCH and self.in_session
+
+    def choose_id(self) -> None:
+        """Choose the member id, unless it has one."""
+        self.member_id = self.member_id or new_member_id()
+
+    # Heartbeats
+
+    def due(self, fields: Mapping[str, Any]) -> bool:
+        """Return whether a heartbeat has something to say, so that it does not wait for the interval."""
+        return self.in_session and (self.state is MemberState.JOINING or bool(self._news(fields)))
+
+    def heartbeat(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return which of the fields the next heartbeat carries: all to join and after a failure, else changed ones."""
+        self.choose_id()
+        self._sent = dict(fields) if self.state is MemberState.JOINING else self._news(fields)
+        self._acknowledges = self.state is MemberState.ACKNOWLEDGING
+        return dict(self._sent)
+
+    def _news(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in fields.items() if self._known.get(name, _ABSENT) != value}
+
+    def accepted(self, epoch: int, target: frozenset[Item] | None) -> None:
+        """Handle a response without an error; ``target`` is None if it has not changed."""
+        self._known.update(self._sent)
+        if not self.in_session:
+            return
+        self.epoch = epoch
+        if self.state not in _WITH_TARGET:
+            return
+        if target is not None:
+            self.target, self._target_is_new = target, True
+        if self.state is not MemberState.ACKNOWLEDGING or self._acknowledges:
+            self._settle()
+
+    def refused(self, action: Action) -> None:
+        """Handle an error response to a heartbeat or a commit, or a heartbeat without a response.
+
+        ``action`` is what :func:`~aiokproto.failures.classify` makes of it.
+        """
+        self._known.clear()
+        if not self.in_session:
+            return
+        if action in LOST:
+            self.state, self.epoch = MemberState.FENCED, JOIN_EPOCH
+        elif action is Action.STOP:
+            self.state = MemberState.FATAL
+
+    # Reconciliation
+
+    def begin(self) -> frozenset[Item]:
+        """Return the target, to be carried out now."""
+        self._target_is_new = False
+        return self.target
+
+    def take(self, items: frozenset[Item]) -> None:
+        """Own more."""
+        self.owned |= items
+
+    def give_up(self, items: frozenset[Item]) -> None:
+        """Own less."""
+        self.owned -= items
+
+    def reconciled(self) -> None:
+        """The target is carried out, as far as possible now: acknowledge it."""
+        if self.state is not MemberState.RECONCILING:
+            return
+        for name in self._reports:
+            self._known.pop(name, None)
+        if self._reports:
+            self.state = MemberState.ACKNOWLEDGING
+        else:
+            self._settle()
+
+    def _settle(self) -> None:
+        behind = self._target_is_new or self.owned != self.target
+        self.state = MemberState.RECONCILING if behind else MemberState.STABLE
+
+    # Joining and leaving
+
+    def join(self) -> None:
+        """Join with the next heartbeat. Nothing is owned: it was given up or lost before."""
+        assert not self.owned, "a member joins without partitions"
+        self.state, self.epoch = MemberState.JOINING, JOIN_EPOCH
+        self.target, self._target_is_new = frozenset(), True
+        self._known.clear()
+
+    def prepare_leaving(self) -> None:
+        """Begin to give everything up."""
+        if self.in_session:
+            self.state = MemberState.PREPARE_LEAVING
+
+    def stay(self) -> None:
+        """Take back what was given up by :meth:`prepare_leaving`, as far as it is still the target."""
+        if self.state is MemberState.PREPARE_LEAVING:
+            self._target_is_new = True
+            self._settle()
+
+    def leave(self, *, for_good: bool) -> int | None:
+        """Return the epoch of the last heartbeat; None if the coordinator does not know the member.
+
+        Args:
+            for_good: Whether a static member leaves as well, instead of being expected to return.
+        """
+        known = self.member_id and self.in_session
+        self.state = MemberState.LEAVING
+        self._known.clear()
+        if not known:
+            return None
+        return LEAVE_EPOCH if for_good or self.instance_id is None else LEAVE_STATIC_EPOCH
+
+    def left(self, *, stale: bool) -> None:
+        """The member has left; ``stale``: until the application requests records."""
+        self.state = MemberState.STALE if stale else MemberState.UNSUBSCRIBED
+        self.epoch = LEAVE_EPOCH
+        self.target = frozenset()

@@ -1,0 +1,257 @@
+"""The reconciliation loop: has a member give up and take what its coordinator assigns (KIP-848)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable
+from typing import Generic, Protocol, TypeVar
+
+from aiokproto.cluster import ClusterClient
+from aiokproto.errors import KafkaError
+from aiokproto.group.epoch_heartbeat import EpochHeartbeat
+from aiokproto.group.epoch_membership import EpochMembership, MemberState
+
+log = logging.getLogger("aiokproto.group")
+
+Item = TypeVar("Item", bound=Hashable)
+
+_LEAVE_TIMEOUT = 3.0
+
+
+class ItemOwner(Protocol[Item]):
+    """What carries out the changes of a member's items: partitions, or tasks.
+
+    An item is assigned, then either revoked or lost, alternately; one change at a time.
+    """
+
+    def known(self, items: frozenset[Item]) -> frozenset[Item]:
+        """Return the items that can be assigned now; others have to wait for metadata."""
+        ...
+
+    async def look_up(self, items: frozenset[Item]) -> None:
+        """Look up what is missing of items that are not known. Returns when it may be there; raises KafkaError."""
+        ...
+
+    async def assign(self, items: frozenset[Item]) -> None:
+        """The member owns these from now on; empty if a first target has none."""
+        ...
+
+    async def revoke(self, items: frozenset[Item]) -> None:
+        """Give up items: the group waits for it."""
+        ...
+
+    async def lose(self, items: frozenset[Item]) -> None:
+        """Other members may own these already."""
+        ...
+
+    async def left(self) -> None:
+        """The member has left the group and owns nothing."""
+        ...
+
+    def lost(self) -> None:
+        """The group has removed the member: :meth:`lose` follows when the change in progress is carried out."""
+        ...
+
+
+class Reconciliation(Generic[Item]):
+    """Moves the member from target to target.
+
+    Heartbeats and commits only change the :class:`EpochMembership`; this loop acts on it, one step after the other.
+
+    Invariant: what the member owns changes only here, and the owner has carried out each change before the next
+    starts.
+
+    Attributes:
+        settled: Set while the member is not joining, or waits for nothing.
+        away: Why it stays out of the group although it has a subscription.
+        outside: Whether it is not a member, and has no subscription for which to join.
+        look_up_failure: Why the names of assigned topics are not known; empty if they are.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        group_id: str,
+        membership: EpochMembership[Item],
+        heartbeat: EpochHeartbeat[Item],
+        owner: ItemOwner[Item],
+        has_subscription: Callable[[], bool],
+    ) -> None:
+        """``has_subscription`` says whether there is something for which to be a member."""
+        self.away = ""
+        self.outside = True
+        self.look_up_failure = ""
+        self._cluster = cluster
+        self._group_id = group_id
+        self._membership = membership
+        self._heartbeat = heartbeat
+        self._owner = owner
+        self._has_subscription = has_subscription
+        self._failure: BaseException | None = None
+        self._lost_reason = ""
+        self._assigned_once = False
+        self._noted = asyncio.Event()
+
+    # Notes
+
+    def subscription_changed(self) -> None:
+        """Look at the subscription again."""
+        self.outside = self.outside and not self._has_subscription()
+        self._heartbeat.wake()
+        self._noted.set()
+
+    def set_away(self, reason: str) -> None:
+        """Leave the group in spite of the subscription; with an empty reason, join again."""
+        self.away = reason
+        self._noted.set()
+
+    def take(self, error: KafkaError | None) -> None:
+        """Look at the membership, which has changed with a response; ``error`` is a refusal of the member."""
+        if error is not None and self._membership.state is MemberState.FATAL:
+            self.fail(error)
+        elif error is not None:
+            self._lost_reason = str(error)
+            if self._membership.owned:
+                self._owner.lost()
+        self._noted.set()
+
+    def fail(self, error: BaseException) -> None:
+        """Note that the group refuses this member for good: :meth:`run` raises the error."""
+        self._failure = self._failure or error
+        self._noted.set()
+
+    def _wanted(self) -> bool:
+        return self._has_subscription() and not self.away
+
+    # The loop
+
+    async def run(self) -> None:
+        """Be a member whenever there is a subscription, until cancelled.
+
+        Raises:
+            KafkaError: The group refuses this member for good.
+        """
+        while True:
+            self._noted.clear()
+            if self._failure is not None:
+                raise self._failure
+            state = self._membership.state
+            if state is MemberState.FENCED:
+                await self._lose()
+            elif not self._wanted():
+                await self._stay_out()
+            elif not self._membership.in_session:
+                self._join()
+            elif state is MemberState.RECONCILING:
+                await self._reconcile()
+            else:
+                await self._noted.wait()
+
+    def _join(self) -> None:
+        self._assigned_once = False
+        self._membership.join()
+        self._heartbeat.wake()
+
+    async def _lose(self) -> None:
+        log.warning("group %s: lost everything: %s", self._group_id, self._lost_reason)
+        items = self._membership.owned
+        if items:
+            await self._owner.lose(items)
+            self._membership.give_up(items)
+        if self._wanted():
+            self._join()
+        else:
+            self._membership.left(stale=bool(self.away))
+
+    async def _stay_out(self) -> None:
+        membership, away = self._membership, self.away
+        membership.prepare_leaving()
+        await (self._release() if away else self._revoke(membership.owned))
+        if membership.state is MemberState.FENCED or self._failure is not None:
+            return
+        if self._wanted():
+            membership.stay()
+            return
+        await self.leave(_LEAVE_TIMEOUT, for_good=False)
+        membership.left(stale=bool(away))
+        self.outside = not self._has_subscription()
+        await self._owner.left()
+        if not self._wanted():
+            await self._noted.wait()
+
+    async def leave(self, timeout: float, *, for_good: bool) -> None:
+        """Leave the group, if the coordinator knows the member. Failures are only logged."""
+        epoch = self._membership.leave(for_good=for_good)
+        if epoch is not None:
+            await self._heartbeat.leave(epoch, timeout)
+
+    async def _release(self) -> None:
+        """Give up everything without waiting for the application, which requests nothing."""
+        if items := self._membership.owned:
+            await self._owner.lose(items)
+            self._membership.give_up(items)
+
+    async def _revoke(self, items: frozenset[Item]) -> None:
+        if items:
+            await self._owner.revoke(items)
+            self._membership.give_up(items)
+
+    async def _reconcile(self) -> None:
+        membership = self._membership
+        target = membership.begin()
+        ready = self._owner.known(target)
+        revoked, added = membership.owned - target, ready - membership.owned
+        if not revoked and not added and ready != target and self._assigned_once:
+            await self._until_known(target - ready)
+            return
+        await self._revoke(revoked)
+        # Meanwhile the group may have removed the member, or withdrawn what it had assigned.
+        if membership.state is not MemberState.RECONCILING:
+            return
+        added &= membership.target
+        if added or not self._assigned_once:
+            self._assigned_once = True
+            membership.take(added)
+            await self._owner.assign(added)
+        self._log(len(added), len(revoked))
+        membership.reconciled()
+        self._heartbeat.wake()
+
+    async def _until_known(self, items: frozenset[Item]) -> None:
+        """Look up missing metadata, with a backoff, until it may be there or something else has to be done first."""
+        attempt = 0
+        while not self._noted.is_set() and not self._owner.known(items):
+            attempt += 1
+            look_up = asyncio.create_task(self._look_up(items, attempt), name="aiokproto-group-topics")
+            noted = asyncio.create_task(self._noted.wait(), name="aiokproto-group-noted")
+            try:
+                await asyncio.wait([look_up, noted], return_when=asyncio.FIRST_COMPLETED)
+                if look_up.done():
+                    look_up.result()
+            finally:
+                for task in (look_up, noted):
+                    task.cancel()
+                await asyncio.wait([look_up, noted])
+
+    async def _look_up(self, items: frozenset[Item], attempt: int) -> None:
+        self.look_up_failure = ""
+        try:
+            await self._owner.look_up(items)
+        except KafkaError as error:
+            self.look_up_failure = str(error)
+            log.debug("group %s: topics of the assignment: %s", self._group_id, error)
+        if not self._owner.known(items):
+            self.look_up_failure = self.look_up_failure or "the metadata lacks topics of the assignment"
+            await asyncio.sleep(self._cluster.backoff(attempt))
+
+    def _log(self, added: int, revoked: int) -> None:
+        log.info(
+            "group %s: epoch %d as %s: %d owned, %d added, %d revoked",
+            self._group_id,
+            self._membership.epoch,
+            self._membership.member_id,
+            len(self._membership.owned),
+            added,
+            revoked,
+        )

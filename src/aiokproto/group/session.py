@@ -1,0 +1,85 @@
+"""The session of a member: whether its coordinator has confirmed it lately."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+log = logging.getLogger("aiokproto.group")
+
+
+class Session:
+    """Keeps the time since the coordinator last confirmed the member.
+
+    Invariant: the session is confirmed only if the coordinator has responded to a request that was sent within the
+        session timeout. After a longer silence (the coordinator cannot be reached, or this process was suspended) it
+        may have removed the member, so the session counts as unconfirmed until the next response. After a suspension a
+        timer notices this in the event loop's first iteration, and :meth:`check` even before.
+
+    Attributes:
+        confirmed: Whether the coordinator has confirmed the session within the session timeout.
+    """
+
+    def __init__(
+        self, group_id: str, timeout: float, in_session: Callable[[], bool], on_change: Callable[[bool], None]
+    ) -> None:
+        """``in_session`` says whether there is a session; ``on_change`` receives each change of :attr:`confirmed`."""
+        self.confirmed = True
+        self._group_id = group_id
+        self._limit = timeout
+        self._in_session = in_session
+        self._on_change = on_change
+        self._sent_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def confirm(self, sent_at: float) -> None:
+        """Note that the coordinator knows the member, by the response to a request sent at that loop time."""
+        self._sent_at = max(self._sent_at, sent_at)
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._sent_at >= self._limit:
+            self.doubt()
+            return
+        if self._timer is None:
+            self._timer = loop.call_at(self._sent_at + self._limit, self._ended)
+        self._set_confirmed(True)
+
+    def check(self) -> None:
+        """Check the session before the event loop could run the timer, as right after a suspension."""
+        if self._timer is not None and asyncio.get_running_loop().time() - self._sent_at >= self._limit:
+            self._timer.cancel()
+            self._ended()
+
+    def stop(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def doubt(self) -> None:
+        """Count the session as unconfirmed."""
+        if self.confirmed:
+            silence = asyncio.get_running_loop().time() - self._sent_at
+            log.warning(
+                "group %s: no confirmation from the coordinator in %.1f s: the session may have expired",
+                self._group_id,
+                silence,
+            )
+        self._set_confirmed(False)
+
+    def _ended(self) -> None:
+        """Handle the timer; the session may have been confirmed since it was set."""
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        if not self._in_session():
+            return
+        ends_at = self._sent_at + self._limit
+        if loop.time() < ends_at:
+            self._timer = loop.call_at(ends_at, self._ended)
+            return
+        self.doubt()
+
+    def _set_confirmed(self, confirmed: bool) -> None:
+        if confirmed != self.confirmed:
+            self.confirmed = confirmed
+            self._on_change(confirmed)

@@ -1,0 +1,100 @@
+"""Partitions by topic id, as coordinators assign them, and their names (KIP-516)."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Collection, Iterable
+from itertools import groupby
+from typing import Any, NamedTuple, TypeVar
+
+from aiokproto.cluster import ClusterClient
+from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import UnknownTopicError, error_for
+from aiokproto.types import TopicPartition
+
+_LOOK_UP_TIMEOUT = 10.0
+"""Seconds for looking up the names of topics."""
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition of a topic id. A topic that is created again has another id."""
+
+    topic_id: bytes
+    partition: int
+
+
+Struct = TypeVar("Struct")
+
+
+def from_topics(topics: Iterable[Any]) -> frozenset[TopicIdPartition]:
+    """Return the partitions in a list of structs with topic id and partitions, as heartbeats have them."""
+    return frozenset(TopicIdPartition(entry.topic_id, number) for entry in topics for number in entry.partitions)
+
+
+def by_topic(partitions: Iterable[TopicIdPartition]) -> dict[bytes, list[int]]:
+    """Return partition numbers by topic id, in order."""
+    return {
+        topic_id: [each.partition for each in group]
+        for topic_id, group in groupby(sorted(partitions), key=lambda each: each.topic_id)
+    }
+
+
+class TopicNames:
+    """The names of topic ids, by the cluster's metadata.
+
+    An id that the metadata lacks belongs to a topic that is new, was created again, or that only the coordinator knows
+    to match the subscription.
+    """
+
+    def __init__(self, cluster: ClusterClient) -> None:
+        self._cluster = cluster
+        self._names: dict[bytes, str] = {}
+
+    def known(self, partitions: Collection[TopicIdPartition]) -> frozenset[TopicIdPartition]:
+        """Return the partitions whose topics the metadata has."""
+        snapshot = self._cluster.snapshot
+        found = {each.topic_id: snapshot.topic_name(each.topic_id) for each in partitions}
+        # Kept, as a topic that is deleted has no name any more when it is revoked.
+        self._names |= {topic_id: name for topic_id, name in found.items() if name is not None}
+        return frozenset(each for each in partitions if found[each.topic_id] is not None)
+
+    def named(self, partitions: Iterable[TopicIdPartition]) -> list[TopicPartition]:
+        """Return partitions that were known, by name, sorted."""
+        return sorted(TopicPartition(self._names[each.topic_id], each.partition) for each in partitions)
+
+    def retain(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Forget the names of all other topics."""
+        ids = {each.topic_id for each in partitions}
+        self._names = {topic_id: name for topic_id, name in self._names.items() if topic_id in ids}
+
+    async def look_up(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Request the metadata of topics by their ids.
+
+        Raises:
+            UnknownTopicError: A broker does not know a topic; it may be new, or deleted meanwhile.
+            KafkaError: The request failed.
+        """
+        ids = sorted({each.topic_id for each in partitions} - self._known_ids(partitions))
+        topics = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        response = await self._cluster.request(request, timeout=_LOOK_UP_TIMEOUT)
+        found = {topic.topic_id: topic.name for topic in response.topics if topic.name and not topic.error_code}
+        if found:
+            # By name from now on: they are read, so every refresh of the metadata must have them. The snapshot may have
+            # an earlier topic of that name.
+            self._cluster.invalidate("the group assigns topics that the metadata lacks", found.values())
+            await self._cluster.topics(found.values(), timeout=_LOOK_UP_TIMEOUT)
+        for topic in response.topics:
+            if topic.topic_id not in found:
+                code = topic.error_code or ErrorCode.UNKNOWN_TOPIC_ID
+                raise error_for(code, _context(topic.topic_id))
+        if missing := set(ids) - found.keys():
+            raise UnknownTopicError(ErrorCode.UNKNOWN_TOPIC_ID, _context(min(missing)))
+
+    def _known_ids(self, partitions: Collection[TopicIdPartition]) -> set[bytes]:
+        return {each.topic_id for each in self.known(partitions)}
+
+
+def _context(topic_id: bytes) -> str:
+    return f"metadata of topic id {urlsafe_b64encode(topic_id)[:22].decode()}"

@@ -1,0 +1,80 @@
+"""A coordinator in memory that computes the assignment of its one member, for tests of the member's parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiokproto.codec.messages import consumer_group_heartbeat, share_group_heartbeat
+from aiokproto.codec.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
+from aiokproto.error_codes import ErrorCode
+from tests.group.fake import committed, topic_id
+
+INTERVAL = 2.0
+"""Seconds between heartbeats."""
+
+
+class FakeEpochGroup:
+    """A group with at most one member.
+
+    Attributes:
+        member: Its id; empty while there is none.
+        epoch: The member's epoch.
+        target: What it can own: pairs of topic id and partition.
+        reported: What it said to own last.
+    """
+
+    def __init__(self) -> None:
+        self.member = ""
+        self.epoch = 0
+        self.target: set[tuple[bytes, int]] = set()
+        self.reported: set[tuple[bytes, int]] | None = None
+        self._news = False
+
+    def assign(self, topic: str, *partitions: int) -> None:
+        """Replace what the member has of a topic."""
+        name = topic_id(topic)
+        self.target = {each for each in self.target if each[0] != name} | {(name, number) for number in partitions}
+        self.epoch += 1
+        self._news = True
+
+    def remove(self) -> None:
+        """Remove the member, as when its session has expired."""
+        self.member = ""
+
+    def answer(self, request: Any) -> Any:
+        """The response to any request of a member."""
+        if isinstance(request, OffsetCommitRequest):
+            return committed(request, self._check(request.member_id, request.generation_id_or_member_epoch))
+        if request.member_epoch < 0:
+            code = self._check(request.member_id, self.epoch)
+            self.member = "" if request.member_epoch == -1 else self.member
+            return request.response(error_code=code, member_id=request.member_id, member_epoch=request.member_epoch)
+        joins = request.member_epoch == 0
+        if joins:
+            self.member, self.epoch = request.member_id, self.epoch + 1
+        elif code := self._check(request.member_id, request.member_epoch):
+            return request.response(error_code=ErrorCode.FENCED_MEMBER_EPOCH if self.member else code)
+        if isinstance(request, ConsumerGroupHeartbeatRequest) and request.topic_partitions is not None:
+            self.reported = {(each.topic_id, number) for each in request.topic_partitions for number in each.partitions}
+        news, self._news = self._news or joins, False
+        return self._response(request, news)
+
+    def _check(self, member_id: str, epoch: int) -> int:
+        if not self.member or member_id != self.member:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if epoch in (self.epoch, self.epoch - 1) else ErrorCode.STALE_MEMBER_EPOCH
+
+    def _response(self, request: Any, news: bool) -> Any:
+        consumer = isinstance(request, ConsumerGroupHeartbeatRequest)
+        module: Any = consumer_group_heartbeat if consumer else share_group_heartbeat
+        topics = [
+            module.TopicPartitions(topic_id=name, partitions=sorted(number for of, number in self.target if of == name))
+            for name in sorted({name for name, _ in self.target})
+        ]
+        return request.response(
+            member_id=request.member_id,
+            member_epoch=self.epoch,
+            heartbeat_interval_ms=int(INTERVAL * 1000),
+            assignment=module.Assignment(topic_partitions=topics) if news else None,
+        )
