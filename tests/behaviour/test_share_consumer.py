@@ -11,7 +11,7 @@ import pytest
 
 from aiokproto import Producer, ShareConsumer
 from aiokproto.errors import AcquisitionLockError, ClientClosedError, ConfigurationError, UnknownTopicError
-from aiokproto.share import AcknowledgeOutcome, Acknowledgement, ShareRecord
+from aiokproto.share import Acknowledgement, AcknowledgeOutcome, ShareRecord
 from tests.behaviour.share_harness import ShareHarness, share_harness
 from tests.clusters import BehaviourCluster
 from tests.patience import PATIENCE
@@ -106,7 +106,7 @@ async def test_explicit_acknowledgements_decide_about_each_record(cluster: Behav
             records = await read(jobs, 6)
             assert jobs.accept(records[0], records[5])
             assert jobs.release(records[1])
-            assert jobs.reject([records[2], (records[3],)])
+            assert jobs.reject([records[2]], (records[3],))
             outcomes = await jobs.commit()
             assert outcomes == [
                 AcknowledgeOutcome(topic, 0, 0, 0, Acknowledgement.ACCEPT),
@@ -220,8 +220,7 @@ async def test_locks_can_be_renewed_by_hand(cluster: BehaviourCluster, topic: st
 async def test_a_group_that_forbids_renewals_still_takes_acknowledgements(
     cluster: BehaviourCluster, topic: str
 ) -> None:
-    options = {"record_lock_duration_ms": "4000", "renew_acknowledge_enable": "false"}
-    async with share_harness(cluster, topic, **options) as at:
+    async with share_harness(cluster, topic, record_lock_duration_ms="4000", renew_acknowledge_enable="false") as at:
         await at.produce(2)
         async with consumer(cluster, topic, acknowledgement_mode="explicit") as jobs:
             records = await read(jobs, 2)

@@ -75,7 +75,7 @@ def test_only_acquired_records_are_opened_with_their_delivery_counts() -> None:
 
 def test_a_part_accounts_for_every_acquired_offset() -> None:
     # 3 and 4 were compacted away, 8 to 9 is behind the last batch.
-    part = FetchedPart(lock(), ranges((1, 9)), memoryview(stored(range(0, 3), range(5, 8))))
+    part = FetchedPart(lock(), ranges((1, 9)), memoryview(stored(range(3), range(5, 8))))
     gaps, delivered = [], []
     while (chunk := part.chunk) is not None:
         batch = chunk.batches[0]
@@ -88,7 +88,7 @@ def test_a_part_accounts_for_every_acquired_offset() -> None:
 
 
 def test_what_is_left_of_a_part_can_be_released() -> None:
-    part = FetchedPart(lock(), ranges((0, 1), (3, 9)), memoryview(stored(range(0, 5), range(5, 10))))
+    part = FetchedPart(lock(), ranges((0, 1), (3, 9)), memoryview(stored(range(5), range(5, 10))))
     assert part.chunk is not None
     part.take(open_acquired(part.chunk.batches[0], part.lock, part.ranges, 0, True))
     assert part.opened.pop().offset == 0
@@ -98,7 +98,7 @@ def test_what_is_left_of_a_part_can_be_released() -> None:
 def test_parts_whose_lock_is_lost_are_dropped() -> None:
     limit = AcquireLimit(100)
     buffer = ShareBuffer(limit)
-    data = memoryview(stored(range(0, 3)))
+    data = memoryview(stored(range(3)))
     parts = [FetchedPart(lock(at), ranges((0, 2)), data) for at in (0.0, 5.0)]
     for part in parts:
         buffer.put(part)

@@ -292,4 +292,40 @@ MUTANTS = (
         "answered.get(partition, NOT_ANSWERED)",
         "answered.get(partition, 0)",
     ),
+    Mutant(
+        "a record is delivered while its lock is held",
+        "share/reader.py",
+        "if now >= lock.deadline or lock.acquired.lost is not None:",
+        "if False:",
+    ),
+    Mutant(
+        "an acknowledgement is sent while its lock is held",
+        "share/ledger.py",
+        "            error = ack.lock.failure(now)\n            if error is None:\n",
+        "            error = ack.lock.failure(now)\n            if True:\n",
+    ),
+    Mutant(
+        "what a lost session has acquired is lost",
+        "share/broker_session.py",
+        "            self._owner.ended(each.lose(error))\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "what was acquired from a former leader is lost",
+        "share/fetcher.py",
+        "[key for key in session.holds if leaders.get(key, node) != node]",
+        "[]",
+    ),
+    Mutant(
+        "a lock counts from when it was requested",
+        "share/broker_session.py",
+        "AcquisitionLock(acquired, sent_at, sent_at, self._lock_duration)",
+        "AcquisitionLock(acquired, sent_at + 5, sent_at + 5, self._lock_duration)",
+    ),
+    Mutant(
+        "a fetch is sent when records are wanted",
+        "share/engine.py",
+        "if self.buffer or self._closing or not (reader.waiting or reader.requests != served):",
+        "if self._closing:",
+    ),
 )

@@ -20,7 +20,7 @@ from aiokproto.codec.messages.incremental_alter_configs import (
 from aiokproto.codec.messages.share_fetch import ShareFetchRequest
 from aiokproto.codec.schema import Response
 from aiokproto.errors import BootstrapError, DeadlineError, UnknownTopicError
-from aiokproto.share import AcknowledgeOutcome, Acknowledgement, ShareRecord
+from aiokproto.share import Acknowledgement, AcknowledgeOutcome, ShareRecord
 from aiokproto.simulation import Simulation
 from tests.simulation.faults import Fault, carry_out, draw
 from tests.simulation.world import MOST_TURNS, World
@@ -34,6 +34,15 @@ SLACK = 1.0
 DELIVERIES = 5
 ALL_DONE_WITHIN = 240.0
 """Virtual seconds after the last fault within which nothing is left in the queue."""
+
+OPTIONS = {
+    "group.share.min.record.lock.duration.ms": 1000,
+    "group.share.min.heartbeat.interval.ms": 300,
+    "group.share.heartbeat.interval.ms": 300,
+    "group.share.min.session.timeout.ms": 3000,
+    "group.share.session.timeout.ms": 3000,
+}
+"""Options of brokers: short times."""
 
 OWN_TASKS = ("aiokproto-share",)
 
@@ -257,14 +266,7 @@ def run(seed: int, faults: list[Fault]) -> Simulation:
 
 async def _program(simulation: Simulation, faults: list[Fault]) -> None:
     random, ledger = simulation.random, Ledger()
-    options = {
-        "group.share.min.record.lock.duration.ms": 1000,
-        "group.share.min.heartbeat.interval.ms": 300,
-        "group.share.heartbeat.interval.ms": 300,
-        "group.share.min.session.timeout.ms": 3000,
-        "group.share.session.timeout.ms": 3000,
-    }
-    async with Cluster(BROKERS, auto_create_topics=False, config=options) as cluster:
+    async with Cluster(BROKERS, auto_create_topics=False, config=OPTIONS) as cluster:
         await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
         await configure(cluster)
         world = World(simulation, cluster, "t")

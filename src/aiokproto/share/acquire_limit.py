@@ -1,7 +1,7 @@
 """How many records to acquire at once, learned from how fast the application takes them. Pure.
 
-Each time that a lock expires on a record in the buffer, the record has used up one of its deliveries without having been
-seen. With slow processing and a fixed number of records, that would archive records which nobody has processed.
+Each time that a lock expires on a record in the buffer, the record has used up one of its deliveries without having
+been seen. With slow processing and a fixed number of records, that would archive records which nobody has processed.
 """
 
 from __future__ import annotations

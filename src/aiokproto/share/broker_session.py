@@ -24,8 +24,9 @@ from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages import share_acknowledge, share_fetch
 from aiokproto.codec.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 from aiokproto.codec.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
+from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerConnectionError, ClientClosedError, KafkaError, UnsupportedVersionError, error_for
+from aiokproto.errors import ClientClosedError, KafkaError, UnsupportedVersionError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.fetched.waiting import wait_until
@@ -119,6 +120,7 @@ class BrokerSession:
         self._flushing = False
         self._closing = False
         self._requested_at: float | None = None
+        self._in_flight: Acks = {}
         self._wake = asyncio.Event()
 
     # Called by the consumer
@@ -433,19 +435,21 @@ class BrokerSession:
 
     async def _send(
         self, request: ShareFetchRequest | ShareAcknowledgeRequest, acks: Acks, timeout: float
-    ) -> ShareFetchResponse | ShareAcknowledgeResponse | None:
+    ) -> Response | None:
         """Send a request; None if it failed, and the session is lost."""
         self._requested_at = asyncio.get_running_loop().time()
+        self._in_flight = acks
         try:
             return await self._cluster.send(request, self.node, timeout=timeout, channel=CHANNEL)
         except KafkaError as error:
-            self._lost(error, acks)
+            self._lost(error, self._in_flight)
             return None
         except asyncio.CancelledError:
-            self._end_session(BrokerConnectionError(f"broker {self.node}: the consumer was closed"), acks)
+            self.abandon()
             raise
         finally:
             self._requested_at = None
+            self._in_flight = {}
 
     def _succeeded(self) -> None:
         self._handler.answered()
@@ -495,4 +499,8 @@ class BrokerSession:
             await self._acknowledge(acks, final=final, timeout=max(deadline - now(), 0.0))
             if final:
                 break
-        self._end_session(ClientClosedError("the consumer is closed"), {})
+
+    def abandon(self) -> None:
+        """End the session without a request: acknowledgements that were not sent have this as their outcome."""
+        in_flight, self._in_flight = self._in_flight, {}
+        self._end_session(ClientClosedError("the share consumer was closed"), in_flight)

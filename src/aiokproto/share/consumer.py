@@ -52,8 +52,8 @@ class ShareConsumer(AsyncContext):
     **Explicit**: you acknowledge each record, in any order and from any task. What you have not acknowledged when you
     request the next record stays yours: its lock is renewed until ``max_processing_ms`` have passed.
 
-    **At least once.** An accepted record can be delivered again only if its acknowledgement failed; the outcome says so:
-    see :meth:`commit` and ``on_acknowledged``.
+    **At least once.** An accepted record can be delivered again only if its acknowledgement failed; the outcome says
+    so: see :meth:`commit` and ``on_acknowledged``.
 
     **Cancelling** a call loses no record: what was acquired stays in the buffer for the next call. Only one task at a
     time may wait for records. Share groups need Kafka 4.1.
@@ -151,8 +151,8 @@ class ShareConsumer(AsyncContext):
         """Send all acknowledgements, release all other records, leave the group; within ``timeout_ms``.
 
         With implicit acknowledgement the current record is accepted, unless the caller is handling an exception, as in
-        ``finally`` or an ``async with`` block that an exception ends. Cancelling the call disconnects immediately, which
-        releases records too. Calling it again has no effect.
+        ``finally`` or an ``async with`` block that an exception ends. Cancelling the call disconnects immediately,
+        which releases records too. Calling it again has no effect.
         """
         # Checked at the call, not at the await: a task that runs the coroutine would not see the caller's exception.
         return self._close(seconds("timeout_ms", timeout_ms), finished=sys.exc_info()[0] is None)

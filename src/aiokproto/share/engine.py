@@ -332,7 +332,9 @@ class ShareEngine:
         finally:
             # After a cancellation, do only what needs no waiting.
             try:
+                self.fetcher.abandon()
                 self._report_last()
+                await self.fetcher.wait_closed()
                 if in_time and left():
                     await self.member.leave(min(left(), 3.0))
             finally:
@@ -355,8 +357,8 @@ class ShareEngine:
             if current != seen:
                 seen, since, logged = current, now, ""
             cause = self.member.trouble or self.fetcher.trouble()
-            if self.reader.waiting and now - since >= _SILENT_FOR and cause:
-                if cause != logged or now - logged_at >= _REPEATED_AFTER:
-                    log.warning("share consumer: no record in %.0f s: %s", now - since, cause)
-                    logged, logged_at = cause, now
+            silent = self.reader.waiting and now - since >= _SILENT_FOR
+            if silent and cause and (cause != logged or now - logged_at >= _REPEATED_AFTER):
+                log.warning("share consumer: no record in %.0f s: %s", now - since, cause)
+                logged, logged_at = cause, now
             await asyncio.sleep(_SILENT_FOR)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.wire import ZERO_UUID
-from aiokproto.errors import ClientClosedError, KafkaError
+from aiokproto.errors import ClientClosedError
 from aiokproto.fetched.waiting import wait_until
 from aiokproto.share.broker_session import BrokerSession, Owner
 from aiokproto.share.config import ShareConfig
 from aiokproto.share.requests import Member
 from aiokproto.share.session import TopicIdPartition
 from aiokproto.types import TopicPartition
+
+log = logging.getLogger("aiokproto.share")
 
 _LEADERLESS_PAUSE = 0.5
 """Seconds between metadata refreshes while assigned partitions have no leader."""
@@ -123,13 +126,22 @@ class ShareFetcher:
             if closing:
                 await asyncio.wait(closing, timeout=timeout)
         finally:
-            for each in (*closing, *self._tasks):
+            for each in closing:
                 each.cancel()
-            results = await asyncio.gather(*closing, *self._tasks, return_exceptions=True)
-            self._tasks.clear()
-            for result in results:
-                if isinstance(result, Exception) and not isinstance(result, KafkaError):
-                    raise result
+            await asyncio.gather(*closing, return_exceptions=True)
+
+    def abandon(self) -> None:
+        """End all sessions now, without a request: closing the connections releases what is acquired."""
+        for task in self._tasks:
+            task.cancel()
+        for session in self._sessions.values():
+            session.abandon()
+
+    async def wait_closed(self) -> None:
+        """Wait until the tasks have ended, after :meth:`abandon`."""
+        for result in await asyncio.gather(*self._tasks, return_exceptions=True):
+            if isinstance(result, Exception):
+                log.warning("share consumer: closing: %s", result)
 
     def trouble(self) -> str:
         """Return why nothing is fetched; empty if nothing is wrong."""

@@ -89,7 +89,7 @@ class Runner:
         else:
             try:
                 decision = self._on_error(record, error)
-            except Exception as wrong:
+            except Exception as wrong:  # noqa: BLE001 - raised by run()
                 # Raised by run(): a policy that fails is a bug in the application, and would fail for each record.
                 self._failure = wrong
         log.warning(
