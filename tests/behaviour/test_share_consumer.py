@@ -64,10 +64,14 @@ async def test_an_exception_that_leaves_the_block_releases_the_current_record(
 ) -> None:
     async with share_harness(cluster, topic) as at:
         await at.produce(3)
-        with pytest.raises(ZeroDivisionError):
+
+        async def work() -> None:
             async with consumer(cluster, topic) as jobs:
                 await read(jobs, 2)
                 raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await work()
         assert await left(at, cluster, 2) == {1: 2, 2: 2}
 
 
@@ -85,7 +89,8 @@ async def test_a_break_accepts_the_current_record_and_releases_the_buffer(
 async def test_lists_and_batches_count_as_a_whole(cluster: BehaviourCluster, topic: str) -> None:
     async with share_harness(cluster, topic) as at:
         await at.produce(3, 3, 3)
-        with pytest.raises(ZeroDivisionError):
+
+        async def work() -> None:
             async with consumer(cluster, topic) as jobs:
                 records: list[ShareRecord] = []
                 while not records:
@@ -96,6 +101,9 @@ async def test_lists_and_batches_count_as_a_whole(cluster: BehaviourCluster, top
                 batch = await asyncio.wait_for(anext(jobs.batches()), PATIENCE)
                 assert seen(list(batch)) == {3: 1, 4: 1, 5: 1}
                 raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await work()
         assert await left(at, cluster, 6) == dict.fromkeys(range(3, 9), 2)
 
 
@@ -294,7 +302,7 @@ async def test_run_accepts_releases_and_rejects_by_how_handlers_end(cluster: Beh
             return "reject" if isinstance(error, TypeError) else "release"
 
         async with consumer(cluster, topic) as jobs:
-            running = asyncio.create_task(jobs.run(handle, concurrency=3, on_error=policy))
+            running = asyncio.create_task(jobs.run(handle, concurrency=3, on_error=policy, redelivery_backoff_ms=0))
             await asyncio.wait_for(enough.wait(), PATIENCE)
             running.cancel()
             with suppress(asyncio.CancelledError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ def test_missing_offsets_are_acquired_and_have_no_record(
     expected = {offset for offset in expected if begin <= offset < end} - present
     gaps = list(missing(found, begin, end, sorted(present)))
     assert {offset for first, last in gaps for offset in range(first, last + 1)} == expected
-    assert all(one.last < other.first for one, other in zip(gaps, gaps[1:], strict=False))
+    assert all(one.last < other.first for one, other in pairwise(gaps))
 
 
 @pytest.mark.parametrize(

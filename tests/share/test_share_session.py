@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokproto.broker.share.session import ShareSession, ShareSessionKey, ShareSessions
-from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.share.session import ShareSessionHandler, TopicIdPartition
 
@@ -92,8 +92,6 @@ def test_a_reset_session_is_opened_anew() -> None:
     assert not handler.is_open
     assert broker.fetch(*handler.plan(PARTITIONS[:1], ())) == set(PARTITIONS[:1])
     handler.answered()
-    try:
+    with pytest.raises(BrokerError, match="INVALID_SHARE_SESSION_EPOCH"):
         broker.fetch(5, [], [])
-    except BrokerError as error:
-        assert error.code is ErrorCode.INVALID_SHARE_SESSION_EPOCH
     assert handler.epoch == 1

@@ -227,7 +227,9 @@ class Member:
                 raise ValueError("not this one")
 
         running = asyncio.ensure_future(
-            self.consumer.run(handle, concurrency=self._random.choice((1, 4)), drain_timeout_ms=500)
+            self.consumer.run(
+                handle, concurrency=self._random.choice((1, 4)), redelivery_backoff_ms=100, drain_timeout_ms=500
+            )
         )
         await asyncio.wait([running], timeout=max(until - self._simulation.time(), 0) * self._random.random())
         running.cancel()

@@ -336,9 +336,12 @@ class BrokerSession:
         config = self._config.fetch
         most = (self._lock_duration or _SHORTEST_LOCK) / 4
         max_wait = min([config.max_wait, most, *self._until_renewal(now)])
+        wanted = self._owner.wanted_records()
+        # While the application is slow, whole batches would expire in the buffer.
+        strict = config.record_limit or wanted < config.max_records
         plan = self._handler.plan(keys, acks)
         request = share_fetch_request(
-            self._member(), plan, acks, config, max_records=self._owner.wanted_records(), max_wait=max_wait
+            self._member(), plan, acks, config, max_records=wanted, strict=strict, max_wait=max_wait
         )
         response = await self._send(request, acks, max_wait + self._cluster.config.request_timeout)
         if not isinstance(response, ShareFetchResponse):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from aiokproto.async_context import AsyncContext
 from aiokproto.cluster import ClusterClient
-from aiokproto.config import ClusterConfig, ConnectionOptions, function, integer, one_of, positive, seconds
+from aiokproto.config import ClusterConfig, ConnectionOptions, integer, one_of, positive, seconds
 from aiokproto.errors import ConfigurationError
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
 from aiokproto.share.batch import ShareBatch
@@ -70,8 +70,8 @@ class ShareConsumer(AsyncContext):
             An exception in it ends the consumer. Without it, failures are logged.
         share_acquire_mode: ``"batch_optimized"`` acquires whole record batches, and can exceed ``max_poll_records`` by
             the rest of one; ``"record_limit"`` does not (KIP-1206, Kafka 4.2).
-        max_poll_records: Most records to acquire with one request to a broker. The consumer acquires fewer while
-            records expire in its buffer, because the application is slow.
+        max_poll_records: Most records to acquire with one request to a broker. While the application is so slow that
+            records expire in the buffer, the consumer acquires fewer, and no whole batches.
         acknowledge_linger_ms: How long acknowledgements wait for others, or for a fetch to go with.
         renew_locks: Whether the locks of delivered records are renewed until they are acknowledged (KIP-1222, Kafka
             4.2). The buffer's locks are not: other members may be idle.
@@ -234,6 +234,7 @@ class ShareConsumer(AsyncContext):
         concurrency: int = 1,
         max_in_flight_bytes: int = 64 * 1024 * 1024,
         on_error: ErrorPolicy = "release",
+        redelivery_backoff_ms: float = 1000,
         drain_timeout_ms: float = 30_000,
     ) -> None:
         """Call ``await handler(record)`` for each record, until the call is cancelled.
@@ -253,19 +254,24 @@ class ShareConsumer(AsyncContext):
             on_error: ``"release"``: deliver the record again, to any member, until the group's limit of deliveries;
                 ``"reject"``: never again; or a function of the record and the error that returns one of them or
                 ``"accept"``.
+            redelivery_backoff_ms: How long a record waits before it is released, without another handler in its place;
+                doubles with each delivery, up to 30 s. Brokers deliver a released record again at once.
             drain_timeout_ms: How long to wait for handlers after a cancellation.
 
         Raises:
             KafkaError: As ``async for``; handlers are waited for first.
         """
+        if not callable(handler):
+            raise ConfigurationError(f"run({handler!r}): expected a coroutine function of a record")
         if not callable(on_error):
             one_of("on_error", on_error, ("release", "reject"))
         runner = Runner(
             self._engine,
-            function("handler", handler),
+            handler,
             positive("concurrency", concurrency),
             positive("max_in_flight_bytes", max_in_flight_bytes),
             on_error,
+            seconds("redelivery_backoff_ms", redelivery_backoff_ms),
         )
         drain = seconds("drain_timeout_ms", drain_timeout_ms)
         self._settle(Acknowledgement.ACCEPT)

@@ -25,7 +25,14 @@ class Member(NamedTuple):
 
 
 def share_fetch_request(
-    member: Member, plan: SharePlan, acks: Acks, config: ShareFetchConfig, *, max_records: int, max_wait: float
+    member: Member,
+    plan: SharePlan,
+    acks: Acks,
+    config: ShareFetchConfig,
+    *,
+    max_records: int,
+    strict: bool,
+    max_wait: float,
 ) -> ShareFetchRequest:
     """Return a request that acquires records and acknowledges others.
 
@@ -35,6 +42,7 @@ def share_fetch_request(
         acks: The acknowledgements; no renewals.
         config: The options.
         max_records: Most records to acquire.
+        strict: Whether to acquire no more than that (KIP-1206); otherwise whole batches.
         max_wait: Seconds that the broker may wait for records.
     """
     topics: dict[bytes, share_fetch.FetchTopic] = {}
@@ -58,7 +66,7 @@ def share_fetch_request(
         max_bytes=config.max_bytes,
         max_records=max_records,
         batch_size=max_records,
-        share_acquire_mode=int(config.record_limit),
+        share_acquire_mode=int(strict),
         topics=list(topics.values()),
         forgotten_topics_data=list(forgotten.values()),
     )

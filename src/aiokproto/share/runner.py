@@ -13,6 +13,9 @@ from aiokproto.share.record import ShareRecord
 
 log = logging.getLogger("aiokproto.share")
 
+_LONGEST_BACKOFF = 30.0
+"""Seconds."""
+
 Handler = Callable[[ShareRecord], Awaitable[object]]
 ErrorPolicy = Literal["release", "reject"] | Callable[[ShareRecord, Exception], Literal["release", "reject", "accept"]]
 
@@ -21,13 +24,20 @@ class Runner:
     """Calls a handler for each record, several at a time, and acknowledges each record by how its call ended."""
 
     def __init__(
-        self, engine: ShareEngine, handler: Handler, concurrency: int, max_bytes: int, on_error: ErrorPolicy
+        self,
+        engine: ShareEngine,
+        handler: Handler,
+        concurrency: int,
+        max_bytes: int,
+        on_error: ErrorPolicy,
+        backoff: float,
     ) -> None:
         self._engine = engine
         self._handler = handler
         self._concurrency = concurrency
         self._max_bytes = max_bytes
         self._on_error = on_error
+        self._backoff = backoff
         self._running: dict[asyncio.Task[None], ShareRecord] = {}
         self._bytes = 0
         self._ended = asyncio.Event()
@@ -63,24 +73,29 @@ class Runner:
         task.add_done_callback(self._done)
 
     async def _handle(self, record: ShareRecord) -> None:
-        await self._handler(record)
+        kind = Acknowledgement.RELEASE
+        try:
+            await self._handler(record)
+            kind = Acknowledgement.ACCEPT
+        except Exception as error:  # noqa: BLE001 - logged with the decision
+            kind = self._decide(record, error)
+            if kind is Acknowledgement.RELEASE:
+                # The broker would deliver it again at once, and archive it after a short outage of what the handler
+                # needs. Meanwhile the record takes up its place, so that not the whole queue waits.
+                await asyncio.sleep(min(self._backoff * 2.0 ** (record.delivery_count - 1), _LONGEST_BACKOFF))
+        finally:
+            # Unless the handler has acknowledged it itself.
+            self._engine.settle([record], kind)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         record = self._running.pop(task)
         self._bytes -= _size(record)
         self._ended.set()
-        error = None if task.cancelled() else task.exception()
-        if task.cancelled():
-            kind = Acknowledgement.RELEASE
-        elif error is None:
-            kind = Acknowledgement.ACCEPT
-        elif isinstance(error, Exception):
-            kind = self._decide(record, error)
-        else:
-            # KeyboardInterrupt, SystemExit: asyncio ends the program.
-            kind = Acknowledgement.RELEASE
-        # Unless the handler has acknowledged it itself.
-        self._engine.settle([record], kind)
+        # Of a task that was cancelled before its first step.
+        self._engine.settle([record], Acknowledgement.RELEASE)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # KeyboardInterrupt or SystemExit, which end the program.
+            log.debug("share consumer: a handler raised %r", error)
 
     def _decide(self, record: ShareRecord, error: Exception) -> Acknowledgement:
         decision = "release"
