@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import inspect
 from importlib import import_module
+from typing import ClassVar
 
 from docutils import nodes  # type: ignore[import-untyped,unused-ignore]
+from docutils.parsers.rst import directives  # type: ignore[import-untyped,unused-ignore]
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
-from sphinx.util.typing import ExtensionMetadata
+from sphinx.util.typing import ExtensionMetadata, OptionSpec
 
 from aiokproto.broker import served_apis
 from docs.extensions.options import Option, connection_options, options_of
 
 
 class Options(SphinxDirective):
-    """``.. options:: aiokproto.producer.Producer``"""
+    """``.. options:: aiokproto.producer.Producer``
+
+    With ``:no-index:`` the options cannot be linked to: for a class whose options another one has too.
+    """
 
     required_arguments = 1
+    option_spec: ClassVar[OptionSpec] = {"no-index": directives.flag}
 
     def run(self) -> list[nodes.Node]:
         module, _, name = self.arguments[0].rpartition(".")
@@ -28,15 +34,17 @@ class Options(SphinxDirective):
         # The texts are the class's own, so their references start from it.
         self.env.ref_context.update({"py:module": module, "py:class": name})
         try:
-            return self.parse_text_to_nodes("\n".join(map(_described, found)))
+            no_index = "no-index" in self.options
+            return self.parse_text_to_nodes("\n".join(_described(option, no_index) for option in found))
         finally:
             del self.env.ref_context["py:module"], self.env.ref_context["py:class"]
 
 
-def _described(option: Option) -> str:
+def _described(option: Option, no_index: bool) -> str:
     kind = f"``{option.kind}``" + (f", {option.unit}" if option.unit else "")
     default = "must be given" if option.default is None else f"``{option.default}``"
-    return f".. confval:: {option.name}\n   :type: {kind}\n   :default: {default}\n\n   {option.meaning}\n"
+    flags = "   :no-index:\n" if no_index else ""
+    return f".. confval:: {option.name}\n   :type: {kind}\n   :default: {default}\n{flags}\n   {option.meaning}\n"
 
 
 class BrokerApis(SphinxDirective):

@@ -11,6 +11,7 @@ from aiokproto.client import Client
 from aiokproto.config import ClusterConfig, ConnectionOptions
 from aiokproto.consumer import Consumer
 from aiokproto.producer import Producer
+from aiokproto.share import ShareConsumer
 from docs.extensions.options import Option, connection_options, options_of
 from tests.docs.snippets import ROOT
 
@@ -21,13 +22,13 @@ def test_every_option_is_documented() -> None:
     """Those of a constructor are compared with its docstring by `options_of` itself."""
     assert {one.name for one in connection_options()} == set(ConnectionOptions.__annotations__)
     assert options_of(Client) == []
-    for cls in (Producer, Consumer):
+    for cls in (Producer, Consumer, ShareConsumer):
         parameters = inspect.signature(cls).parameters.values()
         assert [one.name for one in options_of(cls)] == [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
 
 
 def test_names_are_unique() -> None:
-    """The page links to an option by its name alone."""
+    """The page links to an option by its name alone. Those of the share consumer cannot be linked to."""
     names = [one.name for one in [*options_of(Producer), *options_of(Consumer), *connection_options()]]
     assert len(names) == len(set(names))
 
@@ -44,7 +45,7 @@ def test_documented_connection_defaults_are_the_real_ones(option: Option) -> Non
 
 def test_the_page_includes_all_options() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text()
-    for home in ("producer.Producer", "consumer.Consumer", "config.ConnectionOptions"):
+    for home in ("producer.Producer", "consumer.Consumer", "share.ShareConsumer", "config.ConnectionOptions"):
         assert f".. options:: aiokproto.{home}\n" in page
 
 

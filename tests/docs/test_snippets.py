@@ -32,6 +32,7 @@ async def bootstrap() -> AsyncIterator[str]:
     """A broker with some flights."""
     async with Broker() as broker:
         await broker.create_topic("flights", partitions=3)
+        await broker.create_topic("jobs")
         async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
             for partition, flight in FLIGHTS:
                 await producer.post("flights", flight, partition=partition)

@@ -12,8 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import AcquisitionLockError, BrokerConnectionError, error_for
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome, joined
-from aiokproto.share.ledger import AcquiredPartition, AcquisitionLock, Ended, QueuedAck, is_divisible
-from aiokproto.share.record import ShareRecord
+from aiokproto.share.ledger import AcquiredPartition, AcquisitionLock, Ended, QueuedAck, ShareRecord, is_divisible
 from aiokproto.share.requests import ack_batches
 from aiokproto.types import TimestampType, TopicPartition
 

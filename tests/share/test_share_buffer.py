@@ -14,7 +14,7 @@ from aiokproto.records import BatchRecord, decode, encode
 from aiokproto.share.acquire_limit import AcquireLimit
 from aiokproto.share.buffer import FetchedPart, Offsets, ShareBuffer, acquired_ranges, missing, open_acquired
 from aiokproto.share.ledger import AcquiredPartition, AcquisitionLock
-from aiokproto.share.record import AcquiredRange
+from aiokproto.share.record_maker import AcquiredRange
 from aiokproto.types import TopicPartition
 
 

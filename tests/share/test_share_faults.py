@@ -401,7 +401,7 @@ async def test_wrong_calls_are_refused() -> None:
             lambda: jobs.run(None),  # type: ignore[arg-type]
         ):
             with pytest.raises(ConfigurationError):
-                await call()  # type: ignore[no-untyped-call]
+                await call()
         with pytest.raises(ConfigurationError):
             jobs.subscribe()
         with pytest.raises(ConfigurationError):

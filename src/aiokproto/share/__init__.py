@@ -26,6 +26,6 @@ from __future__ import annotations
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
 from aiokproto.share.batch import ShareBatch
 from aiokproto.share.consumer import ShareConsumer
-from aiokproto.share.record import ShareRecord
+from aiokproto.share.ledger import ShareRecord
 
 __all__ = ["AcknowledgeOutcome", "Acknowledgement", "ShareBatch", "ShareConsumer", "ShareRecord"]

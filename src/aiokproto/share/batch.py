@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from aiokproto.share.record import ShareRecord
+from aiokproto.share.ledger import ShareRecord
 
 
 class ShareBatch:

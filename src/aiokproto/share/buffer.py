@@ -17,8 +17,8 @@ from aiokproto.fetched.chunk import Chunk, chunks
 from aiokproto.records import RecordBatch
 from aiokproto.share.acknowledgement import Acknowledgement
 from aiokproto.share.acquire_limit import AcquireLimit
-from aiokproto.share.ledger import AcquisitionLock
-from aiokproto.share.record import AcquiredRange, ShareRecord, ShareRecordMaker
+from aiokproto.share.ledger import AcquisitionLock, ShareRecord
+from aiokproto.share.record_maker import AcquiredRange, ShareRecordMaker
 
 
 class Offsets(NamedTuple):

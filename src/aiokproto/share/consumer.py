@@ -17,7 +17,7 @@ from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
 from aiokproto.share.batch import ShareBatch
 from aiokproto.share.config import ShareConfig, refuse_consumer_options
 from aiokproto.share.engine import ShareEngine
-from aiokproto.share.record import ShareRecord
+from aiokproto.share.ledger import ShareRecord
 from aiokproto.share.runner import ErrorPolicy, Handler, Runner
 from aiokproto.types import TopicPartition
 

@@ -17,10 +17,9 @@ from aiokproto.share.acquire_limit import AcquireLimit
 from aiokproto.share.buffer import ShareBuffer
 from aiokproto.share.config import ShareConfig
 from aiokproto.share.fetcher import ShareFetcher
-from aiokproto.share.ledger import Ended, QueuedAck
+from aiokproto.share.ledger import Ended, QueuedAck, RecordState, ShareRecord
 from aiokproto.share.outcomes import Outcomes
 from aiokproto.share.reader import ShareReader
-from aiokproto.share.record import RecordState, ShareRecord
 from aiokproto.share.requests import Member
 from aiokproto.types import TopicPartition
 

@@ -21,19 +21,86 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from enum import Enum
 from operator import attrgetter
 from typing import NamedTuple
 
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import KafkaError, error_for
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
-from aiokproto.share.record import RecordState, ShareRecord
-from aiokproto.types import TopicPartition
+from aiokproto.types import Header, Record, TimestampType, TopicPartition
 
 INFINITY = float("inf")
 
 _LAST_TRY = 0.1
 """Part of a lock's duration below which no further renewal is tried."""
+
+
+class RecordState(Enum):
+    """Where a delivered record is on its way to an outcome."""
+
+    HELD = "being processed"
+    QUEUED = "acknowledged, not sent"
+    SENT = "acknowledged, sent"
+    DONE = "the outcome is known"
+
+
+class ShareRecord(Record):
+    """A record that is locked for this member of a share group.
+
+    Attributes:
+        delivery_count: How often it was delivered to members of the group, including this time (from 1). The group's
+            ``share.delivery.count.limit`` ends deliveries.
+        acknowledgement: What it was acknowledged as; None while it is not.
+    """
+
+    __slots__ = ("_ack", "_lock", "_state", "acknowledgement", "delivery_count")
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: tuple[Header, ...],
+        timestamp_type: TimestampType,
+        leader_epoch: int,
+        delivery_count: int,
+        lock: AcquisitionLock,
+    ) -> None:
+        super().__init__(topic, partition, offset, timestamp, key, value, headers, timestamp_type, leader_epoch)
+        self.delivery_count = delivery_count
+        self.acknowledgement: Acknowledgement | None = None
+        self._lock = lock
+        self._state = RecordState.HELD
+        self._ack: QueuedAck | None = None
+
+    @property
+    def lock_deadline(self) -> float:
+        """When its acquisition lock ends, on the event loop's clock (``loop.time()``); later after a renewal.
+
+        The broker's lock ends a little later: the client counts from when it sent the request.
+        """
+        return self._lock.deadline
+
+    def __repr__(self) -> str:
+        return f"Share{super().__repr__()[:-1]}, delivery_count={self.delivery_count})"
+
+    def __reduce__(self) -> tuple[type[Record], tuple[object, ...]]:
+        # A copy or a record in another process cannot be acknowledged: it is a plain record.
+        return Record, (
+            self.topic,
+            self.partition,
+            self.offset,
+            self.timestamp,
+            self.key,
+            self.value,
+            self.headers,
+            self.timestamp_type,
+            self.leader_epoch,
+        )
 
 
 class AcquisitionLock:

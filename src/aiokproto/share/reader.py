@@ -14,8 +14,7 @@ from aiokproto.fetched.chunk import expected_size
 from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.share.acknowledgement import Acknowledgement
 from aiokproto.share.buffer import FetchedPart, Offsets, ShareBuffer, open_acquired
-from aiokproto.share.ledger import QueuedAck
-from aiokproto.share.record import ShareRecord
+from aiokproto.share.ledger import QueuedAck, ShareRecord
 
 log = logging.getLogger("aiokproto.share")
 

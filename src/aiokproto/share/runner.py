@@ -9,7 +9,7 @@ from typing import Literal
 
 from aiokproto.share.acknowledgement import Acknowledgement
 from aiokproto.share.engine import ShareEngine
-from aiokproto.share.record import ShareRecord
+from aiokproto.share.ledger import ShareRecord
 
 log = logging.getLogger("aiokproto.share")
 
