@@ -106,7 +106,6 @@ async def test_java_and_python_members_share_the_records_of_a_group(tmp_path: Pa
                         consumer.release(record)
                     else:
                         in_python.append((record.partition, record.offset))
-                        await asyncio.sleep(0.002)
             assert all(each.ok for each in await consumer.commit())
             worker.stdin.write(b"\n")
             await asyncio.wait_for(worker.wait(), PATIENCE)

@@ -44,7 +44,7 @@ def test_missing_offsets_are_acquired_and_have_no_record(
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("reported", "expected"),
     [
         ([], []),
         ([(3, 5, 2), (0, 1, 1)], [(0, 1, 1), (3, 5, 2)]),
@@ -56,9 +56,11 @@ def test_missing_offsets_are_acquired_and_have_no_record(
     ],
 )
 def test_acquired_ranges_are_in_order_whatever_a_broker_sends(
-    told: list[tuple[int, int, int]], expected: list[tuple[int, int, int]]
+    reported: list[tuple[int, int, int]], expected: list[tuple[int, int, int]]
 ) -> None:
-    sent = [AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count) for first, last, count in told]
+    sent = [
+        AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count) for first, last, count in reported
+    ]
     assert [tuple(each) for each in acquired_ranges(sent)] == expected
 
 

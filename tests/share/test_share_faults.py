@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -31,9 +30,8 @@ from aiokproto.errors import (
 )
 from aiokproto.records import BatchRecord, encode
 from aiokproto.share import Acknowledgement, AcknowledgeOutcome, ShareRecord
-from aiokproto.simulation import Simulation
 from tests.patience import PATIENCE
-from tests.simulation.sharing import LOCK, OPTIONS, configure
+from tests.simulation.sharing import OPTIONS, configure
 
 ACCEPT, RELEASE, REJECT = Acknowledgement.ACCEPT, Acknowledgement.RELEASE, Acknowledgement.REJECT
 
@@ -152,8 +150,7 @@ async def test_a_fenced_member_goes_on() -> None:
     async with broker(2) as cluster, consumer(cluster, acknowledgement_mode="explicit") as jobs:
         first = await read(jobs, 1)
         with cluster.faults.fail(ShareGroupHeartbeatRequest, ErrorCode.FENCED_MEMBER_EPOCH, times=1) as rule:
-            while not rule.count:
-                await asyncio.sleep(0.01)
+            await asyncio.wait_for(rule.wait(), PATIENCE)
         second = await read(jobs, 1)
         assert of(first + second) == [(0, 1), (1, 1)]
         assert jobs.accept(first, second), "locks do not depend on the membership"
@@ -281,27 +278,6 @@ async def test_an_error_of_the_policy_ends_the_run() -> None:
             await asyncio.wait_for(jobs.run(handle, on_error=policy), PATIENCE)
 
 
-def test_a_failing_handler_does_not_use_up_deliveries_at_once() -> None:
-    async def program() -> None:
-        times: list[float] = []
-        enough = asyncio.Event()
-
-        async def handle(record: ShareRecord) -> None:
-            times.append(asyncio.get_running_loop().time())
-            if record.delivery_count == 4:
-                enough.set()
-            raise ValueError
-
-        async with broker(1) as cluster, consumer(cluster) as jobs:
-            running = asyncio.ensure_future(jobs.run(handle))
-            await asyncio.wait_for(enough.wait(), PATIENCE)
-            running.cancel()
-            await asyncio.wait([running])
-        assert [round(later - earlier) for earlier, later in pairwise(times)] == [1, 2, 4]
-
-    Simulation(1).run(program())
-
-
 async def test_run_starts_no_more_handlers_than_their_bytes_allow() -> None:
     running = most = handled = 0
     done = asyncio.Event()
@@ -310,7 +286,7 @@ async def test_run_starts_no_more_handlers_than_their_bytes_allow() -> None:
         nonlocal running, most, handled
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         running -= 1
         handled += 1
         if handled == 6:
@@ -325,50 +301,6 @@ async def test_run_starts_no_more_handlers_than_their_bytes_allow() -> None:
             task.cancel()
             await asyncio.wait([task])
     assert most == 2
-
-
-def test_a_slow_application_does_not_use_up_deliveries() -> None:
-    """One record takes a third of a lock. With 60 at a time, all but a few would expire in the buffer, again and
-    again."""
-    delivered: list[tuple[int, int]] = []
-
-    async def program() -> None:
-        async with broker(*[1] * 60) as cluster, consumer(cluster) as jobs:
-            async for record in jobs:
-                delivered.append((record.offset, record.delivery_count))
-                await asyncio.sleep(LOCK / 3)
-                if len({offset for offset, _ in delivered}) == 60:
-                    break
-
-    simulation = Simulation(1)
-    simulation.run(program())
-    assert len(delivered) == 60, "none twice"
-    assert max(count for _, count in delivered) <= 3
-
-
-def test_locks_that_run_out_in_the_buffer_drop_their_records() -> None:
-    async def program() -> None:
-        async with broker(*[1] * 10) as cluster, consumer(cluster, acknowledgement_mode="explicit") as jobs:
-            await read(jobs, 1)
-            assert jobs._engine.buffer
-            await asyncio.sleep(LOCK + 0.1)
-            assert not jobs._engine.buffer, "nothing is kept that cannot be delivered"
-
-    Simulation(1).run(program())
-
-
-def test_nothing_is_requested_while_the_application_requests_nothing() -> None:
-    async def program() -> None:
-        async with broker(1) as cluster, consumer(cluster, acknowledgement_mode="explicit") as jobs:
-            records = await read(jobs, 1)
-            fill(cluster, 5)
-            jobs.accept(records)
-            await jobs.commit()
-            with cluster.faults.watch(ShareFetchRequest) as rule:
-                await asyncio.sleep(10)
-                assert not rule.count
-
-    Simulation(1).run(program())
 
 
 @pytest.mark.parametrize(

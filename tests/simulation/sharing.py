@@ -57,7 +57,7 @@ class Ledger:
         written: The values in the log.
         done: Records whose acceptance or rejection was confirmed.
         maybe: Records that were accepted or rejected, with an error as the outcome: they may be done.
-        counts: The highest delivery count with which a record was acquired, as the brokers told.
+        counts: The highest delivery count with which a record was acquired, as the brokers reported.
         deliveries: How often a record was delivered.
     """
 

@@ -235,7 +235,7 @@ class ShareReader:
         """Acknowledge records that cannot be decoded."""
         error = type(error)(f"{part.lock.acquired.partition}: {error}")
         if isinstance(error, UnsupportedCompressionError):
-            # Other members may have the library; and this one should be told, before the records are archived.
+            # Other members may have the library; and this application should know before the records are archived.
             self._acknowledge(part, offsets, Acknowledgement.RELEASE, error)
             self.fail(error)
         else:
