@@ -46,12 +46,25 @@ def test_acknowledgements_are_taken_in_the_order_of_offsets_once() -> None:
     acquired.acknowledge(records[2], ACCEPT, 1.0)
     acquired.acknowledge(records[0], RELEASE, 2.0)
     assert acquired.queued_at == 1.0
-    acks, ended = acquired.take(3.0)
+    acks, ended = acquired.take(3.0, 100)
     assert (offsets(acks), ended) == ([0, 2], [])
     assert acquired.queued_at is None
     assert list(ack_batches(acks)) == [(0, 0, [2]), (2, 2, [1])]
-    assert acquired.take(3.0) == ([], [])
+    assert acquired.take(3.0, 100) == ([], [])
     assert list(acquired.held) == [records[1]]
+
+
+def test_the_oldest_acknowledgements_are_taken_first() -> None:
+    acquired = partition()
+    held = lock(acquired)
+    records = [record(held, offset) for offset in (0, 1, 2)]
+    for each in reversed(records):
+        acquired.acknowledge(each, ACCEPT, 0.0)
+        acquired.renew(each, 0.0, reported=True)
+    assert offsets(acquired.take(0.0, 2)[0]) == [1, 2]
+    assert acquired.queued_at == 0.0
+    assert offsets(acquired.take(0.0, 2)[0]) == [0]
+    assert acquired.queued_at is None
 
 
 def test_an_acknowledgement_is_replaced_while_it_is_queued_and_not_later() -> None:
@@ -59,7 +72,7 @@ def test_an_acknowledgement_is_replaced_while_it_is_queued_and_not_later() -> No
     one = record(lock(acquired), 0)
     first = acquired.acknowledge(one, ACCEPT, 0.0)
     assert acquired.acknowledge(one, REJECT, 0.0) is first
-    acks, _ = acquired.take(0.0)
+    acks, _ = acquired.take(0.0, 100)
     assert [ack.kind for ack in acks] == [REJECT]
     assert acquired.acknowledge(one, ACCEPT, 0.0) is None
     acquired.answered(acks, None)
@@ -74,7 +87,7 @@ def test_an_expired_lock_ends_an_acknowledgement_before_and_after_it_is_queued()
     ended = acquired.acknowledge(late, ACCEPT, 10.0)
     assert isinstance(ended, Ended)
     assert isinstance(ended.error, AcquisitionLockError)
-    acks, lost = acquired.take(10.0)
+    acks, lost = acquired.take(10.0, 100)
     assert acks == []
     assert [(each.ack.first, type(each.error)) for each in lost] == [(1, AcquisitionLockError)]
 
@@ -85,7 +98,7 @@ def test_the_same_offset_can_be_acquired_again_while_its_old_record_is_held() ->
     new = record(lock(acquired, at=20.0), 5, 2)
     assert isinstance(acquired.acknowledge(old, ACCEPT, 21.0), Ended)
     acquired.acknowledge(new, RELEASE, 21.0)
-    acks, ended = acquired.take(22.0)
+    acks, ended = acquired.take(22.0, 100)
     assert ([(ack.first, ack.kind) for ack in acks], ended) == ([(5, RELEASE)], [])
     assert not acquired.held
 
@@ -96,23 +109,23 @@ def test_refused_acknowledgements_are_sent_again_for_each_lock() -> None:
     records = [record(one, 0), record(other, 1), record(one, 2)]
     for each in records:
         acquired.acknowledge(each, ACCEPT, 2.0)
-    acks, _ = acquired.take(2.0)
+    acks, _ = acquired.take(2.0, 100)
     assert is_divisible(acks)
     acquired.separate(acks, 2.0)
-    parts = [acquired.take(3.0)[0] for _ in range(2)]
+    parts = [acquired.take(3.0, 100)[0] for _ in range(2)]
     assert [offsets(part) for part in parts] == [[0, 2], [1]]
     assert not any(is_divisible(part) for part in parts)
-    assert acquired.take(3.0) == ([], [])
+    assert acquired.take(3.0, 100) == ([], [])
     assert acquired.queued_at is None
 
 
 def test_acknowledgements_that_were_not_applied_wait_for_the_backoff() -> None:
     acquired = partition()
     acquired.acknowledge(record(lock(acquired), 0), ACCEPT, 0.0)
-    acks, _ = acquired.take(0.0)
+    acks, _ = acquired.take(0.0, 100)
     acquired.retry(acks, at=1.0, now=0.5)
-    assert acquired.take(0.9) == ([], [])
-    assert offsets(acquired.take(1.0)[0]) == [0]
+    assert acquired.take(0.9, 100) == ([], [])
+    assert offsets(acquired.take(1.0, 100)[0]) == [0]
 
 
 def test_everything_ends_when_the_session_is_lost() -> None:
@@ -136,13 +149,13 @@ def test_renewed_records_have_a_lock_of_their_own() -> None:
     records = [record(held, offset) for offset in range(3)]
     acquired.renew(records[0], 1.0, reported=False)
     acquired.renew(records[1], 1.0, reported=True)
-    acks, _ = acquired.take_renewals(1.0)
+    acks, _ = acquired.take_renewals(1.0, 100)
     acquired.acknowledge(records[1], ACCEPT, 2.0)
     ended = acquired.renewed(acks, granted_at=1.0, duration=DURATION)
     assert [(each.ack.reported, each.error) for each in ended] == [(False, None), (True, None)]
     assert [each.lock_deadline for each in records] == [11.0, 11.0, 10.0]
     # The acknowledgement that was queued meanwhile relies on the renewed lock.
-    acks, lost = acquired.take(10.5)
+    acks, lost = acquired.take(10.5, 100)
     assert (offsets(acks), lost) == ([1], [])
     assert acquired.forget_expired(10.5) == 1
     assert list(acquired.held) == [records[0]]
@@ -169,7 +182,7 @@ def test_a_refused_renewal_is_tried_again_ever_sooner_and_then_not_at_all() -> N
         now = due
         tried.append(now)
         acquired.renew(one, now, reported=False)
-        acks, _ = acquired.take_renewals(now)
+        acks, _ = acquired.take_renewals(now, 100)
         acquired.not_renewed(acks, error_for(ErrorCode.INVALID_RECORD_STATE), now)
     assert tried == [5.0, 7.5, 8.75, 9.375]
 
@@ -233,7 +246,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.sent and not self.renewing)
     @rule()
     def send(self) -> None:
-        self.sent, ended = self.acquired.take(self.now)
+        self.sent, ended = self.acquired.take(self.now, 100)
         self._ended(ended)
         assert all(ack.lock.failure(self.now) is None for ack in self.sent)
         assert offsets(self.sent) == sorted(set(offsets(self.sent)))
@@ -241,7 +254,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.sent and not self.renewing)
     @rule()
     def send_renewals(self) -> None:
-        self.renewing, ended = self.acquired.take_renewals(self.now)
+        self.renewing, ended = self.acquired.take_renewals(self.now, 100)
         self._ended(ended)
 
     @rule(what=st.sampled_from(["applied", "refused", "retry", "separate", "lost"]))

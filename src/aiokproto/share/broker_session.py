@@ -44,6 +44,10 @@ log = logging.getLogger("aiokproto.share")
 CHANNEL = "share"
 """The connection of share sessions: the broker delays the responses to fetches."""
 
+MOST_ACKS = 5000
+"""Most acknowledgements of a request: some milliseconds to encode, and to handle their outcomes. The rest follows with
+the next request, which is sent at once."""
+
 _FIRST_VERSION = 1
 """Of ShareFetch: that of Kafka 4.1. Version 0 was a preview, and does not say how long records are locked."""
 
@@ -180,12 +184,14 @@ class BrokerSession:
         if self._handler.is_open and (renewals := self._take_renewals(now)):
             await self._acknowledge(renewals, renew=True)
             return True
-        demand = self._owner.demand(self._served)
+        # The broker may have nothing to acquire before it has them all: without them, a fetch would wait.
+        many = sum(each.queued for each in self._acquired.values()) > MOST_ACKS
+        demand = None if many else self._owner.demand(self._served)
         if demand is not None and (keys := self._fetchable(now)):
             self._served = demand
             await self._fetch(keys, now)
             return True
-        if self._acks_due(now) and (acks := self._take_acks(now)):
+        if (self._acks_due(now) or many) and (acks := self._take_acks(now)):
             await self._acknowledge(acks)
             return True
         return False
@@ -231,8 +237,10 @@ class BrokerSession:
 
     def _take_acks(self, now: float) -> dict[TopicIdPartition, list[QueuedAck]]:
         found: dict[TopicIdPartition, list[QueuedAck]] = {}
+        most = MOST_ACKS
         for key, acquired in self._acquired.items():
-            acks, ended = acquired.take(now)
+            acks, ended = acquired.take(now, most)
+            most -= len(acks) + len(ended)
             self._owner.ended(ended)
             if acks:
                 found[key] = acks
@@ -240,11 +248,13 @@ class BrokerSession:
 
     def _take_renewals(self, now: float) -> dict[TopicIdPartition, list[QueuedAck]]:
         found: dict[TopicIdPartition, list[QueuedAck]] = {}
+        most = MOST_ACKS
         for key, acquired in self._acquired.items():
             if self._config.renew and self._can_renew:
                 for record in acquired.due_renewals(now, self._config.max_processing):
                     acquired.renew(record, now, reported=False)
-            acks, ended = acquired.take_renewals(now)
+            acks, ended = acquired.take_renewals(now, most)
+            most -= len(acks) + len(ended)
             self._owner.ended(ended)
             if acks:
                 found[key] = acks

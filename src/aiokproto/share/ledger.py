@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -284,23 +285,32 @@ class AcquiredPartition:
 
     # Requests
 
-    def take(self, now: float) -> tuple[list[QueuedAck], list[Ended]]:
-        """Take the acknowledgements to send now, in the order of their offsets, and those whose lock is lost."""
+    @property
+    def queued(self) -> int:
+        """How many acknowledgements wait to be sent."""
+        return len(self._queued)
+
+    def take(self, now: float, most: int) -> tuple[list[QueuedAck], list[Ended]]:
+        """Take up to ``most`` acknowledgements to send now, the oldest ones, in the order of their offsets; and return
+        those whose lock is lost."""
         if self.retry_at > now:
             return [], []
         if self._separate:
             taken = self._separate.popleft()
         else:
-            taken = sorted(self._queued, key=attrgetter("first"))
-            self._queued.clear()
+            taken = sorted(islice(self._queued, most), key=attrgetter("first"))
+            for ack in taken:
+                del self._queued[ack]
         if not self._queued and not self._separate:
             self.queued_at = None
         return self._check_locks(taken, now)
 
-    def take_renewals(self, now: float) -> tuple[list[QueuedAck], list[Ended]]:
+    def take_renewals(self, now: float, most: int) -> tuple[list[QueuedAck], list[Ended]]:
         """Take the renewals to send now, as :meth:`take`."""
-        taken = sorted(self._renewals.values(), key=attrgetter("first"))
-        self._renewals.clear()
+        taken = sorted(islice(self._renewals.values(), most), key=attrgetter("first"))
+        for ack in taken:
+            assert ack.record is not None
+            del self._renewals[ack.record]
         return self._check_locks(taken, now)
 
     def _check_locks(self, acks: list[QueuedAck], now: float) -> tuple[list[QueuedAck], list[Ended]]:
