@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 from importlib import import_module
-from typing import ClassVar
 
 from docutils import nodes  # type: ignore[import-untyped,unused-ignore]
 from docutils.parsers.rst import directives  # type: ignore[import-untyped,unused-ignore]
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
-from sphinx.util.typing import ExtensionMetadata, OptionSpec
+from sphinx.util.typing import ExtensionMetadata
 
 from aiokproto.broker import served_apis
 from docs.extensions.options import Option, connection_options, options_of
@@ -23,7 +22,7 @@ class Options(SphinxDirective):
     """
 
     required_arguments = 1
-    option_spec: ClassVar[OptionSpec] = {"no-index": directives.flag}
+    option_spec = {"no-index": directives.flag}  # noqa: RUF012 - as the base class has it
 
     def run(self) -> list[nodes.Node]:
         module, _, name = self.arguments[0].rpartition(".")

@@ -319,8 +319,9 @@ async def test_run_starts_no_more_handlers_than_their_bytes_allow() -> None:
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], text: str) -> None:
+    given: dict[str, Any] = {"group_id": "g", "bootstrap_servers": "localhost", **options}
     with pytest.raises(ConfigurationError, match=text):
-        ShareConsumer("t", **{"group_id": "g", "bootstrap_servers": "localhost", **options})
+        ShareConsumer("t", **given)
 
 
 async def test_wrong_calls_are_refused() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
+import pytest
+
 from aiokproto.codec.messages.share_fetch import ShareFetchRequest
 from aiokproto.share import ShareRecord
 from aiokproto.simulation import Simulation
@@ -76,3 +78,27 @@ def test_nothing_is_requested_while_the_application_requests_nothing() -> None:
                 assert not rule.count
 
     Simulation(1).run(program())
+
+
+@pytest.mark.parametrize("way", ["anext", "poll", "batches"])
+def test_after_a_suspension_nothing_is_delivered_whose_lock_has_expired(way: str) -> None:
+    """The program runs before any timer of the consumer."""
+    simulation = Simulation(1)
+
+    async def program() -> None:
+        async with broker(5) as cluster, consumer(cluster, acknowledgement_mode="explicit") as jobs:
+            (first,) = await read(jobs, 1)
+            assert jobs._engine.buffer
+            simulation.loop.stall(LOCK + 0.1)
+            if way == "anext":
+                records = await read(jobs, 1)
+            elif way == "poll":
+                records = await jobs.poll(PATIENCE * 1000, 1)
+            else:
+                records = list(await asyncio.wait_for(anext(jobs.batches()), PATIENCE))
+            assert simulation.loop.time() > first.lock_deadline
+            assert all(record.lock_deadline > simulation.loop.time() for record in records)
+            assert records[0].delivery_count == 2
+            assert not jobs.accept(first)
+
+    simulation.run(program())
