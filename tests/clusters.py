@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from tests.kafka.config import CONSUMER_HEARTBEAT_MS
 from tests.kafka.pool import RunningKafka
 
 if TYPE_CHECKING:
@@ -106,6 +107,9 @@ async def embedded_cluster(brokers: int, *, replication: int = 1) -> AsyncIterat
     # The same as in tests/kafka/config.py: short waits, and no topics but those that a test creates.
     config: dict[str, str | int] = {
         "auto.create.topics.enable": "false",
+        "group.consumer.min.session.timeout.ms": 500,
+        "group.consumer.min.heartbeat.interval.ms": 100,
+        "group.consumer.heartbeat.interval.ms": CONSUMER_HEARTBEAT_MS,
         "group.share.min.record.lock.duration.ms": 1000,
     }
     async with Cluster(brokers=brokers, config=config) as cluster:

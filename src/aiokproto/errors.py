@@ -284,6 +284,14 @@ _CLASSES: dict[ErrorCode, type[BrokerError]] = {
     ErrorCode.GROUP_ID_NOT_FOUND: GroupError,
     ErrorCode.NON_EMPTY_GROUP: GroupError,
     ErrorCode.INVALID_RECORD_STATE: AcquisitionLockError,
+    ErrorCode.FENCED_MEMBER_EPOCH: GroupError,
+    ErrorCode.STALE_MEMBER_EPOCH: GroupError,
+    ErrorCode.UNRELEASED_INSTANCE_ID: GroupError,
+    ErrorCode.UNSUPPORTED_ASSIGNOR: GroupError,
+    ErrorCode.INVALID_REGULAR_EXPRESSION: GroupError,
+    ErrorCode.STREAMS_INVALID_TOPOLOGY: GroupError,
+    ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH: GroupError,
+    ErrorCode.STREAMS_TOPOLOGY_FENCED: GroupError,
 }
 
 _HINTS: dict[ErrorCode, str] = {

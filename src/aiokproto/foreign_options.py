@@ -8,7 +8,6 @@ _DESERIALIZE = "keys and values are bytes: deserialize record.key and record.val
 _TLS = 'use security_protocol="SSL" and ssl_context=ssl.create_default_context(cafile=...)'
 _VERSIONS = "leave it out: versions are negotiated with each broker"
 _CALLBACK = "await the Delivery of post(), or add_done_callback() to asyncio.ensure_future(delivery)"
-_GROUP_PROTOCOL = "groups use the classic protocol; the consumer protocol (KIP-848) is not supported yet"
 _AUTO_CREATE = (
     "leave it out: for a producer the broker's auto.create.topics.enable decides; consumers never create topics"
 )
@@ -51,8 +50,6 @@ HINTS = {
     "topics": _TOPICS,
     "max_poll_records": "pass it to the call: poll(max_records=...)",
     "consumer_timeout_ms": "pass it to the call: poll(timeout_ms=...), or use asyncio.timeout() around `async for`",
-    "group_protocol": _GROUP_PROTOCOL,
-    "group_remote_assignor": _GROUP_PROTOCOL,
     "api_version": _VERSIONS,
     "api_version_auto_timeout_ms": _VERSIONS,
     "broker_version_fallback": _VERSIONS,

@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
+from aiokproto.client import Client
 from aiokproto.cluster import CoordinatorKind
+from aiokproto.codec.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from aiokproto.codec.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from aiokproto.consumer import Consumer, PartitionStatus
 from aiokproto.errors import CommitError, ConfigurationError, GroupError, OffsetOutOfRangeError
 from aiokproto.types import OffsetAndMetadata, TopicPartition
@@ -21,12 +28,43 @@ from tests.patience import PATIENCE
 
 Place = tuple[int, int]
 
+_GROUP_RESOURCE = 32
+
 QUICK: dict[str, Any] = {"heartbeat_interval_ms": 100, "auto_offset_reset": "earliest"}
 """Members learn of a rebalance by heartbeats: a short interval makes tests fast."""
 
 
+@pytest.fixture(autouse=True, params=["classic", "consumer"])
+def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The protocol of the members that :func:`member` makes: what a user sees is the same."""
+    name = str(request.param)
+    monkeypatch.setitem(QUICK, "group_protocol", name)
+    return name
+
+
+only_classic = pytest.mark.parametrize("protocol", ["classic"], indirect=True)
+only_consumer = pytest.mark.parametrize("protocol", ["consumer"], indirect=True)
+
+
 def member(cluster: BehaviourCluster, topic: str, **options: Any) -> Consumer:
     return Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, group_id=f"{topic}-group", **QUICK | options)
+
+
+async def configure(cluster: BehaviourCluster, group: str, **options: str) -> None:
+    """Set options of a group, and wait until brokers have them."""
+    changes = [
+        AlterableConfig(name=name.replace("_", "."), config_operation=0, value=value) for name, value in options.items()
+    ]
+    resource = AlterConfigsResource(resource_type=_GROUP_RESOURCE, resource_name=group, configs=changes)
+    described = DescribeConfigsResource(resource_type=_GROUP_RESOURCE, resource_name=group, configuration_keys=None)
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        answer = await client.request(IncrementalAlterConfigsRequest(resources=[resource]))
+        assert answer.responses[0].error_code == 0, answer
+        while True:
+            found = await client.request(DescribeConfigsRequest(resources=[described]))
+            values = {each.name: each.value for each in found.results[0].configs}
+            if all(values.get(change.name) == change.value for change in changes):
+                return
 
 
 async def take(consumer: Consumer, count: int) -> list[Place]:
@@ -259,11 +297,19 @@ async def test_a_missing_offset_without_auto_offset_reset_raises(cluster: Behavi
             await anext(consumer)
 
 
-@pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
+@pytest.mark.parametrize(
+    ("protocol", "assignor"),
+    [
+        *(("classic", name) for name in ("range", "roundrobin", "sticky", "cooperative-sticky")),
+        *(("consumer", name) for name in ("range", "uniform")),
+    ],
+    indirect=["protocol"],
+)
 async def test_every_record_exactly_once_while_members_come_and_go(
-    cluster: BehaviourCluster, topic: str, strategy: str
+    cluster: BehaviourCluster, topic: str, protocol: str, assignor: str
 ) -> None:
     """Two members, a third joins, one leaves: without failures no record is lost or repeated, with every assignor."""
+    option = {"classic": "partition_assignment_strategy", "consumer": "group_remote_assignor"}[protocol]
     await cluster.create_topic(topic, partitions=6)
     partitions = range(6)
     seen: Counter[Place] = Counter()
@@ -271,7 +317,7 @@ async def test_every_record_exactly_once_while_members_come_and_go(
     workers: list[Worker] = []
 
     def worker() -> Worker:
-        consumer = member(cluster, topic, partition_assignment_strategy=strategy)
+        consumer = member(cluster, topic, **{option: assignor})
         consumer.subscribe(topic, on_assigned=lambda _: news.set())
         return Worker(consumer, seen, news)
 
@@ -299,11 +345,11 @@ async def test_every_record_exactly_once_while_members_come_and_go(
 
 
 async def test_cooperative_members_keep_reading_partitions_that_do_not_move(
-    cluster: BehaviourCluster, topic: str
+    cluster: BehaviourCluster, topic: str, protocol: str
 ) -> None:
     await cluster.create_topic(topic, partitions=4)
     revoked: list[TopicPartition] = []
-    options = {"partition_assignment_strategy": "cooperative-sticky"}
+    options = {"partition_assignment_strategy": "cooperative-sticky"} if protocol == "classic" else {}
     async with member(cluster, topic, **options) as first:
         first.subscribe(topic, on_revoked=revoked.extend)
         await until(lambda: len(first.assignment()) == 4, first)
@@ -314,6 +360,7 @@ async def test_cooperative_members_keep_reading_partitions_that_do_not_move(
             assert first.assignment().isdisjoint(second.assignment())
 
 
+@only_classic
 async def test_eager_members_revoke_all_partitions(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=4)
     events: list[tuple[str, int]] = []
@@ -366,6 +413,7 @@ async def test_polling_in_a_rebalance_callback_raises(cluster: BehaviourCluster,
         assert "rebalance callback" in failures[0]
 
 
+@only_classic
 async def test_a_rebalance_waits_for_the_record_being_processed(cluster: BehaviourCluster, topic: str) -> None:
     """And no record of a revoked partition is returned afterwards."""
     await cluster.create_topic(topic, partitions=2)
@@ -396,9 +444,11 @@ async def test_a_rebalance_waits_for_the_record_being_processed(cluster: Behavio
 
 
 async def test_a_killed_members_partitions_are_reassigned_after_its_session(
-    cluster: BehaviourCluster, topic: str
+    cluster: BehaviourCluster, topic: str, protocol: str
 ) -> None:
     """Its session expires, and another member continues from its committed offset."""
+    if protocol == "consumer":
+        await configure(cluster, f"{topic}-group", consumer_session_timeout_ms="6000")
     await cluster.create_topic(topic)
     await fill(cluster, topic, 20)
     dying = member(cluster, topic, session_timeout_ms=6000, enable_auto_commit=False)
@@ -439,7 +489,7 @@ async def test_a_member_that_does_not_poll_leaves_until_it_polls_again(cluster: 
 
 
 async def test_a_static_member_returns_without_a_rebalance(
-    cluster: BehaviourCluster, topic: str, caplog: pytest.LogCaptureFixture
+    cluster: BehaviourCluster, topic: str, protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     await cluster.create_topic(topic, partitions=2)
     async with member(cluster, topic, group_instance_id="one") as one:
@@ -451,12 +501,12 @@ async def test_a_static_member_returns_without_a_rebalance(
             async with member(cluster, topic, group_instance_id="two") as two:
                 await until(lambda: len(two.assignment()) == 1, one, two)
                 assert two.assignment() == had
-            generations = [record for record in caplog.records if "generation" in record.getMessage()]
-            assert len(generations) == 1, caplog.text
+            kind = {"classic": "generation", "consumer": "epoch"}[protocol]
+            steps = [record for record in caplog.records if f"{topic}-group: {kind}" in record.getMessage()]
+            assert len(steps) == 1, caplog.text
 
 
 async def test_new_partitions_are_noticed(cluster: BehaviourCluster, topic: str) -> None:
-    from aiokproto.client import Client
     from aiokproto.codec.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 
     await cluster.create_topic(topic, partitions=1)
@@ -476,6 +526,7 @@ async def test_new_partitions_are_noticed(cluster: BehaviourCluster, topic: str)
         await until(lambda: len(consumer.assignment()) == 3, consumer)
 
 
+@only_classic
 async def test_members_without_a_common_assignor_are_refused(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     async with member(cluster, topic, partition_assignment_strategy="range") as first:
@@ -485,6 +536,7 @@ async def test_members_without_a_common_assignor_are_refused(cluster: BehaviourC
                 await anext(second)
 
 
+@only_classic
 async def test_each_rebalance_logs_one_line(caplog: pytest.LogCaptureFixture) -> None:
     async with embedded_cluster(1) as cluster:
         await cluster.create_topic("t")

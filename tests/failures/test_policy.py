@@ -29,6 +29,7 @@ PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDI
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, API_VERSIONS = 11, 12, 13, 14, 18
 INIT_PRODUCER_ID, EPOCHS, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = 22, 23, 24, 25, 26, 28
 CONSUMER_HEARTBEAT, SHARE_HEARTBEAT, SHARE_FETCH, SHARE_ACKNOWLEDGE = 68, 76, 78, 79
+STREAMS_HEARTBEAT, STREAMS_DESCRIPTION = 88, 93
 
 NAMES = {
     PRODUCE: "Produce",
@@ -53,6 +54,8 @@ NAMES = {
     SHARE_HEARTBEAT: "ShareGroupHeartbeat",
     SHARE_FETCH: "ShareFetch",
     SHARE_ACKNOWLEDGE: "ShareAcknowledge",
+    STREAMS_HEARTBEAT: "StreamsGroupHeartbeat",
+    STREAMS_DESCRIPTION: "StreamsGroupTopologyDescriptionUpdate",
 }
 
 FLAGS = [flag for flag in Situation._fields if flag != "api"]
@@ -101,6 +104,7 @@ def test_every_code_has_a_row_in_every_situation(situation: Situation) -> None:
             assert situation.api in {JOIN_GROUP, SYNC_GROUP, HEARTBEAT, OFFSET_COMMIT, OFFSET_FETCH} | {
                 CONSUMER_HEARTBEAT,
                 SHARE_HEARTBEAT,
+                STREAMS_HEARTBEAT,
             }
         if row.action is Action.ABORT_TRANSACTION:
             assert situation.transactional or situation.api in TRANSACTIONS or situation.api == FIND_COORDINATOR

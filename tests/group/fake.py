@@ -151,6 +151,7 @@ class FakeCluster:
             function of the request, or None for silence.
         forgotten: How often the cached coordinator was dropped.
         invalidated: The reasons given.
+        newest: The highest version of any API.
         existing: The topics of the cluster and their sizes, of which the snapshot can lack some.
     """
 
@@ -163,6 +164,7 @@ class FakeCluster:
         self.invalidated: list[str] = []
         self.snapshot = snapshot_of(topics)
         self.existing = dict(topics)
+        self.newest = 1000
 
     def sent(self, kind: type) -> list[Any]:
         """The requests of that class."""
@@ -213,7 +215,7 @@ class FakeCluster:
         )
 
     async def version(self, request_type: Any, node: int, *, max_version: int | None = None) -> int:
-        highest = int(request_type.versions.highest)
+        highest = min(int(request_type.versions.highest), self.newest)
         return highest if max_version is None else min(highest, max_version)
 
     async def send(

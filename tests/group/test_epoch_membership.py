@@ -30,7 +30,6 @@ class Member(EpochMembership[int]):
     def fields(self) -> dict[str, Any]:
         return {"topics": self.topics, "rack": None, "owned": sorted(self.owned)}
 
-    @property
     def now(self) -> MemberState:
         """Its state, read again."""
         return self.state
@@ -130,7 +129,7 @@ def test_the_state_after_each_response(
     for action in (Action.BACKOFF, Action.FIND_COORDINATOR):
         member = MAKERS[state]()
         member.refused(action)
-        assert member.now is state
+        assert member.now() is state
 
 
 def test_a_member_joins_with_all_fields_and_then_sends_only_what_has_changed() -> None:
@@ -159,20 +158,20 @@ def test_a_target_is_acknowledged_even_if_the_member_owns_the_same_as_before() -
     # The coordinator may have assigned a third partition and withdrawn it before the member knew: it waits for that.
     member = stable()
     member.beat(4, items(0, 1))
-    assert member.now is S.RECONCILING
+    assert member.now() is S.RECONCILING
     member.reconcile()
     assert member.due(member.fields)
     assert member.beat(5) == {"owned": [0, 1]}
-    assert member.now is S.STABLE
+    assert member.now() is S.STABLE
 
 
 def test_a_first_target_without_partitions_is_reconciled_too() -> None:
     member = joining()
     member.beat(1, NONE)
-    assert member.now is S.RECONCILING
+    assert member.now() is S.RECONCILING
     member.reconcile()
     member.beat(1)
-    assert member.now is S.STABLE
+    assert member.now() is S.STABLE
 
 
 def test_a_response_to_an_earlier_heartbeat_is_no_acknowledgement() -> None:
@@ -180,9 +179,27 @@ def test_a_response_to_an_earlier_heartbeat_is_no_acknowledgement() -> None:
     member.heartbeat(member.fields)
     member.reconcile()
     member.accepted(3, None)
-    assert member.now is S.ACKNOWLEDGING
+    assert member.now() is S.ACKNOWLEDGING
     member.beat(3)
-    assert member.now is S.STABLE
+    assert member.now() is S.STABLE
+
+
+def test_a_response_during_a_reconciliation_does_not_end_it() -> None:
+    member = reconciling()
+    member.take(member.begin())
+    assert member.beat(3) == {"owned": [0, 1]}
+    assert member.now() is S.RECONCILING
+    member.reconciled()
+    assert member.beat(3) == {"owned": [0, 1]}
+    assert member.now() is S.STABLE
+
+
+def test_all_that_is_owned_is_reported_together() -> None:
+    member = EpochMembership[int](None, ("active", "standby"))
+    member.join()
+    member.heartbeat({"active": [], "standby": [], "rack": None})
+    member.accepted(1, NONE)
+    assert member.heartbeat({"active": [1], "standby": [], "rack": None}) == {"active": [1], "standby": []}
 
 
 def test_a_target_that_arrives_during_the_reconciliation_is_reconciled_next() -> None:
@@ -192,7 +209,7 @@ def test_a_target_that_arrives_during_the_reconciliation_is_reconciled_next() ->
     member.take(target)
     member.reconciled()
     member.beat(4)
-    assert member.now is S.RECONCILING
+    assert member.now() is S.RECONCILING
     member.reconcile()
     member.beat(4)
     assert (member.state, member.owned) == (S.STABLE, items(0))
@@ -240,7 +257,7 @@ def test_a_member_that_stays_after_all_takes_its_target_again() -> None:
     member = preparing()
     member.give_up(member.owned)
     member.stay()
-    assert member.now is S.RECONCILING
+    assert member.now() is S.RECONCILING
     member.reconcile()
     assert member.owned == items(0, 1)
 

@@ -26,8 +26,8 @@ from aiokproto.errors import (
 )
 from aiokproto.group.assignors import Assignor, make_assignors
 from aiokproto.group.changes import ChangeKind
+from aiokproto.group.classic_member import ClassicMember
 from aiokproto.group.config import GroupConfig
-from aiokproto.group.member import GroupMember
 from tests.group.fake import CONFIG, FakeCluster, FakeOwner, partitions, run
 
 ALL = partitions("t", 0, 1)
@@ -40,7 +40,7 @@ class Harness:
         cluster: Any = FakeCluster(t=2, u=1)
         self.cluster, self.owner = cluster, FakeOwner()
         self.group = self.cluster.group
-        self.member = GroupMember(cluster, config, assignors, self.owner)
+        self.member = ClassicMember(cluster, config, assignors, self.owner)
         self.task = asyncio.create_task(self.member.run())
 
     async def subscribe(self, *topics: str) -> None:

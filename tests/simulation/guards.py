@@ -259,13 +259,13 @@ MUTANTS = (
     Mutant(
         "a member commits what it owns alone",
         "group/commits.py",
-        "while mine := {each: position for each, position in offsets.items() if each in self._rebalance.owned}:",
+        "while mine := {each: position for each, position in offsets.items() if each in self._member.owned}:",
         "while mine := dict(offsets):",
     ),
     Mutant(
         "nothing is committed without a generation",
         "group/commits.py",
-        "                if self._membership.generation < 0:\n",
+        "                if identity.generation < 0:\n",
         "                if False:\n",
     ),
     Mutant(
@@ -299,12 +299,6 @@ MUTANTS = (
         "if False:",
     ),
     Mutant(
-        "an acknowledgement is sent while its lock is held",
-        "share/ledger.py",
-        "            error = ack.lock.failure(now)\n            if error is None:\n",
-        "            error = ack.lock.failure(now)\n            if True:\n",
-    ),
-    Mutant(
         "what a lost session has acquired is lost",
         "share/broker_session.py",
         "            self._owner.ended(each.lose(error))\n",
@@ -327,5 +321,17 @@ MUTANTS = (
         "share/engine.py",
         "if self.buffer or self._closing or not (reader.waiting or reader.requests != served):",
         "if self._closing:",
+    ),
+    Mutant(
+        "what is revoked is reported afterwards",
+        "group/reconciliation.py",
+        "            await self._owner.revoke(items)\n            self._membership.give_up(items)\n",
+        "            self._membership.give_up(items)\n            await self._owner.revoke(items)\n",
+    ),
+    Mutant(
+        "a fenced member loses what it owned",
+        "group/reconciliation.py",
+        "            await self._owner.lose(items)\n            self._membership.give_up(items)\n        if",
+        "            self._membership.give_up(items)\n        if",
     ),
 )

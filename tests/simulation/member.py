@@ -43,12 +43,21 @@ class Member:
         next: The next expected offset of each partition in ``held``, after the first record.
     """
 
-    def __init__(self, simulation: Simulation, ledger: Ledger, faults: list[Fault], options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        simulation: Simulation,
+        ledger: Ledger,
+        faults: list[Fault],
+        options: dict[str, Any],
+        *,
+        calm: bool | None = None,
+    ) -> None:
+        """``calm``: nothing is lost; by default without faults."""
         self.held: set[int] = set()
         self.next: dict[int, int] = {}
         self._simulation = simulation
         self._ledger = ledger
-        self._calm = not faults
+        self._calm = not faults if calm is None else calm
         self._slack = SLACK + sum(fault.seconds for fault in faults if fault.kind == "stall")
         self._by_itself: bool = options["enable_auto_commit"]
         self._callback_seconds = simulation.random.choice((0, 0, 0.5))

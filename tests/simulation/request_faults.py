@@ -28,6 +28,7 @@ APIS = (
     "ShareFetch",
     "ShareAcknowledge",
     "ShareGroupHeartbeat",
+    "ConsumerGroupHeartbeat",
 )
 
 TRANSIENT = {
@@ -88,12 +89,13 @@ GENERAL: dict[str, tuple[ErrorCode, ...]] = {
     ),
     "ShareAcknowledge": (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR),
     "ShareGroupHeartbeat": (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,),
+    "ConsumerGroupHeartbeat": (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,),
 }
 """Codes without a row in an API's own table, that brokers answer it with: Kafka's general classification holds."""
 
 
 IMPOSSIBLE = {
-    ErrorCode.STALE_MEMBER_EPOCH,  # of the consumer protocol alone (KIP-848)
+    ErrorCode.STALE_MEMBER_EPOCH,  # only to a member whose epoch has grown, whose next heartbeat returns it (KIP-848)
     # Only the producer itself begins its next epoch: a batch that may be in the log never gets this error.
     ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,

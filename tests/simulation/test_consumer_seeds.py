@@ -5,22 +5,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
 import pytest
 
+from aiokproto.simulation import Simulation
 from tests.simulation import consuming, reading, sharing
 from tests.simulation.faults import Fault
 from tests.simulation.shrinking import shrunk
 from tests.simulation.test_seeds import BLOCKS, FIRST, SEEDS, TURNS_A_SECOND, broken, in_another_process
 
-WORKLOADS = {"groups": (consuming, 3), "assigned": (reading, 4), "share groups": (sharing, 30)}
-"""Each workload, and of how many seeds it gets one."""
+
+class Workload(NamedTuple):
+    """A program with random faults.
+
+    Attributes:
+        call: The call that runs it, but for seed and faults.
+        schedule: Returns the faults of a seed.
+        run: Runs a seed under faults.
+        part: Of how many seeds it gets one.
+    """
+
+    call: str
+    schedule: Callable[[int], list[Fault]]
+    run: Callable[[int, list[Fault]], Simulation]
+    part: int
+
+
+def groups(protocol: str, part: int) -> Workload:
+    """Members of a group, with that protocol."""
+    call = f"consuming.run(protocol={protocol!r}, seed="
+    return Workload(
+        call, partial(consuming.schedule, protocol=protocol), partial(consuming.run, protocol=protocol), part
+    )
+
+
+WORKLOADS = {
+    "groups": groups("classic", 3),
+    "epochs": groups("consumer", 20),
+    "migrations": groups("mixed", 20),
+    "assigned": Workload("reading.run(seed=", reading.schedule, reading.run, 4),
+    "share groups": Workload("sharing.run(seed=", sharing.schedule, sharing.run, 30),
+}
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_consumers(name: str, block: int) -> None:
-    workload, part = WORKLOADS[name]
-    for seed in range(FIRST + block, FIRST + SEEDS // part, BLOCKS):
+    workload = WORKLOADS[name]
+    for seed in range(FIRST + block, FIRST + SEEDS // workload.part, BLOCKS):
         schedule = workload.schedule(seed)
 
         def fails(faults: list[Fault], seed: int = seed) -> bool:
@@ -29,11 +64,11 @@ def test_consumers(name: str, block: int) -> None:
         error = broken(lambda: workload.run(seed, schedule))  # noqa: B023 - called at once
         if error is not None:
             shortest = "\n".join(f"    {fault}," for fault in shrunk(schedule, fails))
-            pytest.fail(f"{error}\n\n{workload.__name__}.run({seed}, [\n{shortest}\n])", pytrace=False)
+            pytest.fail(f"{error}\n\n{workload.call}{seed}, faults=[\n{shortest}\n])", pytrace=False)
 
 
 def traces(name: str) -> list[str]:
-    workload, _ = WORKLOADS[name]
+    workload = WORKLOADS[name]
     return [workload.run(seed, workload.schedule(seed)).trace.hash for seed in range(3)]
 
 

@@ -102,3 +102,25 @@ def test_after_a_suspension_nothing_is_delivered_whose_lock_has_expired(way: str
             assert not jobs.accept(first)
 
     simulation.run(program())
+
+
+def test_what_a_former_leader_has_granted_is_not_delivered() -> None:
+    """The new leader gives the records to any member: what is in the buffer is not locked."""
+
+    async def program() -> None:
+        async with broker(5, brokers=2) as cluster, consumer(cluster, acknowledgement_mode="explicit") as jobs:
+            (first,) = await read(jobs, 1)
+            assert jobs._engine.buffer
+            await cluster.move_leader("t", 0)
+            jobs._engine.cluster.invalidate("the test has moved a leader")
+            await asyncio.sleep(LOCK / 4)
+            assert asyncio.get_running_loop().time() < first.lock_deadline
+            assert not jobs._engine.buffer
+            again = await read(jobs, 5)
+            assert [record.offset for record in again] == list(range(5))
+            assert not jobs.accept(first)
+            assert jobs.accept(again)
+            outcomes = await jobs.commit()
+            assert {each.first_offset for each in outcomes if each.ok} == {0}
+
+    Simulation(1).run(program())

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from aiokproto.config import boolean, duration, integer, one_of, positive, seconds, text
 from aiokproto.consumer.fetch_request import FetchConfig
 from aiokproto.consumer.position_resolver import RESETS
 from aiokproto.errors import ConfigurationError
-from aiokproto.group.assignors import Assignor, make_assignors
-from aiokproto.group.config import GroupConfig
+from aiokproto.group.assignors import make_assignors
+from aiokproto.group.config import GroupConfig, GroupProtocol
 
 _LARGEST = 2**31 - 1
+
+_STRATEGY = ("range", "cooperative-sticky")
+"""The default of ``partition_assignment_strategy``."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,6 @@ class ConsumerConfig:
     """The consumer's options, without those of the connection; durations in seconds."""
 
     group: GroupConfig | None
-    assignors: Sequence[Assignor]
     auto_offset_reset: str
     enable_auto_commit: bool
     auto_commit_interval: float
@@ -42,24 +44,13 @@ class ConsumerConfig:
                 f"heartbeat_interval_ms={heartbeat * 1000:g}: must be less than session_timeout_ms "
                 f"({session * 1000:g}), better a third of it"
             )
-        group_id = None if options["group_id"] is None else text("group_id", options["group_id"])
-        instance = options["group_instance_id"]
-        if instance is not None:
-            text("group_instance_id", instance)
         rack = options["client_rack"]
         if not isinstance(rack, str):
             raise ConfigurationError(f"client_rack={rack!r}: must be a str")
-        strategy = options["partition_assignment_strategy"]
         isolation = one_of("isolation_level", options["isolation_level"], ("read_uncommitted", "read_committed"))
         poll = duration("max_poll_interval_ms", options["max_poll_interval_ms"])
-        group = None
-        if group_id is not None:
-            group = GroupConfig(group_id, instance, session, heartbeat, poll, rack or None)
-        elif instance is not None:
-            raise ConfigurationError("group_instance_id requires group_id")
         return cls(
-            group=group,
-            assignors=make_assignors(list(strategy) if isinstance(strategy, list | tuple) else [strategy]),
+            group=_group(options, session, heartbeat, poll),
             auto_offset_reset=one_of("auto_offset_reset", options["auto_offset_reset"], tuple(RESETS)),
             enable_auto_commit=boolean("enable_auto_commit", options["enable_auto_commit"]),
             auto_commit_interval=duration("auto_commit_interval_ms", options["auto_commit_interval_ms"]),
@@ -76,3 +67,39 @@ class ConsumerConfig:
                 rack=rack,
             ),
         )
+
+
+def _group(options: Mapping[str, Any], session: float, heartbeat: float, poll: float) -> GroupConfig | None:
+    """Return the options of the group member, None without a group."""
+    strategy, remote = options["partition_assignment_strategy"], options["group_remote_assignor"]
+    protocol = one_of("group_protocol", options["group_protocol"], get_args(GroupProtocol))
+    if protocol == "consumer" and strategy is not None:
+        raise ConfigurationError(
+            "partition_assignment_strategy: the members compute no assignment with group_protocol='consumer'; "
+            "group_remote_assignor chooses the broker's assignor"
+        )
+    if remote is not None:
+        text("group_remote_assignor", remote)
+        if protocol == "classic":
+            raise ConfigurationError("group_remote_assignor requires group_protocol='consumer' or 'auto'")
+    chosen = _STRATEGY if strategy is None else strategy
+    assignors = make_assignors(list(chosen) if isinstance(chosen, list | tuple) else [chosen])
+    instance = options["group_instance_id"]
+    if instance is not None:
+        text("group_instance_id", instance)
+    if options["group_id"] is None:
+        if instance is not None:
+            raise ConfigurationError("group_instance_id requires group_id")
+        return None
+    return GroupConfig(
+        group_id=text("group_id", options["group_id"]),
+        group_instance_id=instance,
+        session_timeout=session,
+        heartbeat_interval=heartbeat,
+        max_poll_interval=poll,
+        client_rack=options["client_rack"] or None,
+        # The members' own assignors exist in classic groups only.
+        protocol="classic" if protocol == "auto" and strategy is not None else protocol,
+        assignors=assignors,
+        remote_assignor=remote,
+    )

@@ -8,16 +8,17 @@ import sys
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from inspect import signature
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from aiokproto.async_context import AsyncContext
 from aiokproto.cluster import ClusterClient
-from aiokproto.config import ClusterConfig, ConnectionOptions, integer, seconds
+from aiokproto.config import ClusterConfig, ConnectionOptions, integer, one_of, seconds
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.config import ConsumerConfig
 from aiokproto.consumer.cursor import PartitionState, PartitionStatus
 from aiokproto.consumer.delivery import RecordIterator
 from aiokproto.consumer.engine import Engine
+from aiokproto.consumer.reader import BatchIterator
 from aiokproto.consumer.start_lookup import EARLIEST, LATEST
 from aiokproto.consumer.subscription import (
     Listener,
@@ -30,6 +31,7 @@ from aiokproto.consumer.subscription import (
 from aiokproto.errors import CommitError, ConfigurationError
 from aiokproto.group.arguments import Offsets, Partition, to_offsets, to_partition, to_position
 from aiokproto.group.assignors import Assignor
+from aiokproto.group.config import GroupProtocol, LeaveMode
 from aiokproto.net.timeouts import deadline as until
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, Record, TopicPartition
 
@@ -67,17 +69,24 @@ class Consumer(AsyncContext):
         group_id: The consumer group to join; None for none.
         group_instance_id: A name that survives restarts. A member that returns with it within the session timeout gets
             its partitions back without a rebalance (static membership, KIP-345).
+        group_protocol: Who computes the assignment: ``"classic"``, a member of the group; ``"consumer"``, the broker
+            (KIP-848; Kafka 4.0 or later); ``"auto"``, the broker if it can and ``partition_assignment_strategy`` is not
+            given, else a member. A group changes its protocol while it runs when its members do, one after the other.
+        group_remote_assignor: The broker's assignor, ``"uniform"`` or ``"range"``, with ``group_protocol="consumer"``;
+            None leaves it to the broker.
         auto_offset_reset: Where to start if the group has committed no offset, and where to continue if the offset is
             not in the log: ``"latest"`` (new records only), ``"earliest"``, or ``"none"`` (raise).
         enable_auto_commit: Whether processed records are committed automatically.
         auto_commit_interval_ms: How often.
-        session_timeout_ms: The coordinator removes a member that it has not heard from for this long.
-        heartbeat_interval_ms: How often the member sends a heartbeat.
+        session_timeout_ms: The coordinator removes a member that it has not heard from for this long. With the consumer
+            protocol the broker has its own timeout (``group.consumer.session.timeout.ms``), and this is only how long
+            the consumer delivers records without a sign of the coordinator.
+        heartbeat_interval_ms: How often the member sends a heartbeat; with the consumer protocol the broker decides.
         max_poll_interval_ms: A member that requests no record for this long leaves the group, and rejoins when it does.
             A rebalance waits as long for members to process what was delivered.
         partition_assignment_strategy: One or more of ``"range"``, ``"roundrobin"``, ``"sticky"``,
             ``"cooperative-sticky"``, or your own :class:`~aiokproto.group.assignors.Assignor`; the members of a group
-            need one in common.
+            need one in common. None stands for ``("range", "cooperative-sticky")``. Only of the classic protocol.
         isolation_level: ``"read_committed"`` skips records of aborted transactions, and waits for open ones.
         fetch_min_bytes: The broker delays a response until it has this many bytes ...
         fetch_max_wait_ms: ... or until this time has passed.
@@ -98,13 +107,15 @@ class Consumer(AsyncContext):
         *topics: str,
         group_id: str | None = None,
         group_instance_id: str | None = None,
+        group_protocol: GroupProtocol = "classic",
+        group_remote_assignor: str | None = None,
         auto_offset_reset: Literal["earliest", "latest", "none"] = "latest",
         enable_auto_commit: bool = True,
         auto_commit_interval_ms: float = 5000,
         session_timeout_ms: float = 45_000,
         heartbeat_interval_ms: float = 3000,
         max_poll_interval_ms: float = 300_000,
-        partition_assignment_strategy: str | Assignor | Sequence[str | Assignor] = ("range", "cooperative-sticky"),
+        partition_assignment_strategy: str | Assignor | Sequence[str | Assignor] | None = None,
         isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
         fetch_min_bytes: int = 1,
         fetch_max_wait_ms: float = 500,
@@ -119,6 +130,8 @@ class Consumer(AsyncContext):
             {
                 "group_id": group_id,
                 "group_instance_id": group_instance_id,
+                "group_protocol": group_protocol,
+                "group_remote_assignor": group_remote_assignor,
                 "auto_offset_reset": auto_offset_reset,
                 "enable_auto_commit": enable_auto_commit,
                 "auto_commit_interval_ms": auto_commit_interval_ms,
@@ -155,16 +168,28 @@ class Consumer(AsyncContext):
         """
         await self._engine.start()
 
-    def close(self, timeout_ms: float = _CLOSE_TIMEOUT_MS) -> Coroutine[Any, Any, None]:
+    def close(
+        self, timeout_ms: float = _CLOSE_TIMEOUT_MS, *, leave: LeaveMode = "default"
+    ) -> Coroutine[Any, Any, None]:
         """Commit what is processed (with ``enable_auto_commit``), leave the group, disconnect; within ``timeout_ms``.
 
         The current record counts as processed, unless the caller is handling an exception, as in ``finally`` or an
         ``async with`` block that an exception ends. Offsets that could not be committed are logged. Cancelling the call
         disconnects immediately. Calling it again has no effect.
+
+        Args:
+            timeout_ms: How long closing may take.
+            leave: ``"default"``: a static member (``group_instance_id``) stays in the group until its session expires,
+                as it is expected to return; any other leaves. ``"leave"``: a static member leaves, too. ``"remain"``:
+                none leaves, so that no rebalance begins before the session expires (KIP-1092).
+
+        Raises:
+            ConfigurationError: ``leave`` is something else.
         """
+        one_of("leave", leave, get_args(LeaveMode))
         # Checked at the call, not at the await: a task that runs the coroutine would not see the caller's exception.
         finished = sys.exc_info()[0] is None
-        return self._engine.close(seconds("timeout_ms", timeout_ms), processed=finished)
+        return self._engine.close(seconds("timeout_ms", timeout_ms), processed=finished, leave=leave)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -231,7 +256,7 @@ class Consumer(AsyncContext):
                 :meth:`Producer.send_batch() <aiokproto.producer.Producer.send_batch>`; a batch that is read anyway is
                 then decompressed in the event loop.
         """
-        return _Batches(self._engine, decompress)
+        return BatchIterator(self._engine.reader, decompress)
 
     # Subscription
 
@@ -251,7 +276,8 @@ class Consumer(AsyncContext):
         Args:
             topics: Topic names.
             pattern: A regular expression, instead of ``topics``, that a whole topic name has to match; new topics are
-                found within ``metadata_max_age_ms``. Internal topics never match.
+                found within ``metadata_max_age_ms``. Internal topics never match. With the consumer protocol the broker
+                matches it, if it is written in what Python and RE2 have in common, and finds new topics by itself.
             on_assigned: Called with new partitions before any of them is read.
             on_revoked: Called with partitions that the member gives up, while their offsets can still be committed.
             on_lost: Called with partitions that other members may own already; by default ``on_revoked`` is called.
@@ -314,6 +340,22 @@ class Consumer(AsyncContext):
         self._engine.reader.give_up_waiting()
         if self._engine.running:
             await self._engine.unsubscribed(self._seconds(timeout_ms))
+
+    def enforce_rebalance(self, reason: str = "the application asks for it") -> None:
+        """Have the group rebalance (KIP-568), for an assignor of your own whose input has changed.
+
+        Returns at once; the rebalance follows while records are read. With the consumer protocol it is only logged: the
+        broker rebalances whenever there is a cause.
+
+        Args:
+            reason: For the logs of this client and of the broker.
+
+        Raises:
+            ConfigurationError: There is no group.
+        """
+        self._group()
+        assert self._engine.member is not None, "there is a group"
+        self._engine.member.enforce_rebalance(reason)
 
     def subscription(self) -> frozenset[str]:
         """Return the topics subscribed by name."""
@@ -547,22 +589,6 @@ class Consumer(AsyncContext):
         self._engine.check_running()
         if self._engine.offsets is None:
             raise ConfigurationError("offsets are committed to a group: pass group_id")
-
-
-class _Batches:
-    """The iterator of :meth:`Consumer.batches`. Not a generator: a cancellation would end that."""
-
-    def __init__(self, engine: Engine, decompress: bool) -> None:
-        self._engine = engine
-        self._decompress = decompress
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> FetchedBatch:
-        batch = await self._engine.reader.batch(decompress=self._decompress)
-        assert batch is not None
-        return batch
 
 
 OPTIONS = tuple(name for name in signature(Consumer).parameters if name not in ("topics", "connection"))

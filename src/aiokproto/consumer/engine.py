@@ -22,7 +22,8 @@ from aiokproto.consumer.start_lookup import COMMITTED, EARLIEST
 from aiokproto.consumer.subscription import SubscriptionState
 from aiokproto.errors import ClientClosedError, CommitError, ConfigurationError, DeadlineError, KafkaError
 from aiokproto.failures import Action, Situation, classify
-from aiokproto.group.member import GroupMember
+from aiokproto.group.config import LeaveMode
+from aiokproto.group.member import GroupMember, make_member
 from aiokproto.group.offsets import GroupOffsets
 from aiokproto.net.timeouts import deadline as until
 from aiokproto.types import OffsetAndMetadata, TopicPartition
@@ -74,7 +75,7 @@ class Engine:
         self.rebalancing = Rebalancing(
             self.assignment, self.reader, lambda: self.subscription, self._commit_before_revoking, self._moved_on
         )
-        self.member = GroupMember(cluster, group, config.assignors, self.rebalancing) if group else None
+        self.member = make_member(cluster, group, self.rebalancing) if group else None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._failure: BaseException | None = None
         self._trouble: KafkaError | None = None
@@ -215,7 +216,7 @@ class Engine:
         self.assignment.stop()
         self._changed()
 
-    async def close(self, timeout: float, *, processed: bool) -> None:
+    async def close(self, timeout: float, *, processed: bool, leave: LeaveMode = "default") -> None:
         """Close within ``timeout`` seconds; with ``processed`` the current record counts as processed."""
         self.cluster.check_loop()
         if not self._started or self._closing:
@@ -241,7 +242,7 @@ class Engine:
         finally:
             # After a cancellation, do only what needs no waiting.
             try:
-                await self._leave_group(deadline if in_time else 0.0)
+                await self._leave_group(deadline if in_time else 0.0, leave)
             finally:
                 self._running = False
                 self._moved.set()
@@ -266,13 +267,13 @@ class Engine:
             except KafkaError as error:
                 log.warning("consumer: closing: %s", error)
 
-    async def _leave_group(self, deadline: float) -> None:
+    async def _leave_group(self, deadline: float, how: LeaveMode) -> None:
         if self.member is None:
             return
         error = await self.rebalancing.end(lost=self.member.removed, timeout=_left(deadline) * 3 / 4)
         # Even if the callback raised: other members wait for the partitions.
         if left := _left(deadline):
-            await self.member.leave("the consumer is closed", timeout=min(left, 3.0))
+            await self.member.leave("the consumer is closed", min(left, 3.0), how)
         if error is not None:
             raise error
 
@@ -319,8 +320,8 @@ class Engine:
 
     async def _resolve(self, wanted: SubscriptionState) -> None:
         """Look up the subscribed topics, and assign their partitions or report them to the group member."""
-        topics = wanted.topics
-        if wanted.pattern is not None:
+        topics, regex = wanted.topics, await self._regex(wanted)
+        if wanted.pattern is not None and regex is None:
             topics = wanted.matching(await self.cluster.topics())
         if wanted.partitions is not None:
             topics = frozenset(partition.topic for partition in wanted.partitions)
@@ -329,7 +330,7 @@ class Engine:
             return
         if wanted.partitions is None:
             if self.member is not None:
-                self.member.set_topics(topics)
+                self.member.set_topics(topics, regex)
             else:
                 self._assign_all(topics, found)
         # An assigned partition reports by itself that its topic is gone.
@@ -337,6 +338,12 @@ class Engine:
         for name, failure in failures.items():
             if name not in known or not self._tasks:
                 raise failure
+
+    async def _regex(self, wanted: SubscriptionState) -> str | None:
+        """Return the pattern for the broker to match; None if there is none, or this client has to match it."""
+        if self.member is None or wanted.pattern is None or not await self.member.matches_patterns():
+            return None
+        return wanted.broker_pattern()
 
     async def _find(self, topics: Iterable[str]) -> tuple[dict[str, TopicInfo], dict[str, KafkaError]]:
         """Look up topics. Return those that exist, and the errors of the others, so that these hold up nothing."""

@@ -253,3 +253,19 @@ class Reader:
             # Errors of brokers name their partition already.
             error = type(error)(f"{cursor.partition} at offset {cursor.buffer.end}: {error}")
         self._assignment.fail(cursor, error)
+
+
+class BatchIterator:
+    """The endless iterator of :meth:`Consumer.batches`. Not a generator: a cancellation would end that."""
+
+    def __init__(self, reader: Reader, decompress: bool) -> None:
+        self._reader = reader
+        self._decompress = decompress
+
+    def __aiter__(self) -> BatchIterator:
+        return self
+
+    async def __anext__(self) -> FetchedBatch:
+        batch = await self._reader.batch(decompress=self._decompress)
+        assert batch is not None
+        return batch

@@ -18,6 +18,20 @@ Listener = Callable[[list[TopicPartition]], Awaitable[None] | None]
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Kafka's internal topics, which no pattern matches."""
 
+_COMMON_SYNTAX = re.compile(
+    r"""(?:
+        [\w\-./:,;!@#%&=<>~"' ]                  # literals
+      | [|^$().]                                   # alternatives, ends, groups, any character
+      | \(\?:                                     # groups that are not captured
+      | \\[dDwWsSbB]                             # classes of characters, and edges of words
+      | \\[^\w\s]                              # escaped punctuation
+      | \[\^?(?:[\w.,:;!@#%&=/ +*?$|(){}-]|\\[dDwWsS]|\\[^\w\s])+\]
+      | (?<=[^|(^])(?:[*+?]|\{\d{1,2}(?:,\d{0,2})?\})\??(?![*+?{])   # repetitions
+    )+""",
+    re.VERBOSE | re.ASCII,
+)
+"""Patterns that mean the same in Python and in RE2, which Kafka's brokers use (KIP-848). There are more."""
+
 _REGEX = frozenset("*+?()[]{}^$|\\")
 """Characters of regular expressions that topic names cannot have."""
 
@@ -51,6 +65,18 @@ class SubscriptionState:
         """Return the topics whose names match the pattern."""
         assert self.pattern is not None
         return frozenset(name for name in topics if name not in _INTERNAL and self.pattern.fullmatch(name))
+
+    def broker_pattern(self) -> str | None:
+        """Return the pattern in RE2's syntax; None if only Python understands it the same.
+
+        Brokers also match internal topics: a pattern that matches one is left to the client.
+        """
+        pattern = self.pattern
+        assert pattern is not None
+        flags = pattern.flags & ~(re.UNICODE | re.ASCII | re.IGNORECASE)
+        if flags or not _COMMON_SYNTAX.fullmatch(pattern.pattern) or any(map(pattern.fullmatch, _INTERNAL)):
+            return None
+        return f"(?i){pattern.pattern}" if pattern.flags & re.IGNORECASE else pattern.pattern
 
 
 def to_topics(topics: Iterable[object], call: str) -> frozenset[str]:

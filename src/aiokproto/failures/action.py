@@ -46,6 +46,10 @@ class Action(Enum):
     """The group has continued without this member: its partitions are lost. Rejoin with the same member id."""
     REJOIN_AS_NEW = auto()
     """As :attr:`REJOIN_LOST`, but the member id is lost too."""
+    REFRESH_EPOCH = auto()
+    """Have a heartbeat return the current member epoch, and send it again in that (KIP-848)."""
+    FALL_BACK = auto()
+    """Join with the classic protocol instead (``group_protocol="auto"``)."""
     FAIL = auto()
     """Raise it from this call, or for this partition or batch. The rest of the client continues."""
     STOP = auto()
@@ -74,6 +78,8 @@ class Situation(NamedTuple):
     """An older batch of the partition has no outcome yet, so this one reached the broker before it."""
     follower: bool = False
     """The records were requested from a follower."""
+    optional: bool = False
+    """There is another API for the same purpose: the classic protocol of groups."""
     member: bool = False
     """The offsets are committed or fetched by a group member; otherwise by a client outside the group."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokproto.error_codes import ErrorCode as Code
-from aiokproto.errors import DecodeError
+from aiokproto.errors import DecodeError, UnsupportedVersionError
 from aiokproto.failures.action import Action, Row, Rows, Table, otherwise, rows
 from aiokproto.failures.common import COORDINATED, NO_SUCH_API
 
@@ -75,7 +75,19 @@ OFFSET_COMMIT = Table(
         ),
         **otherwise(Action.FAIL, "the coordinator rejects the offsets"),
     },
-    when=(("member", {**_FENCED, **_UNKNOWN_MEMBER, **_OLD_GENERATION, **_REBALANCE}),),
+    when=(
+        (
+            "member",
+            {
+                **_FENCED,
+                **_UNKNOWN_MEMBER,
+                **_OLD_GENERATION,
+                **_REBALANCE,
+                # The same request would be refused again.
+                Code.STALE_MEMBER_EPOCH: Row(Action.REFRESH_EPOCH, "the member's epoch has grown meanwhile"),
+            },
+        ),
+    ),
 )
 
 OFFSET_FETCH = Table(
@@ -111,6 +123,30 @@ _EPOCHS: Rows = {
     **otherwise(Action.STOP, "the group rejects this member's configuration"),
 }
 
-CONSUMER_GROUP_HEARTBEAT = Table(_EPOCHS)
+CONSUMER_GROUP_HEARTBEAT = Table(
+    _EPOCHS,
+    when=(
+        (
+            "optional",
+            {
+                **rows(
+                    Action.FALL_BACK,
+                    "the broker lacks the consumer protocol, or has disabled it",
+                    UnsupportedVersionError,
+                    Code.UNSUPPORTED_VERSION,
+                ),
+                Code.GROUP_ID_NOT_FOUND: Row(
+                    Action.FALL_BACK, "it is a classic group that the coordinator may not convert"
+                ),
+            },
+        ),
+    ),
+)
 
 SHARE_GROUP_HEARTBEAT = Table(_EPOCHS)
+
+STREAMS_GROUP_HEARTBEAT = Table(_EPOCHS)
+
+STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = Table(
+    {**COORDINATED, **otherwise(Action.FAIL, "nothing but the description of the group depends on it")}
+)

@@ -30,6 +30,8 @@ TABLES: dict[int, Table] = {
     76: membership.SHARE_GROUP_HEARTBEAT,
     78: consuming.SHARE_FETCH,
     79: consuming.SHARE_ACKNOWLEDGE,
+    88: membership.STREAMS_GROUP_HEARTBEAT,
+    93: membership.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
 }
 """By ApiKey."""
 

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
+
+from aiokproto.group.assignors import Assignor
+
+GroupProtocol = Literal["auto", "classic", "consumer"]
+"""Who computes the assignment: a member (classic), or the broker (consumer; KIP-848)."""
+
+LeaveMode = Literal["default", "leave", "remain"]
+"""Whether a member that stops leaves its group (KIP-1092); by default, a static member remains."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +27,9 @@ class GroupConfig:
         max_poll_interval: Seconds that the application can process records without requesting more, and that a
             rebalance waits for it.
         client_rack: The rack of the member; None if unknown.
+        protocol: Who computes the assignment.
+        assignors: The assignors of the classic protocol, by preference.
+        remote_assignor: The broker's assignor, by name; None leaves it to the broker. Only of the consumer protocol.
     """
 
     group_id: str
@@ -25,3 +38,6 @@ class GroupConfig:
     heartbeat_interval: float = 3.0
     max_poll_interval: float = 300.0
     client_rack: str | None = None
+    protocol: GroupProtocol = "classic"
+    assignors: Sequence[Assignor] = ()
+    remote_assignor: str | None = None

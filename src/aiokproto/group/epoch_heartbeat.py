@@ -41,8 +41,8 @@ class HeartbeatForm(Protocol[Item]):
         """Return what the coordinator has to know, by field. None of the values may change any more."""
         ...
 
-    def always(self, version: int) -> dict[str, Any]:
-        """Return the fields that every heartbeat of a member carries, but for its id and epoch."""
+    def always(self, version: int, joins: bool) -> dict[str, Any]:
+        """Return the other fields that a heartbeat carries in any case; ``joins``: to join."""
         ...
 
     def target(self, response: Any) -> frozenset[Item] | None:
@@ -56,10 +56,13 @@ class _Exchange:
     def __init__(self, form: HeartbeatForm[Any], situation: Situation, build: Callable[[int], Request[Any]]) -> None:
         self.request_type = form.request_type
         self.situation = situation
-        self.build = build
+        self._build = build
 
     def highest(self) -> int | None:
         return None
+
+    def build(self, version: int) -> Request[Any]:
+        return self._build(version)
 
     def failure(self, response: Any) -> ErrorCode:
         return ErrorCode(response.error_code)
@@ -144,7 +147,7 @@ class EpochHeartbeat(Generic[Item]):
                 response = await self._requests.send(exchange, asyncio.get_running_loop().time() + timeout)
             # A member that the coordinator does not know has left.
             if classify(code := ErrorCode(response.error_code), self._situation) is Action.STOP:
-                raise error_for(code, self._name, response.error_message or "")
+                raise error_for(code, self._name, response.error_message)
         except KafkaError as error:
             log.info("group %s: could not leave; the session will expire: %s", self._group_id, error)
 
@@ -189,7 +192,7 @@ class EpochHeartbeat(Generic[Item]):
         code = ErrorCode(response.error_code)
         action = classify(code, self._situation)
         if action is not Action.ACCEPT:
-            self._failed(action, error_for(code, self._name, response.error_message or ""))
+            self._failed(action, error_for(code, self._name, response.error_message))
             return False
         self.failure = ""
         if response.heartbeat_interval_ms > 0:
@@ -210,11 +213,15 @@ class EpochHeartbeat(Generic[Item]):
     def _build(self, version: int) -> Request[Any]:
         self._version, membership = version, self._membership
         fields = membership.heartbeat(self._form.fields(membership.owned, version))
-        return self._request(membership.epoch, self._form.always(version) | fields)
+        joins = membership.state is MemberState.JOINING
+        return self._request(membership.epoch, self._form.always(version, joins) | fields)
 
     def _request(self, epoch: int, fields: dict[str, Any]) -> Request[Any]:
         if self._membership.instance_id is not None:
             fields = {**fields, "instance_id": self._membership.instance_id}
         # The three requests have these fields in common, but no class.
-        make: Callable[..., Request[Any]] = self._form.request_type
-        return make(group_id=self._group_id, member_id=self._membership.member_id, member_epoch=epoch, **fields)
+        make: Any = self._form.request_type
+        request: Request[Any] = make(
+            group_id=self._group_id, member_id=self._membership.member_id, member_epoch=epoch, **fields
+        )
+        return request

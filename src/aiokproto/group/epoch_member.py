@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Generic, TypeVar
 
 from aiokproto.cluster import ClusterClient
+from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
+from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import ClientClosedError, KafkaError
+from aiokproto.failures import Action, Situation, classify
+from aiokproto.group.commits import Commits
 from aiokproto.group.epoch_heartbeat import EpochHeartbeat, HeartbeatForm
 from aiokproto.group.epoch_membership import EpochMembership
+from aiokproto.group.membership import LOST
 from aiokproto.group.reconciliation import ItemOwner, Reconciliation
 from aiokproto.group.session import Session
+from aiokproto.types import GroupMetadata, TopicPartition
 
 Item = TypeVar("Item", bound=Hashable)
+
+_OFFSET_COMMIT = Situation(OffsetCommitRequest.api_key, member=True)
 
 
 class EpochMember(Generic[Item]):
@@ -26,6 +35,7 @@ class EpochMember(Generic[Item]):
         membership: The state machine.
         heartbeat: Sends heartbeats.
         reconciliation: Carries out the assignment.
+        commits: Commits offsets of owned partitions.
     """
 
     def __init__(
@@ -41,6 +51,7 @@ class EpochMember(Generic[Item]):
     ) -> None:
         """See the parts; ``on_session`` is called whenever the session becomes confirmed, or is not any more."""
         self._group_id = group_id
+        self._owner = owner
         self.membership = membership
         session = Session(group_id, session_timeout, lambda: membership.in_session, on_session)
         self.heartbeat: EpochHeartbeat[Item] = EpochHeartbeat(
@@ -49,6 +60,7 @@ class EpochMember(Generic[Item]):
         self.reconciliation: Reconciliation[Item] = Reconciliation(
             cluster, group_id, membership, self.heartbeat, owner, has_subscription
         )
+        self.commits = Commits(cluster, self, group_id)
 
     @property
     def state(self) -> str:
@@ -84,6 +96,39 @@ class EpochMember(Generic[Item]):
         await self.reconciliation.leave(timeout, for_good=for_good)
         self.membership.give_up(self.membership.owned)
         self.membership.left(stale=False)
+
+    # CommittingMember
+
+    @property
+    def owned(self) -> AbstractSet[TopicPartition]:
+        """The partitions whose offsets the member can commit."""
+        return self._owner.owned
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """Its identity now, with the member epoch as generation; -1 if it is not a member."""
+        member = self.membership
+        epoch = member.epoch if member.joined else -1
+        return GroupMetadata(self._group_id, epoch, member.member_id, member.instance_id)
+
+    @property
+    def catches_up_alone(self) -> bool:
+        """True: one heartbeat is enough, and heartbeats never wait for the application."""
+        return True
+
+    def commit_refused(self, code: ErrorCode, generation: int, error: KafkaError) -> Action:
+        """See :class:`~aiokproto.group.commits.CommittingMember`."""
+        action = classify(code, _OFFSET_COMMIT)
+        if generation != self.membership.epoch or not self.membership.joined:
+            return Action.REFRESH_EPOCH
+        if action in LOST or action is Action.STOP:
+            self.membership.refused(action)
+            self.reconciliation.take(error)
+        return action
+
+    async def catch_up(self, generation: int) -> None:
+        """Have a heartbeat return the member's epoch."""
+        await self.heartbeat.refresh(generation)
 
     def _take(self, error: KafkaError | None) -> None:
         self.reconciliation.take(error)

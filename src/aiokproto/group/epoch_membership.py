@@ -139,7 +139,11 @@ class EpochMembership(Generic[Item]):
         return dict(self._sent)
 
     def _news(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in fields.items() if self._known.get(name, _ABSENT) != value}
+        changed = {name for name, value in fields.items() if self._known.get(name, _ABSENT) != value}
+        if changed.intersection(self._reports):
+            # All of what it owns, or nothing.
+            changed.update(self._reports)
+        return {name: value for name, value in fields.items() if name in changed}
 
     def accepted(self, epoch: int, target: frozenset[Item] | None) -> None:
         """Handle a response without an error; ``target`` is None if it has not changed."""
@@ -151,7 +155,10 @@ class EpochMembership(Generic[Item]):
             return
         if target is not None:
             self.target, self._target_is_new = target, True
-        if self.state is not MemberState.ACKNOWLEDGING or self._acknowledges:
+        # During a reconciliation only its end changes the state.
+        if self.state is not MemberState.RECONCILING and (
+            self.state is not MemberState.ACKNOWLEDGING or self._acknowledges
+        ):
             self._settle()
 
     def refused(self, action: Action) -> None:

@@ -101,12 +101,12 @@ class Joining:
             return ""
         return self._leader.outdated(self._cluster.snapshot)
 
-    async def leave(self, reason: str, timeout: float) -> None:
+    async def leave(self, reason: str, timeout: float, *, for_good: bool = False) -> None:
         """Leave the group, so that others need not wait for the session to expire. Failures are only logged.
 
-        A static member does not leave: it is expected to return (KIP-345).
+        A static member leaves only ``for_good``: otherwise it is expected to return (KIP-345).
         """
-        request = self._membership.leave(reason)
+        request = self._membership.leave(reason, for_good=for_good)
         self._membership.forget()
         if request is None:
             return

@@ -1,154 +1,168 @@
-"""A member of a consumer group, as the consumer sees it."""
+"""A member of a group, as the consumer sees it, and the choice of its protocol."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
+from typing import Protocol
 
-from aiokproto.cluster import ClusterClient, CoordinatorKind
-from aiokproto.cluster.coordinator_requests import CoordinatorRequests
-from aiokproto.errors import ClientClosedError, KafkaError
-from aiokproto.failures import Action
-from aiokproto.group.assignors import Assignor
+from aiokproto.cluster import ClusterClient
+from aiokproto.codec.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from aiokproto.errors import KafkaError
+from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.changes import PartitionOwner
-from aiokproto.group.commits import Commits
-from aiokproto.group.config import GroupConfig
-from aiokproto.group.heartbeat import Heartbeat
-from aiokproto.group.joining import Joining
-from aiokproto.group.membership import Membership
-from aiokproto.group.rebalance import RebalanceLoop
+from aiokproto.group.classic_member import ClassicMember
+from aiokproto.group.config import GroupConfig, LeaveMode
+from aiokproto.group.consumer_member import ConsumerMember
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
-_LEAVE_TIMEOUT = 3.0
+log = logging.getLogger("aiokproto.group")
+
+_OPTIONAL = Situation(ConsumerGroupHeartbeatRequest.api_key, member=True, optional=True)
 
 
-class GroupMember:
-    """A member of a group.
+class GroupMember(Protocol):
+    """A member of a group, whoever computes the assignment: what the consumer needs of it.
 
-    :meth:`run` does the work: it joins, and has the owner carry out each change of partitions. Heartbeats are sent by a
-    task of their own, so that neither joining nor callbacks delay them.
-
-    Invariant: whichever task learns that the group refuses this member for good, :meth:`run` raises the error.
+    :class:`~aiokproto.group.classic_member.ClassicMember` and
+    :class:`~aiokproto.group.consumer_member.ConsumerMember` say what the parts mean.
     """
 
-    def __init__(
-        self, cluster: ClusterClient, config: GroupConfig, assignors: Sequence[Assignor], owner: PartitionOwner
-    ) -> None:
-        self._config = config
-        self._membership = Membership(
-            config.group_id, config.group_instance_id, config.session_timeout, config.max_poll_interval
-        )
-        requests = CoordinatorRequests(cluster, CoordinatorKind.GROUP, config.group_id)
-        self._heartbeat = Heartbeat(cluster, config, self._membership, requests, self._take, owner.session)
-        self._joining = Joining(cluster, config, assignors, self._membership, requests, self._heartbeat)
-        self._rebalance = RebalanceLoop(cluster, config, self._membership, self._joining, owner)
-        self._commits = Commits(cluster, self._membership, self._rebalance, config.group_id)
+    def set_topics(self, topics: Iterable[str], pattern: str | None = None) -> None: ...
 
-    # Called by the consumer
+    async def matches_patterns(self) -> bool: ...
 
-    def set_topics(self, topics: Iterable[str]) -> None:
-        """Replace the subscription; without topics the member leaves the group."""
-        self._rebalance.set_topics(frozenset(topics))
+    def metadata_changed(self) -> None: ...
+
+    def leave_on_poll_timeout(self, reason: str) -> None: ...
+
+    def rejoin(self) -> None: ...
+
+    def enforce_rebalance(self, reason: str) -> None: ...
+
+    def check_session(self) -> None: ...
+
+    @property
+    def owned(self) -> AbstractSet[TopicPartition]: ...
+
+    @property
+    def metadata(self) -> GroupMetadata: ...
+
+    @property
+    def outside(self) -> bool: ...
+
+    @property
+    def removed(self) -> bool: ...
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def trouble(self) -> str: ...
+
+    async def run(self) -> None: ...
+
+    async def leave(self, reason: str, timeout: float = 3.0, how: LeaveMode = "default") -> None: ...
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""
+    ) -> None: ...
+
+    async def commit_from_outside(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float
+    ) -> None: ...
+
+
+def make_member(cluster: ClusterClient, config: GroupConfig, owner: PartitionOwner) -> GroupMember:
+    """Return a member with the protocol of ``config``."""
+
+    def classic() -> ClassicMember:
+        return ClassicMember(cluster, config, config.assignors, owner)
+
+    if config.protocol == "classic":
+        return classic()
+    member = ConsumerMember(cluster, config, owner)
+    return member if config.protocol == "consumer" else AutoMember(config.group_id, member, classic)
+
+
+class AutoMember:
+    """A member with the consumer protocol, or with the classic one if the group's broker refuses the first.
+
+    Invariant: the protocol changes only while the member owns nothing.
+    """
+
+    def __init__(self, group_id: str, member: ConsumerMember, classic: Callable[[], ClassicMember]) -> None:
+        self._group_id = group_id
+        self._member: GroupMember = member
+        self._classic = classic
+        self._topics: frozenset[str] = frozenset()
+
+    def set_topics(self, topics: Iterable[str], pattern: str | None = None) -> None:
+        self._topics = frozenset(topics)
+        self._member.set_topics(self._topics)
+
+    async def matches_patterns(self) -> bool:
+        """Return False: the classic protocol, which may become necessary, does not."""
+        return False
+
+    async def run(self) -> None:
+        try:
+            await self._member.run()
+        except KafkaError as error:
+            if self._member.owned or classify(error, _OPTIONAL) is not Action.FALL_BACK:
+                raise
+            log.info("group %s: classic protocol, as the consumer protocol is refused: %s", self._group_id, error)
+        self._member = self._classic()
+        self._member.set_topics(self._topics)
+        await self._member.run()
 
     def metadata_changed(self) -> None:
-        """Rejoin if this member leads and the topics have changed since it computed the assignment."""
-        if reason := self._joining.outdated():
-            self._rebalance.rejoin(reason)
+        self._member.metadata_changed()
 
     def leave_on_poll_timeout(self, reason: str) -> None:
-        """Leave the group until :meth:`rejoin`, since the application requests no records."""
-        if not self._rebalance.away:
-            self._rebalance.set_away(reason)
+        self._member.leave_on_poll_timeout(reason)
 
     def rejoin(self) -> None:
-        """Join again after :meth:`leave_on_poll_timeout`."""
-        if self._rebalance.away:
-            self._rebalance.set_away("")
+        self._member.rejoin()
+
+    def enforce_rebalance(self, reason: str) -> None:
+        self._member.enforce_rebalance(reason)
 
     def check_session(self) -> None:
-        """Check now whether the session is still confirmed: see
-        :class:`~aiokproto.group.session.Session`."""
-        self._heartbeat.session.check()
-
-    # State
+        self._member.check_session()
 
     @property
     def owned(self) -> AbstractSet[TopicPartition]:
-        """The partitions that this member owns."""
-        return self._rebalance.owned
+        return self._member.owned
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Its identity now. Outside of any generation the coordinator accepts it only while the group is empty."""
-        member = self._membership
-        return GroupMetadata(member.group_id, member.generation, member.member_id, member.instance_id)
+        return self._member.metadata
 
     @property
     def outside(self) -> bool:
-        """Whether it is not a member, and has no subscription for which to join."""
-        return self._rebalance.outside
+        return self._member.outside
 
     @property
     def removed(self) -> bool:
-        """Whether the member is in no generation: it owns nothing now, whatever it owned before."""
-        return self._membership.generation < 0
+        return self._member.removed
 
     @property
     def state(self) -> str:
-        """The member's state, as text."""
-        if self._rebalance.away:
-            return f"out of group {self._config.group_id!r}: {self._rebalance.away}"
-        return f"{self._membership.phase.name.lower()} in group {self._config.group_id!r}"
+        return self._member.state
 
     @property
     def trouble(self) -> str:
-        """Why the member has no partitions, if something is wrong; else empty."""
-        if (self.outside and not self._rebalance.has_subscription) or self._rebalance.settled.is_set() or self.owned:
-            return ""
-        return f"{self.state}: {self._rebalance.join_failure or 'no response from the coordinator'}"
+        return self._member.trouble
 
-    # Lifecycle
-
-    async def run(self) -> None:
-        """Be a member whenever there is a subscription, until cancelled.
-
-        Raises:
-            GroupError, FencedError, AuthorizationError: The group refuses this member for good.
-            ConfigurationError: The group agreed on an assignor that this member does not have.
-            ClientClosedError: The heartbeat task was cancelled.
-        """
-        heartbeats = asyncio.create_task(self._heartbeat.run(), name="aiokproto-heartbeat")
-        heartbeats.add_done_callback(self._heartbeats_ended)
-        try:
-            await self._rebalance.run()
-        finally:
-            heartbeats.cancel()
-            with suppress(asyncio.CancelledError, KafkaError):
-                await heartbeats
-
-    async def leave(self, reason: str, timeout: float = _LEAVE_TIMEOUT) -> None:
-        """Leave the group after :meth:`run` has ended. Failures are only logged."""
-        self._rebalance.owned.clear()
-        await self._joining.leave(reason, timeout)
-
-    # Commits
+    async def leave(self, reason: str, timeout: float = 3.0, how: LeaveMode = "default") -> None:
+        await self._member.leave(reason, timeout, how)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""
     ) -> None:
-        """Commit offsets of owned partitions; see :meth:`Commits.as_member
-        <aiokproto.group.commits.Commits.as_member>`."""
-        await self._commits.as_member(offsets, timeout, blocked=blocked)
+        await self._member.commit(offsets, timeout, blocked=blocked)
 
     async def commit_from_outside(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
-        """Commit offsets of partitions that the group does not assign. Raises as :meth:`commit`."""
-        await self._commits.from_outside(offsets, timeout)
-
-    def _take(self, action: Action, error: KafkaError) -> None:
-        self._rebalance.take(action, error)
-
-    def _heartbeats_ended(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        self._rebalance.fail(error or ClientClosedError("the heartbeat task was cancelled"))
+        await self._member.commit_from_outside(offsets, timeout)

@@ -160,14 +160,14 @@ class Membership:
         outdated."""
         return self._take(code, api) if self.is_current(generation) else Action.ACCEPT
 
-    def leave(self, reason: str) -> LeaveGroupRequest | None:
-        """Return the request to leave; None if it is not a member, or a static one, which stays."""
-        if not self.member_id or self.instance_id is not None:
+    def leave(self, reason: str, *, for_good: bool = False) -> LeaveGroupRequest | None:
+        """Return the request to leave; None if it is not a member, or a static one, which stays unless ``for_good``."""
+        if not self.member_id or (self.instance_id is not None and not for_good):
             return None
         return LeaveGroupRequest(
             group_id=self.group_id,
             member_id=self.member_id,
-            members=[MemberIdentity(member_id=self.member_id, reason=reason[:255])],
+            members=[MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id, reason=reason[:255])],
         )
 
     def forget(self) -> None:

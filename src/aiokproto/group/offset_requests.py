@@ -24,8 +24,8 @@ from aiokproto.codec.messages.txn_offset_commit import TxnOffsetCommitResponse
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.failures import Action, Situation, classify
-from aiokproto.group.membership import LOST, Membership
-from aiokproto.types import OffsetAndMetadata, TopicPartition
+from aiokproto.group.membership import LOST
+from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 _BY_NAME = 9
 """The last version of OffsetCommit and OffsetFetch with topic names; later ones have topic ids (KIP-848)."""
@@ -97,7 +97,7 @@ class CommitExchange:
         cluster: ClusterClient,
         group_id: str,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        member: Membership | None,
+        member: GroupMetadata | None,
     ) -> None:
         self.situation = Situation(OffsetCommitRequest.api_key, member=member is not None)
         self._offsets = OffsetsByTopic(cluster, offsets)
@@ -214,7 +214,8 @@ def _worst(codes: Iterable[ErrorCode], situation: Situation) -> ErrorCode:
 
     def rank(code: ErrorCode) -> int:
         action = classify(code, situation)
-        ranks = (action in AGAIN, action in LOST, action is Action.REJOIN, action is Action.STOP, bool(code))
+        again = action in (Action.REJOIN, Action.REFRESH_EPOCH)
+        ranks = (action in AGAIN, action in LOST, again, action is Action.STOP, bool(code))
         return ranks.index(True) if True in ranks else len(ranks)
 
     return min(codes, key=rank, default=ErrorCode.NONE)

@@ -10,9 +10,8 @@ from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.cluster.coordinator_requests import CoordinatorRequests
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, error_for
-from aiokproto.group.membership import Membership
 from aiokproto.group.offset_requests import NOT_ANSWERED, CommitExchange, FetchExchange
-from aiokproto.types import OffsetAndMetadata, TopicPartition
+from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 
 class CommitResult(NamedTuple):
@@ -20,7 +19,7 @@ class CommitResult(NamedTuple):
 
     Attributes:
         codes: The error code of each partition; NONE if it was committed.
-        generation: The generation in which it was sent; -1 from outside of the group.
+        generation: The generation or member epoch in which it was sent; -1 from outside of the group.
     """
 
     codes: dict[TopicPartition, ErrorCode]
@@ -43,7 +42,7 @@ class GroupOffsets:
         self._requests = CoordinatorRequests(cluster, CoordinatorKind.GROUP, group_id)
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: Membership | None, at: float
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMetadata | None, at: float
     ) -> CommitResult:
         """Commit as ``member``, or with None from outside of the group, which works while it has no members.
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Hashable
+from collections.abc import Set as AbstractSet
 from typing import Generic, Protocol, TypeVar
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.errors import KafkaError
 from aiokproto.group.epoch_heartbeat import EpochHeartbeat
 from aiokproto.group.epoch_membership import EpochMembership, MemberState
+from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.group")
 
@@ -24,6 +26,11 @@ class ItemOwner(Protocol[Item]):
 
     An item is assigned, then either revoked or lost, alternately; one change at a time.
     """
+
+    @property
+    def owned(self) -> AbstractSet[TopicPartition]:
+        """The partitions whose offsets the member can commit."""
+        ...
 
     def known(self, items: frozenset[Item]) -> frozenset[Item]:
         """Return the items that can be assigned now; others have to wait for metadata."""
@@ -91,6 +98,7 @@ class Reconciliation(Generic[Item]):
         self._failure: BaseException | None = None
         self._lost_reason = ""
         self._assigned_once = False
+        self._is_out = False
         self._noted = asyncio.Event()
 
     # Notes
@@ -149,7 +157,7 @@ class Reconciliation(Generic[Item]):
                 await self._noted.wait()
 
     def _join(self) -> None:
-        self._assigned_once = False
+        self._assigned_once = self._is_out = False
         self._membership.join()
         self._heartbeat.wake()
 
@@ -166,6 +174,9 @@ class Reconciliation(Generic[Item]):
 
     async def _stay_out(self) -> None:
         membership, away = self._membership, self.away
+        if self._is_out and self.outside is not self._has_subscription():
+            await self._noted.wait()
+            return
         membership.prepare_leaving()
         await (self._release() if away else self._revoke(membership.owned))
         if membership.state is MemberState.FENCED or self._failure is not None:
@@ -176,9 +187,8 @@ class Reconciliation(Generic[Item]):
         await self.leave(_LEAVE_TIMEOUT, for_good=False)
         membership.left(stale=bool(away))
         self.outside = not self._has_subscription()
+        self._is_out = True
         await self._owner.left()
-        if not self._wanted():
-            await self._noted.wait()
 
     async def leave(self, timeout: float, *, for_good: bool) -> None:
         """Leave the group, if the coordinator knows the member. Failures are only logged."""
@@ -202,7 +212,7 @@ class Reconciliation(Generic[Item]):
         target = membership.begin()
         ready = self._owner.known(target)
         revoked, added = membership.owned - target, ready - membership.owned
-        if not revoked and not added and ready != target and self._assigned_once:
+        if not revoked and not added and ready != target:
             await self._until_known(target - ready)
             return
         await self._revoke(revoked)

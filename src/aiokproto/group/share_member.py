@@ -105,7 +105,7 @@ class _Form:
     def fields(self, owned: frozenset[TopicIdPartition], version: int) -> dict[str, Any]:
         return {"rack_id": self._rack or None, "subscribed_topic_names": sorted(self.topics)}
 
-    def always(self, version: int) -> dict[str, Any]:
+    def always(self, version: int, joins: bool) -> dict[str, Any]:
         return {}
 
     def target(self, response: ShareGroupHeartbeatResponse) -> frozenset[TopicIdPartition] | None:
@@ -113,7 +113,13 @@ class _Form:
 
 
 class _Owner:
-    """Reports the assignment as a whole."""
+    """Reports the assignment as a whole.
+
+    Attributes:
+        owned: Nothing: members of share groups acknowledge records instead of committing offsets.
+    """
+
+    owned: frozenset[TopicPartition] = frozenset()
 
     def __init__(self, names: TopicNames, assigned: Callable[[frozenset[TopicPartition]], None]) -> None:
         self._names = names

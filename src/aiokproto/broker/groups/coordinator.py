@@ -60,7 +60,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
             self._finish_operation(entry)
             # A static member that restarts with the classic protocol may replace the last member of the consumer
             # protocol. It gets that member's assignment, so that there is nothing to rebalance.
-            self._downgrade(entry, rebalance=False)
+            self._downgrade(entry, entry.group.epoch, rebalance=False)
             return result
         group = self._convert_to_classic(entry)
         waiter: asyncio.Future[JoinResult] = self._running().create_future()
@@ -151,14 +151,17 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
             BrokerError: GROUP_ID_NOT_FOUND, or see :meth:`ConsumerGroup.leave`.
         """
         entry, group = self._consumer_group(group_id, joining=False)
+        before = group.epoch
         result = group.leave(member_id, instance_id, epoch)
         self._finish_operation(entry)
-        self._downgrade(entry, rebalance=True)
+        self._downgrade(entry, before, rebalance=True)
         return result
 
     def _tick(self, entry: Entry) -> None:
+        group = entry.group
+        before = group.epoch if isinstance(group, ConsumerGroup) else 0
         super()._tick(entry)
-        self._downgrade(entry, rebalance=True)
+        self._downgrade(entry, before, rebalance=True)
 
     # ---- migration between classic and consumer groups (KIP-848)
 
@@ -192,10 +195,12 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         limit = self._state.options.number("group.consumer.max.size")
         return self._migration_allowed("upgrade") and group.protocol_type == CONSUMER and len(group.members) <= limit
 
-    def _downgrade(self, entry: Entry, rebalance: bool) -> None:
+    def _downgrade(self, entry: Entry, epoch: int, *, rebalance: bool) -> None:
         """Convert a consumer group to a classic group if all its members use the classic protocol.
 
-        With ``rebalance``, its members have to join again, since a member left and its partitions have to be assigned.
+        ``epoch`` becomes the generation: the group epoch before the last consumer member left, since with a later one
+        all others would lose their partitions. With ``rebalance``, they have to join again, since those of the member
+        that left have to be assigned.
         """
         group = entry.group
         if not (isinstance(group, ConsumerGroup) and self._migration_allowed("downgrade") and can_downgrade(group)):
@@ -203,7 +208,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         if len(group.members) > self._state.options.number("group.max.size"):
             return
         into = self._convert_to_classic(entry)
-        downgrade(group, into, self._now())
+        downgrade(group, into, epoch, self._now())
         if rebalance:
             into.rebalance(self._now())
         self._finish_operation(entry)

@@ -12,7 +12,8 @@ import org.apache.kafka.streams.state.Stores;
  * A Kafka Streams application: counts the words of the topic "lines" into the topic "counts" until
  * its standard input ends, with two threads in one group of the streams protocol.
  *
- * <p>{@code WordCount ADDRESS APPLICATION at_least_once|exactly_once_v2 STATE_FOLDER}
+ * <p>{@code WordCount ADDRESS APPLICATION at_least_once|exactly_once_v2 STATE_FOLDER [LINES COUNTS]}:
+ * the last two are other names for the topics.
  */
 public final class WordCount {
     private static final Duration PATIENCE = Duration.ofSeconds(60);
@@ -32,7 +33,7 @@ public final class WordCount {
         options.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         options.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         options.put("consumer.auto.offset.reset", "earliest");
-        try (KafkaStreams streams = new KafkaStreams(counting().build(), options)) {
+        try (KafkaStreams streams = new KafkaStreams(counting(arguments).build(), options)) {
             streams.start();
             // Standard input also ends when the process that started this one ends.
             while (System.in.read() >= 0) {
@@ -42,15 +43,16 @@ public final class WordCount {
         }
     }
 
-    private static StreamsBuilder counting() {
+    private static StreamsBuilder counting(String[] arguments) {
+        boolean named = arguments.length > 4;
         StreamsBuilder builder = new StreamsBuilder();
-        builder.<String, String>stream("lines")
+        builder.<String, String>stream(named ? arguments[4] : "lines")
             .flatMapValues(line -> Arrays.asList(line.split(" ")))
             .groupBy((key, word) -> word)
             .count(Materialized.as(Stores.inMemoryKeyValueStore("store")))
             .toStream()
             .mapValues(count -> count.toString())
-            .to("counts");
+            .to(named ? arguments[5] : "counts");
         return builder;
     }
 }

@@ -64,8 +64,8 @@ def can_downgrade(group: ConsumerGroup) -> bool:
     return bool(group.members) and all(member.classic is not None for member in group.members.values())
 
 
-def downgrade(group: ConsumerGroup, into: ClassicGroup, now: float) -> None:
-    """Restore a new classic group with the members of a consumer group and their target assignments.
+def downgrade(group: ConsumerGroup, into: ClassicGroup, generation: int, now: float) -> None:
+    """Restore a new classic group, in a generation, with the members of a consumer group and their target assignments.
 
     The targets rather than the current assignments: the classic group has no reconciliation that would finish it.
     """
@@ -89,7 +89,7 @@ def downgrade(group: ConsumerGroup, into: ClassicGroup, now: float) -> None:
     into.restore(
         members,
         now,
-        generation=group.epoch,
+        generation=generation,
         protocol_type=CONSUMER,
         protocol=select_protocol(members),
         leader=members[0].member_id,

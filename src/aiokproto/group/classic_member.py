@@ -1,0 +1,185 @@
+"""A member of a classic group, as the consumer sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+
+from aiokproto.cluster import ClusterClient, CoordinatorKind
+from aiokproto.cluster.coordinator_requests import CoordinatorRequests
+from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import ClientClosedError, KafkaError
+from aiokproto.failures import Action
+from aiokproto.group.assignors import Assignor
+from aiokproto.group.changes import PartitionOwner
+from aiokproto.group.commits import Commits
+from aiokproto.group.config import GroupConfig, LeaveMode
+from aiokproto.group.heartbeat import Heartbeat
+from aiokproto.group.joining import Joining
+from aiokproto.group.membership import Membership
+from aiokproto.group.rebalance import RebalanceLoop
+from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+
+_LEAVE_TIMEOUT = 3.0
+
+
+class ClassicMember:
+    """A member of a classic group: the members compute the assignment.
+
+    :meth:`run` does the work: it joins, and has the owner carry out each change of partitions. Heartbeats are sent by a
+    task of their own, so that neither joining nor callbacks delay them.
+
+    Invariant: whichever task learns that the group refuses this member for good, :meth:`run` raises the error.
+    """
+
+    def __init__(
+        self, cluster: ClusterClient, config: GroupConfig, assignors: Sequence[Assignor], owner: PartitionOwner
+    ) -> None:
+        self._config = config
+        self._membership = Membership(
+            config.group_id, config.group_instance_id, config.session_timeout, config.max_poll_interval
+        )
+        requests = CoordinatorRequests(cluster, CoordinatorKind.GROUP, config.group_id)
+        self._heartbeat = Heartbeat(cluster, config, self._membership, requests, self._take, owner.session)
+        self._joining = Joining(cluster, config, assignors, self._membership, requests, self._heartbeat)
+        self._rebalance = RebalanceLoop(cluster, config, self._membership, self._joining, owner)
+        self._commits = Commits(cluster, self, config.group_id)
+
+    # Called by the consumer
+
+    def set_topics(self, topics: Iterable[str], pattern: str | None = None) -> None:
+        """Replace the subscription; without topics the member leaves the group. There is never a pattern."""
+        self._rebalance.set_topics(frozenset(topics))
+
+    async def matches_patterns(self) -> bool:
+        """Return False: the client matches patterns, and subscribes to what they match."""
+        return False
+
+    def metadata_changed(self) -> None:
+        """Rejoin if this member leads and the topics have changed since it computed the assignment."""
+        if reason := self._joining.outdated():
+            self._rebalance.rejoin(reason)
+
+    def leave_on_poll_timeout(self, reason: str) -> None:
+        """Leave the group until :meth:`rejoin`, since the application requests no records."""
+        if not self._rebalance.away:
+            self._rebalance.set_away(reason)
+
+    def rejoin(self) -> None:
+        """Join again after :meth:`leave_on_poll_timeout`."""
+        if self._rebalance.away:
+            self._rebalance.set_away("")
+
+    def enforce_rebalance(self, reason: str) -> None:
+        """Have the group rebalance (KIP-568), unless this member is outside of it."""
+        if not self._rebalance.outside and not self._rebalance.away:
+            self._rebalance.rejoin(reason)
+
+    def check_session(self) -> None:
+        """Check now whether the session is still confirmed: see :class:`~aiokproto.group.session.Session`."""
+        self._heartbeat.session.check()
+
+    # State
+
+    @property
+    def owned(self) -> AbstractSet[TopicPartition]:
+        """The partitions that this member owns."""
+        return self._rebalance.owned
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """Its identity now. Outside of any generation the coordinator accepts it only while the group is empty."""
+        member = self._membership
+        return GroupMetadata(member.group_id, member.generation, member.member_id, member.instance_id)
+
+    @property
+    def outside(self) -> bool:
+        """Whether it is not a member, and has no subscription for which to join."""
+        return self._rebalance.outside
+
+    @property
+    def removed(self) -> bool:
+        """Whether the member is in no generation: it owns nothing now, whatever it owned before."""
+        return self._membership.generation < 0
+
+    @property
+    def state(self) -> str:
+        """The member's state, as text."""
+        if self._rebalance.away:
+            return f"out of group {self._config.group_id!r}: {self._rebalance.away}"
+        return f"{self._membership.phase.name.lower()} in group {self._config.group_id!r}"
+
+    @property
+    def trouble(self) -> str:
+        """Why the member has no partitions, if something is wrong; else empty."""
+        if (self.outside and not self._rebalance.has_subscription) or self._rebalance.settled.is_set() or self.owned:
+            return ""
+        return f"{self.state}: {self._rebalance.join_failure or 'no response from the coordinator'}"
+
+    # Lifecycle
+
+    async def run(self) -> None:
+        """Be a member whenever there is a subscription, until cancelled.
+
+        Raises:
+            GroupError, FencedError, AuthorizationError: The group refuses this member for good.
+            ConfigurationError: The group agreed on an assignor that this member does not have.
+            ClientClosedError: The heartbeat task was cancelled.
+        """
+        heartbeats = asyncio.create_task(self._heartbeat.run(), name="aiokproto-heartbeat")
+        heartbeats.add_done_callback(self._heartbeats_ended)
+        try:
+            await self._rebalance.run()
+        finally:
+            heartbeats.cancel()
+            with suppress(asyncio.CancelledError, KafkaError):
+                await heartbeats
+
+    async def leave(self, reason: str, timeout: float = _LEAVE_TIMEOUT, how: LeaveMode = "default") -> None:
+        """Leave the group after :meth:`run` has ended, or stay in it until the session expires (KIP-1092). Failures are
+        only logged."""
+        self._rebalance.owned.clear()
+        if how == "remain":
+            self._membership.forget()
+        else:
+            await self._joining.leave(reason, timeout, for_good=how == "leave")
+
+    # Commits
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""
+    ) -> None:
+        """Commit offsets of owned partitions; see :meth:`Commits.as_member
+        <aiokproto.group.commits.Commits.as_member>`."""
+        await self._commits.as_member(offsets, timeout, blocked=blocked)
+
+    async def commit_from_outside(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
+        """Commit offsets of partitions that the group does not assign. Raises as :meth:`commit`."""
+        await self._commits.from_outside(offsets, timeout)
+
+    @property
+    def catches_up_alone(self) -> bool:
+        """False: a rebalance waits for the callbacks of all members."""
+        return False
+
+    def commit_refused(self, code: ErrorCode, generation: int, error: KafkaError) -> Action:
+        """See :class:`~aiokproto.group.commits.CommittingMember`."""
+        if not self._membership.is_current(generation):
+            return Action.REJOIN
+        action = self._membership.answered(code, generation, OffsetCommitRequest.api_key)
+        self._rebalance.take(action, error)
+        return action
+
+    async def catch_up(self, generation: int) -> None:
+        """Wait for the end of a rebalance."""
+        await self._rebalance.settled.wait()
+
+    def _take(self, action: Action, error: KafkaError) -> None:
+        self._rebalance.take(action, error)
+
+    def _heartbeats_ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        self._rebalance.fail(error or ClientClosedError("the heartbeat task was cancelled"))

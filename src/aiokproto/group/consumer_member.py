@@ -1,0 +1,272 @@
+"""A member of a consumer group whose assignment the broker computes (KIP-848), as the consumer sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+from aiokproto.cluster import ClusterClient
+from aiokproto.codec.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from aiokproto.errors import UnsupportedVersionError
+from aiokproto.group.changes import Change, ChangeKind, PartitionOwner
+from aiokproto.group.config import GroupConfig, LeaveMode
+from aiokproto.group.epoch_member import EpochMember
+from aiokproto.group.epoch_membership import EpochMembership, MemberState
+from aiokproto.group.topic_ids import TopicIdPartition, TopicNames, by_topic, from_topics
+from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+
+log = logging.getLogger("aiokproto.group")
+
+_LEAVE_TIMEOUT = 3.0
+
+_PATTERNS_FROM = 1
+"""The first version of ConsumerGroupHeartbeat with a regular expression."""
+
+
+class ConsumerMember:
+    """A member of a consumer group: the coordinator computes the assignment, and each member reconciles on its own.
+
+    Its heartbeats never wait for the application: a commit that was sent in an older epoch is repeated in the current
+    one even while a callback runs.
+    """
+
+    def __init__(self, cluster: ClusterClient, config: GroupConfig, owner: PartitionOwner) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._form = _Form(config)
+        self._membership: EpochMembership[TopicIdPartition] = EpochMembership(
+            config.group_instance_id, self._form.reports
+        )
+        self._owner = _Owner(TopicNames(cluster), owner, config)
+        self._member: EpochMember[TopicIdPartition] = EpochMember(
+            cluster,
+            config.group_id,
+            self._membership,
+            self._form,
+            self._owner,
+            lambda: self._form.subscribed,
+            config.session_timeout,
+            owner.session,
+        )
+
+    # Called by the consumer
+
+    def set_topics(self, topics: Iterable[str], pattern: str | None = None) -> None:
+        """Replace the subscription; without topics and pattern the member leaves the group."""
+        if self._form.subscribe(frozenset(topics), pattern):
+            self._member.reconciliation.subscription_changed()
+
+    async def matches_patterns(self) -> bool:
+        """Return whether the broker matches topic names with patterns.
+
+        Raises:
+            KafkaError: No broker could be asked.
+        """
+        node = min(self._cluster.snapshot.brokers, default=-1)
+        try:
+            return await self._cluster.version(ConsumerGroupHeartbeatRequest, node) >= _PATTERNS_FROM
+        except UnsupportedVersionError:
+            # The first heartbeat reports it.
+            return False
+
+    def metadata_changed(self) -> None:
+        """Nothing: the coordinator notices new topics and partitions by itself."""
+
+    def leave_on_poll_timeout(self, reason: str) -> None:
+        """Leave the group until :meth:`rejoin`, since the application requests no records."""
+        if not self._member.reconciliation.away:
+            self._member.reconciliation.set_away(reason)
+
+    def rejoin(self) -> None:
+        """Join again after :meth:`leave_on_poll_timeout`."""
+        if self._member.reconciliation.away:
+            self._member.reconciliation.set_away("")
+
+    def enforce_rebalance(self, reason: str) -> None:
+        """Only log it: the coordinator rebalances whenever there is a cause, and no member can demand it."""
+        log.warning("group %s: the broker decides when to rebalance; not enforced: %s", self._config.group_id, reason)
+
+    def check_session(self) -> None:
+        """Check now whether the session is still confirmed: see :class:`~aiokproto.group.session.Session`."""
+        self._member.heartbeat.session.check()
+
+    # State
+
+    @property
+    def owned(self) -> AbstractSet[TopicPartition]:
+        """The partitions that this member owns."""
+        return self._owner.owned
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """Its identity now, with the member epoch as generation."""
+        return self._member.metadata
+
+    @property
+    def outside(self) -> bool:
+        """Whether it is not a member, and has no subscription for which to join."""
+        return self._member.reconciliation.outside
+
+    @property
+    def removed(self) -> bool:
+        """Whether the group has removed the member: it owns nothing now, whatever it owned before."""
+        return not self._membership.joined
+
+    @property
+    def state(self) -> str:
+        """The member's state, as text."""
+        return self._member.state
+
+    @property
+    def trouble(self) -> str:
+        """Why the member has no partitions, if something is wrong; else empty."""
+        if self.owned or not self._form.subscribed:
+            return ""
+        waits = self._membership.state in (MemberState.JOINING, MemberState.FENCED)
+        return self._member.trouble or (f"{self.state}: no response from the coordinator" if waits else "")
+
+    # Lifecycle
+
+    async def run(self) -> None:
+        """Be a member whenever there is a subscription, until cancelled.
+
+        Raises:
+            GroupError, FencedError, AuthorizationError: The group refuses this member for good.
+            UnsupportedVersionError: The broker lacks the consumer protocol.
+            ClientClosedError: The heartbeat task was cancelled.
+        """
+        try:
+            await self._member.run()
+        except UnsupportedVersionError as error:
+            # A pattern that an old coordinator cannot match says itself what to do.
+            if "classic" in str(error):
+                raise
+            hint = 'pass group_protocol="classic", or "auto" for clusters of both kinds'
+            raise UnsupportedVersionError(f"group {self._config.group_id!r}: {error}; {hint}") from error
+
+    async def leave(self, reason: str, timeout: float = _LEAVE_TIMEOUT, how: LeaveMode = "default") -> None:
+        """Leave the group after :meth:`run` has ended, or stay in it until the session expires (KIP-1092). Failures are
+        only logged."""
+        log.debug("group %s: leaving: %s", self._config.group_id, reason)
+        self._owner.owned.clear()
+        if how != "remain" or self._config.group_instance_id is not None:
+            await self._member.leave(timeout, for_good=how == "leave")
+
+    # Commits
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""
+    ) -> None:
+        """Commit offsets of owned partitions; see :meth:`Commits.as_member
+        <aiokproto.group.commits.Commits.as_member>`."""
+        await self._member.commits.as_member(offsets, timeout, blocked=blocked)
+
+    async def commit_from_outside(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
+        """Commit offsets of partitions that the group does not assign. Raises as :meth:`commit`."""
+        await self._member.commits.from_outside(offsets, timeout)
+
+
+class _Form:
+    """ConsumerGroupHeartbeat."""
+
+    request_type = ConsumerGroupHeartbeatRequest
+    reports = ("topic_partitions",)
+
+    def __init__(self, config: GroupConfig) -> None:
+        self._config = config
+        self._topics: frozenset[str] = frozenset()
+        self._pattern: str | None = None
+        self._had_pattern = False
+
+    @property
+    def subscribed(self) -> bool:
+        """Whether there are topics or a pattern."""
+        return bool(self._topics) or self._pattern is not None
+
+    def subscribe(self, topics: frozenset[str], pattern: str | None) -> bool:
+        """Replace the subscription. Return whether it differs."""
+        if (topics, pattern) == (self._topics, self._pattern):
+            return False
+        self._topics, self._pattern = topics, pattern
+        self._had_pattern = self._had_pattern or pattern is not None
+        return True
+
+    def fields(self, owned: frozenset[TopicIdPartition], version: int) -> dict[str, Any]:
+        config = self._config
+        fields: dict[str, Any] = {
+            "rebalance_timeout_ms": int(config.max_poll_interval * 1000),
+            "subscribed_topic_names": sorted(self._topics),
+            "topic_partitions": [
+                TopicPartitions(topic_id=topic_id, partitions=numbers) for topic_id, numbers in by_topic(owned).items()
+            ],
+        }
+        if config.client_rack:
+            fields["rack_id"] = config.client_rack
+        if config.remote_assignor is not None:
+            fields["server_assignor"] = config.remote_assignor
+        if self._had_pattern and version >= _PATTERNS_FROM:
+            fields["subscribed_topic_regex"] = self._pattern or ""
+        elif self._pattern is not None:
+            raise UnsupportedVersionError(
+                f"group {config.group_id!r}: the coordinator cannot match the pattern {self._pattern!r}: its broker is "
+                "older than Kafka 4.0; subscribe by names, or use the classic protocol"
+            )
+        return fields
+
+    def always(self, version: int, joins: bool) -> dict[str, Any]:
+        return {}
+
+    def target(self, response: ConsumerGroupHeartbeatResponse) -> frozenset[TopicIdPartition] | None:
+        return None if response.assignment is None else from_topics(response.assignment.topic_partitions)
+
+
+class _Owner:
+    """Passes changes on by topic name.
+
+    Attributes:
+        owned: The partitions that the member owns.
+    """
+
+    def __init__(self, names: TopicNames, owner: PartitionOwner, config: GroupConfig) -> None:
+        self.owned: set[TopicPartition] = set()
+        self._names = names
+        self._owner = owner
+        self._config = config
+
+    def known(self, items: frozenset[TopicIdPartition]) -> frozenset[TopicIdPartition]:
+        return self._names.known(items)
+
+    async def look_up(self, items: frozenset[TopicIdPartition]) -> None:
+        await self._names.look_up(items)
+
+    async def assign(self, items: frozenset[TopicIdPartition]) -> None:
+        added = self._names.named(items)
+        self.owned.update(added)
+        await self._owner.apply(Change(ChangeKind.ASSIGN, added))
+
+    async def revoke(self, items: frozenset[TopicIdPartition]) -> None:
+        await self._give_up(ChangeKind.REVOKE, items)
+
+    async def lose(self, items: frozenset[TopicIdPartition]) -> None:
+        await self._give_up(ChangeKind.LOST, items)
+
+    async def left(self) -> None:
+        await self._owner.apply(Change(ChangeKind.LEFT, []))
+
+    def lost(self) -> None:
+        self._owner.lost()
+
+    async def _give_up(self, kind: ChangeKind, items: frozenset[TopicIdPartition]) -> None:
+        partitions = self._names.named(items)
+        # Less than the rebalance timeout, in which the coordinator has to receive the heartbeat that reports it.
+        patience = self._config.max_poll_interval * 0.9
+        deadline = asyncio.get_running_loop().time() + patience
+        await self._owner.apply(Change(kind, partitions, deadline))
+        self.owned.difference_update(partitions)

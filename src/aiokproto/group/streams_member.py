@@ -1,0 +1,403 @@
+"""A member of a streams group (KIP-1071): the group distributes the tasks of a topology among its members."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from aiokproto.cluster import ClusterClient, CoordinatorKind
+from aiokproto.cluster.coordinator_requests import CoordinatorRequests
+from aiokproto.codec.messages.streams_group_heartbeat import (
+    Endpoint,
+    KeyValue,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    TaskOffset,
+)
+from aiokproto.codec.messages.streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    StreamsGroupTopologyDescriptionUpdateResponse,
+    TopologyDescription,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import KafkaError, error_for
+from aiokproto.failures import Situation
+from aiokproto.group.config import LeaveMode
+from aiokproto.group.epoch_member import EpochMember
+from aiokproto.group.epoch_membership import EpochMembership
+from aiokproto.group.streams_topology import (
+    EndpointPartitions,
+    StatusCode,
+    StreamsEndpoint,
+    StreamsStatus,
+    StreamsTask,
+    StreamsTopology,
+    TaskRole,
+    decode_endpoints,
+    decode_tasks,
+    encode_tasks,
+)
+from aiokproto.runtime import current
+from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+
+log = logging.getLogger("aiokproto.group")
+
+Tasks = frozenset[StreamsTask]
+TaskId = tuple[str, int]
+"""Subtopology and partition."""
+
+_DESCRIBE_TIMEOUT = 30.0
+
+
+class StreamsListener:
+    """What a stream processor does about the changes of its tasks. Override what you need.
+
+    The group waits for :meth:`revoked`, and the member changes nothing else while one of the coroutines runs. An
+    exception in one of them ends :meth:`StreamsMember.run`, which raises it.
+    """
+
+    async def assigned(self, tasks: Tasks) -> None:
+        """Begin with these tasks. A task whose role changes is revoked in the one and assigned in the other. Empty if
+        the member has joined and there are none yet."""
+
+    async def revoked(self, tasks: Tasks) -> None:
+        """End these tasks: commit what is processed, and close their state. No other member has them before that."""
+
+    async def lost(self, tasks: Tasks) -> None:
+        """Close the state of these tasks without committing: the group has continued without this member."""
+
+    def removed(self) -> None:
+        """Stop processing at once: the group has removed the member. :meth:`lost` follows."""
+
+    def status_changed(self, statuses: tuple[StreamsStatus, ...]) -> None:
+        """The group has other conditions than before: missing topics, or a member requests the end of the
+        application."""
+
+    def endpoints_changed(self, endpoints: Mapping[StreamsEndpoint, EndpointPartitions]) -> None:
+        """The state of partitions can be queried at other endpoints than before."""
+
+
+class StreamsMember:
+    """A member of a streams group, beside those of Kafka Streams.
+
+    ::
+
+        async with ClusterClient(ClusterConfig.parse({"bootstrap_servers": "localhost:9092"})) as cluster:
+            member = StreamsMember(cluster, "word-count", topology, listener)
+            await member.run()
+
+    Reading and writing records are up to you: read the partitions of :attr:`inputs` (``Consumer.assign()`` without a
+    group), and commit their offsets with :meth:`commit`.
+
+    Attributes:
+        statuses: The conditions of the group by the last response.
+        endpoints: Where the state of partitions can be queried.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        group_id: str,
+        topology: StreamsTopology,
+        listener: StreamsListener,
+        *,
+        process_id: str | None = None,
+        instance_id: str | None = None,
+        rack: str | None = None,
+        client_tags: Mapping[str, str] | None = None,
+        endpoint: StreamsEndpoint | None = None,
+        rebalance_timeout: float = 300.0,
+        session_timeout: float = 45.0,
+        description: TopologyDescription | None = None,
+    ) -> None:
+        """Create a member that joins with :meth:`run`.
+
+        Args:
+            cluster: The cluster, started.
+            group_id: The group (``application.id``).
+            topology: What the group processes; the same in all members.
+            listener: Carries out the changes.
+            process_id: The process (a UUID as text): tasks of the same state are not assigned to one process twice.
+                Members of one process must pass the same. None: this member is alone in its process.
+            instance_id: The static identity (KIP-345).
+            rack: The rack; None if unknown.
+            client_tags: Tags by which standby tasks are spread, such as ``{"zone": "a"}``.
+            endpoint: The address for interactive queries, which other members learn.
+            rebalance_timeout: Seconds that the group waits until tasks are revoked.
+            session_timeout: Seconds of the broker's ``group.streams.session.timeout.ms``: a heartbeat waits at most a
+                third of it for its response.
+            description: The processing graph for people and tools, sent when the broker asks for it (KIP-1331).
+        """
+        self.statuses: tuple[StreamsStatus, ...] = ()
+        self.endpoints: Mapping[StreamsEndpoint, EndpointPartitions] = {}
+        self._group_id = group_id
+        self._topology = topology
+        self._listener = listener
+        self._description = description
+        self._description_wanted = asyncio.Event()
+        self._running = False
+        self._requests = CoordinatorRequests(cluster, CoordinatorKind.GROUP, group_id)
+        self._form = _Form(
+            topology,
+            {
+                "rebalance_timeout_ms": int(rebalance_timeout * 1000),
+                "process_id": process_id or str(current().uuid()),
+                "client_tags": [KeyValue(key=key, value=value) for key, value in sorted((client_tags or {}).items())],
+            }
+            | ({"rack_id": rack} if rack else {})
+            | ({"user_endpoint": Endpoint(host=endpoint.host, port=endpoint.port)} if endpoint else {}),
+            self._take_response,
+        )
+        self._membership: EpochMembership[StreamsTask] = EpochMembership(instance_id, _Form.reports)
+        self._membership.choose_id()
+        self._member: EpochMember[StreamsTask] = EpochMember(
+            cluster,
+            group_id,
+            self._membership,
+            self._form,
+            _Owner(topology, listener),
+            lambda: self._running,
+            session_timeout,
+        )
+
+    # State
+
+    @property
+    def member_id(self) -> str:
+        """The id of this member, which it has chosen."""
+        return self._membership.member_id
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """Its identity now, for the offsets of a transaction (KIP-447): the generation is the member epoch, or -1."""
+        return self._member.metadata
+
+    @property
+    def tasks(self) -> Tasks:
+        """The tasks that it owns."""
+        return self._membership.owned
+
+    @property
+    def inputs(self) -> frozenset[TopicPartition]:
+        """The partitions that its active tasks read."""
+        return self._topology.inputs_of(self.tasks)
+
+    @property
+    def state(self) -> str:
+        """The member's state, as text."""
+        return self._member.state
+
+    @property
+    def trouble(self) -> str:
+        """Why it cannot join, or has no tasks, if something is wrong; else empty."""
+        conditions = "; ".join(f"{each.code.name}: {each.detail}" for each in self.statuses)
+        return self._member.trouble or conditions
+
+    # What the application has to say
+
+    def report_offsets(self, offsets: Mapping[TaskId, int], ends: Mapping[TaskId, int]) -> None:
+        """Report how far the state of tasks is restored, from which the group knows when a warm-up task can become
+        active.
+
+        Args:
+            offsets: Task → the sum of the offsets in its changelogs up to which its state is restored.
+            ends: Task → the sum of the ends of its changelogs.
+        """
+        self._form.report(offsets, ends)
+        self._member.heartbeat.wake()
+
+    def request_shutdown(self) -> None:
+        """Ask all members of the group to end: they get the status SHUTDOWN_APPLICATION."""
+        self._form.shutdown = True
+        self._member.heartbeat.wake()
+
+    # Lifecycle
+
+    async def run(self) -> None:
+        """Be a member until cancelled; then :meth:`leave`.
+
+        Raises:
+            GroupError: The group refuses the topology, or this member, for good.
+            FencedError, AuthorizationError: The same; another process uses the instance id, or an ACL is missing.
+            UnsupportedVersionError: The broker has no streams groups.
+        """
+        self._running = True
+        self._member.reconciliation.subscription_changed()
+        describing = asyncio.create_task(self._describe(), name="aiokproto-group-describe")
+        try:
+            await self._member.run()
+        finally:
+            describing.cancel()
+            await asyncio.wait([describing])
+
+    async def leave(self, timeout: float = 3.0, how: LeaveMode = "default") -> None:
+        """Leave the group after :meth:`run` has ended. Failures are only logged.
+
+        Args:
+            timeout: Seconds.
+            how: As of :meth:`Consumer.close() <aiokproto.Consumer.close>`: a static member is expected to return unless
+                this is ``"leave"``; a dynamic one stays until its session expires with ``"remain"``.
+        """
+        if how != "remain" or self._membership.instance_id is not None:
+            await self._member.leave(timeout, for_good=how == "leave")
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
+        """Commit offsets of :attr:`inputs` within ``timeout`` seconds.
+
+        Raises:
+            CommitError: Some partitions are no inputs of its active tasks (any more); the others are committed.
+            BrokerError: The coordinator refuses the commit.
+            DeadlineError: It was not confirmed in time.
+        """
+        await self._member.commits.as_member(offsets, timeout)
+
+    # Internals
+
+    def _take_response(self, response: StreamsGroupHeartbeatResponse) -> None:
+        statuses = tuple(
+            StreamsStatus(StatusCode(each.status_code), each.status_detail) for each in response.status or ()
+        )
+        if statuses != self.statuses:
+            self.statuses = statuses
+            self._listener.status_changed(statuses)
+        if response.partitions_by_user_endpoint is not None:
+            self.endpoints = decode_endpoints(response.partitions_by_user_endpoint)
+            self._listener.endpoints_changed(self.endpoints)
+        if response.topology_description_required:
+            self._description_wanted.set()
+
+    async def _describe(self) -> None:
+        """Send the description of the topology whenever the broker asks for it; if it refuses, never again."""
+        if self._description is None:
+            return
+        while True:
+            await self._description_wanted.wait()
+            exchange = _Describe(self._group_id, self.member_id, self._topology.epoch, self._description)
+            try:
+                response = await self._requests.send(exchange, asyncio.get_running_loop().time() + _DESCRIBE_TIMEOUT)
+                if response.error_code:
+                    raise error_for(response.error_code, exchange.name, response.error_message)
+            except KafkaError as error:
+                log.warning("group %s: the topology's description was not stored: %s", self._group_id, error)
+                return
+            self._description_wanted.clear()
+
+
+class _Form:
+    """StreamsGroupHeartbeat."""
+
+    request_type = StreamsGroupHeartbeatRequest
+    reports = ("active_tasks", "standby_tasks", "warmup_tasks")
+
+    def __init__(self, topology: StreamsTopology, constant: dict[str, Any], took: Any) -> None:
+        """``constant``: the fields that never change; ``took`` is called with each response."""
+        self.shutdown = False
+        self._topology = topology.encode()
+        self._constant = constant
+        self._took = took
+        self._endpoint_epoch = 0
+        self._roles: dict[TaskRole, Tasks] = {}
+        self._newest: dict[str, list[TaskOffset]] = {}
+        self._offsets: dict[str, list[TaskOffset]] = {}
+        self._offsets_at = float("-inf")
+        self._offset_interval = 0.0
+
+    def report(self, offsets: Mapping[TaskId, int], ends: Mapping[TaskId, int]) -> None:
+        """Replace the offsets of tasks; they are sent at the interval that the broker sets."""
+        self._newest = {"task_offsets": _task_offsets(offsets), "task_end_offsets": _task_offsets(ends)}
+
+    def fields(self, owned: Tasks, version: int) -> dict[str, Any]:
+        now = asyncio.get_running_loop().time()
+        if self._newest != self._offsets and now - self._offsets_at >= self._offset_interval:
+            self._offsets, self._offsets_at = self._newest, now
+        tasks = {name: encode_tasks(owned, role) for name, role in zip(self.reports, TaskRole, strict=True)}
+        return {**self._constant, **tasks, **self._offsets, "shutdown_application": self.shutdown}
+
+    def always(self, version: int, joins: bool) -> dict[str, Any]:
+        topology = {"topology": self._topology} if joins else {}
+        return {"endpoint_information_epoch": self._endpoint_epoch, **topology}
+
+    def target(self, response: StreamsGroupHeartbeatResponse) -> Tasks | None:
+        self._endpoint_epoch = response.endpoint_information_epoch
+        self._offset_interval = response.task_offset_interval_ms / 1000
+        self._took(response)
+        lists = (response.active_tasks, response.standby_tasks, response.warmup_tasks)
+        if all(ids is None for ids in lists):
+            return None
+        for role, ids in zip(TaskRole, lists, strict=True):
+            if ids is not None:
+                self._roles[role] = decode_tasks(ids, role)
+        return frozenset().union(*self._roles.values())
+
+
+class _Owner:
+    """Passes changes on to the listener.
+
+    Attributes:
+        owned: The partitions whose offsets the member can commit.
+    """
+
+    def __init__(self, topology: StreamsTopology, listener: StreamsListener) -> None:
+        self.owned: frozenset[TopicPartition] = frozenset()
+        self._topology = topology
+        self._listener = listener
+        self._tasks: Tasks = frozenset()
+
+    def known(self, items: Tasks) -> Tasks:
+        return items
+
+    async def look_up(self, items: Tasks) -> None:
+        """Nothing: tasks have no names to look up."""
+
+    async def assign(self, items: Tasks) -> None:
+        self._replace(self._tasks | items)
+        await self._listener.assigned(items)
+
+    async def revoke(self, items: Tasks) -> None:
+        await self._listener.revoked(items)
+        self._replace(self._tasks - items)
+
+    async def lose(self, items: Tasks) -> None:
+        self._replace(self._tasks - items)
+        await self._listener.lost(items)
+
+    async def left(self) -> None:
+        """Nothing: all tasks were revoked or lost before."""
+
+    def lost(self) -> None:
+        self._listener.removed()
+
+    def _replace(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+        self.owned = self._topology.inputs_of(tasks)
+
+
+class _Describe:
+    """StreamsGroupTopologyDescriptionUpdate."""
+
+    request_type = StreamsGroupTopologyDescriptionUpdateRequest
+    situation = Situation(StreamsGroupTopologyDescriptionUpdateRequest.api_key)
+
+    def __init__(self, group_id: str, member_id: str, epoch: int, description: TopologyDescription) -> None:
+        self.name = f"StreamsGroupTopologyDescriptionUpdate of group {group_id!r}"
+        self._request = StreamsGroupTopologyDescriptionUpdateRequest(
+            group_id=group_id, member_id=member_id, topology_epoch=epoch, topology_description=description
+        )
+
+    def highest(self) -> int | None:
+        return None
+
+    def build(self, version: int) -> StreamsGroupTopologyDescriptionUpdateRequest:
+        return self._request
+
+    def failure(self, response: StreamsGroupTopologyDescriptionUpdateResponse) -> ErrorCode:
+        return ErrorCode(response.error_code)
+
+
+def _task_offsets(offsets: Mapping[TaskId, int]) -> list[TaskOffset]:
+    return [
+        TaskOffset(subtopology_id=subtopology, partition=partition, offset=offset)
+        for (subtopology, partition), offset in sorted(offsets.items())
+    ]

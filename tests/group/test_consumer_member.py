@@ -1,0 +1,469 @@
+"""A member of a consumer group (KIP-848) against a coordinator in memory: changes, commits, fencing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aiokproto.codec.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from aiokproto.codec.messages.metadata import MetadataRequest
+from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import CommitError, DeadlineError, FencedError, KafkaError, UnsupportedVersionError
+from aiokproto.group.changes import ChangeKind
+from aiokproto.group.config import GroupConfig
+from aiokproto.group.consumer_member import ConsumerMember
+from aiokproto.types import OffsetAndMetadata
+from tests.group.epoch_fake import INTERVAL, FakeEpochGroup
+from tests.group.fake import CONFIG, FakeCluster, FakeOwner, committed, partitions, run, topic_id
+
+FIRST, SECOND = ALL = partitions("t", 0, 1)
+OFFSETS = {FIRST: OffsetAndMetadata(1), SECOND: OffsetAndMetadata(2)}
+
+
+class Harness:
+    """The only member of a consumer group."""
+
+    def __init__(self, config: GroupConfig) -> None:
+        cluster: Any = FakeCluster(t=4, u=1)
+        cluster.group = self.group = FakeEpochGroup()
+        self.cluster, self.owner = cluster, FakeOwner()
+        self.member = ConsumerMember(cluster, config, self.owner)
+        self.task = asyncio.create_task(self.member.run())
+
+    @property
+    def beats(self) -> list[Any]:
+        return list(self.cluster.sent(ConsumerGroupHeartbeatRequest))
+
+    @property
+    def commits(self) -> list[tuple[int, list[int]]]:
+        """Epoch and partitions of each commit."""
+        return [
+            (
+                request.generation_id_or_member_epoch,
+                [entry.partition_index for topic in request.topics for entry in topic.partitions],
+            )
+            for request in self.cluster.sent(OffsetCommitRequest)
+        ]
+
+    def script(self, *answers: Any) -> None:
+        self.cluster.next[ConsumerGroupHeartbeatRequest].extend(answers)
+
+    async def subscribe(self, *topics: str) -> None:
+        self.member.set_topics(topics)
+        await asyncio.sleep(1)
+
+
+@asynccontextmanager
+async def harness(**options: Any) -> AsyncIterator[Harness]:
+    made = Harness(replace(CONFIG, **options))
+    made.group.assign("t", 0, 1)
+    await asyncio.sleep(0.1)
+    assert made.owner.kinds == ["LEFT"]
+    made.owner.changes.clear()
+    try:
+        yield made
+    finally:
+        made.task.cancel()
+        await asyncio.wait([made.task])
+        assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+
+
+def test_the_first_heartbeat_says_everything() -> None:
+    async def program() -> None:
+        async with harness(group_instance_id="i", client_rack="r", remote_assignor="range") as it:
+            await it.subscribe("t")
+            first = it.beats[0]
+            assert (first.member_epoch, first.instance_id, first.rack_id) == (0, "i", "r")
+            assert (first.server_assignor, first.rebalance_timeout_ms) == ("range", 60_000)
+            assert (first.subscribed_topic_names, first.topic_partitions) == (["t"], [])
+            assert it.member.metadata == ("g", it.group.epoch, it.group.member, "i")
+            assert it.owner.changes == [("ASSIGN", ALL)]
+            assert it.group.reported == {(topic_id("t"), 0), (topic_id("t"), 1)}
+
+    run(program())
+
+
+def test_partitions_are_revoked_before_the_group_knows_and_assigned_afterwards() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            it.owner.takes[ChangeKind.REVOKE] = 5.0
+            it.group.assign("t", 1, 2)
+            await asyncio.sleep(INTERVAL + 1)
+            assert it.owner.changes[1:] == [("REVOKE", partitions("t", 0))]
+            assert it.group.reported == {(topic_id("t"), 0), (topic_id("t"), 1)}
+            await asyncio.sleep(5)
+            assert it.owner.changes[2:] == [("ASSIGN", partitions("t", 2))]
+            assert it.group.reported == {(topic_id("t"), 1), (topic_id("t"), 2)}
+
+    run(program())
+
+
+def test_what_was_withdrawn_during_a_revocation_is_not_assigned() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            it.owner.takes[ChangeKind.REVOKE] = 2 * INTERVAL
+            it.group.assign("t", 1, 2)
+            await asyncio.sleep(INTERVAL)
+            it.group.assign("t", 1, 3)
+            await asyncio.sleep(4 * INTERVAL)
+            added = [partition for kind, changed in it.owner.changes[1:] if kind == "ASSIGN" for partition in changed]
+            assert added == partitions("t", 3)
+
+    run(program())
+
+
+def test_a_member_that_is_fenced_while_it_revokes_is_assigned_nothing_before_it_has_joined_again() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            it.owner.takes[ChangeKind.REVOKE] = 2 * INTERVAL
+            it.group.assign("t", 1, 2)
+            await asyncio.sleep(INTERVAL)
+            it.script(ErrorCode.FENCED_MEMBER_EPOCH)
+            await asyncio.sleep(4 * INTERVAL)
+            assert it.owner.changes[1:] == [
+                ("REVOKE", partitions("t", 0)),
+                ("LOST", partitions("t", 1)),
+                ("ASSIGN", partitions("t", 1, 2)),
+            ]
+
+    run(program())
+
+
+def test_heartbeats_go_on_while_a_callback_runs() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            it.owner.takes[ChangeKind.ASSIGN] = 10 * INTERVAL
+            await it.subscribe("t")
+            before = len(it.beats)
+            await asyncio.sleep(5 * INTERVAL)
+            assert len(it.beats) >= before + 5
+
+    run(program())
+
+
+def test_a_topic_that_the_metadata_lacks_is_looked_up_by_its_id() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            it.cluster.existing["new"] = 1
+            await it.subscribe("t")
+            it.group.assign("new", 0)
+            await asyncio.sleep(INTERVAL)
+            (request,) = it.cluster.sent(MetadataRequest)
+            assert [each.topic_id for each in request.topics] == [topic_id("new")]
+            assert it.owner.owned == {*ALL, *partitions("new", 0)}
+
+    run(program())
+
+
+def test_a_topic_that_no_broker_knows_yet_keeps_no_other_from_being_assigned() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            it.group.assign("late", 0)
+            await it.subscribe("t")
+            await asyncio.sleep(5)
+            assert it.owner.owned == set(ALL)
+            assert it.group.reported == {(topic_id("t"), 0), (topic_id("t"), 1)}
+            assert len(it.cluster.sent(MetadataRequest)) < 40
+            it.cluster.existing["late"] = 1
+            await asyncio.sleep(5)
+            assert it.owner.owned == {*ALL, *partitions("late", 0)}
+
+    run(program())
+
+
+def test_a_topic_that_was_deleted_is_revoked_by_the_name_it_had() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            it.cluster.snapshot = FakeCluster(u=1).snapshot
+            it.group.assign("t")
+            await asyncio.sleep(INTERVAL)
+            assert it.owner.changes[1:] == [("REVOKE", ALL)]
+
+    run(program())
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH])
+def test_a_fenced_member_loses_its_partitions_and_joins_again(code: ErrorCode) -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            it.script(code)
+            await asyncio.sleep(INTERVAL)
+            assert it.owner.kinds == ["ASSIGN", "LOST", "ASSIGN"]
+            assert it.owner.losses == 1
+            rejoining = next(beat for beat in it.beats[1:] if beat.member_epoch == 0)
+            assert (rejoining.topic_partitions, rejoining.member_id) == ([], it.beats[0].member_id)
+
+    run(program())
+
+
+def test_a_static_member_waits_for_the_session_of_its_predecessor() -> None:
+    async def program() -> None:
+        async with harness(group_instance_id="i") as it:
+            it.script(*[ErrorCode.UNRELEASED_INSTANCE_ID] * 5)
+            await it.subscribe("t")
+            assert "UNRELEASED_INSTANCE_ID" in it.member.trouble
+            await asyncio.sleep(5)
+            assert it.owner.owned == set(ALL)
+
+    run(program())
+
+
+def test_another_process_with_the_same_instance_id_ends_the_member() -> None:
+    async def program() -> None:
+        async with harness(group_instance_id="i") as it:
+            await it.subscribe("t")
+            it.script(ErrorCode.FENCED_INSTANCE_ID)
+            with pytest.raises(FencedError):
+                await it.task
+
+    run(program())
+
+
+# ---- commits
+
+
+def test_a_commit_that_races_an_epoch_is_repeated_in_the_new_one() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            epoch = it.group.epoch
+            it.group.epoch += 2
+            it.script(lambda request: it.group.answer(_in_epoch(request, epoch + 2)))
+            await it.member.commit(OFFSETS, 5.0)
+            assert it.commits == [(epoch, [0, 1]), (epoch + 2, [0, 1])]
+            assert it.owner.kinds == ["ASSIGN"]
+
+    run(program())
+
+
+def _in_epoch(request: Any, epoch: int) -> Any:
+    request.member_epoch = epoch
+    return request
+
+
+@pytest.mark.parametrize("blocked", ["", "a callback runs"])
+def test_a_commit_in_a_callback_catches_up_by_itself(blocked: str) -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            it.cluster.next[OffsetCommitRequest] = [ErrorCode.STALE_MEMBER_EPOCH]
+            it.owner.takes[ChangeKind.REVOKE] = 30.0
+            it.group.assign("t", 1)
+            await asyncio.sleep(INTERVAL)
+            await it.member.commit(OFFSETS, 5.0, blocked=blocked)
+            assert [found for _, found in it.commits] == [[0, 1], [0, 1]]
+
+    run(program())
+
+
+def test_a_refused_commit_of_an_earlier_epoch_does_not_end_the_current_one() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+
+            async def late(request: Any) -> Any:
+                await asyncio.sleep(2 * INTERVAL)
+                return committed(request, ErrorCode.UNKNOWN_MEMBER_ID)
+
+            it.cluster.next[OffsetCommitRequest] = [late]
+            committing = asyncio.create_task(it.member.commit(OFFSETS, 20.0))
+            it.script(ErrorCode.FENCED_MEMBER_EPOCH)
+            await committing
+            assert it.owner.kinds == ["ASSIGN", "LOST", "ASSIGN"]
+            assert [epoch for epoch, _ in it.commits] == [it.group.epoch - 1, it.group.epoch]
+
+    run(program())
+
+
+def test_a_member_that_knows_a_newer_epoch_already_asks_for_none() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            before = len(it.beats)
+            await it.member._member.catch_up(it.group.epoch - 1)
+            assert len(it.beats) == before
+            await it.member._member.catch_up(it.group.epoch)
+            assert len(it.beats) == before + 1
+
+    run(program())
+
+
+def test_a_commit_that_stays_stale_ends_at_its_deadline() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            it.cluster.next[OffsetCommitRequest] = [ErrorCode.STALE_MEMBER_EPOCH] * 200
+            with pytest.raises(DeadlineError):
+                await it.member.commit(OFFSETS, 3.0)
+            assert len(it.commits) < 40
+
+    run(program())
+
+
+def test_a_commit_of_an_unknown_member_loses_its_partitions() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            it.group.remove()
+            with pytest.raises(CommitError):
+                await it.member.commit(OFFSETS, 5.0)
+            await asyncio.sleep(1)
+            assert it.owner.kinds == ["ASSIGN", "LOST", "ASSIGN"]
+
+    run(program())
+
+
+def test_a_member_that_has_not_joined_does_not_commit() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            it.owner.takes[ChangeKind.LOST] = 5.0
+            it.script(ErrorCode.FENCED_MEMBER_EPOCH)
+            await asyncio.sleep(INTERVAL)
+            assert it.member.metadata.generation == -1
+            with pytest.raises(CommitError, match="not a member at the moment"):
+                await it.member.commit(OFFSETS, 5.0)
+            assert it.commits == []
+
+    run(program())
+
+
+# ---- leaving
+
+
+def test_a_member_whose_application_does_not_poll_leaves_until_it_does() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            it.member.leave_on_poll_timeout("no poll")
+            await asyncio.sleep(1)
+            assert it.owner.kinds == ["ASSIGN", "LOST", "LEFT"]
+            assert it.beats[-1].member_epoch == -1
+            assert "no poll" in it.member.state
+            assert not it.member.outside
+            it.member.rejoin()
+            await asyncio.sleep(1)
+            assert it.owner.kinds[3:] == ["ASSIGN"]
+
+    run(program())
+
+
+def test_unsubscribing_revokes_before_it_leaves() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            it.owner.takes[ChangeKind.REVOKE] = 3.0
+            it.member.set_topics([])
+            await asyncio.sleep(2.5)
+            assert it.beats[-1].member_epoch > 0
+            assert not it.member.outside
+            await asyncio.sleep(1)
+            assert it.beats[-1].member_epoch == -1
+            assert it.owner.kinds == ["ASSIGN", "REVOKE", "LEFT"]
+            assert it.member.outside
+
+    run(program())
+
+
+def test_leaving_does_not_wait_for_a_heartbeat_in_flight() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            it.script(None)
+            await asyncio.sleep(INTERVAL - 0.5)
+            it.member.set_topics([])
+            await asyncio.sleep(0.5)
+            assert it.beats[-1].member_epoch == -1
+            assert it.member.outside
+
+    run(program())
+
+
+def test_a_member_that_subscribes_again_while_it_revokes_stays() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            it.owner.takes[ChangeKind.REVOKE] = 1.0
+            it.member.set_topics([])
+            await asyncio.sleep(0.5)
+            await it.subscribe("t", "u")
+            await asyncio.sleep(1)
+            assert it.owner.kinds == ["ASSIGN", "REVOKE", "ASSIGN"]
+            assert it.owner.owned == set(ALL)
+            assert all(beat.member_epoch >= 0 for beat in it.beats)
+
+    run(program())
+
+
+@pytest.mark.parametrize(
+    ("instance", "how", "epochs"),
+    [
+        (None, "default", [-1]),
+        (None, "leave", [-1]),
+        (None, "remain", []),
+        ("i", "default", [-2]),
+        ("i", "leave", [-1]),
+        ("i", "remain", [-2]),
+    ],
+)
+def test_closing_leaves_as_asked(instance: str | None, how: Any, epochs: list[int]) -> None:
+    async def program() -> None:
+        async with harness(group_instance_id=instance) as it:
+            await it.subscribe("t")
+            it.task.cancel()
+            await asyncio.wait([it.task])
+            await it.member.leave("closing", 1.0, how)
+            assert [beat.member_epoch for beat in it.beats if beat.member_epoch < 0] == epochs
+            assert it.member.owned == set()
+
+    run(program())
+
+
+# ---- patterns
+
+
+def test_a_pattern_is_sent_and_withdrawn() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            it.member.set_topics([], "t.*")
+            await asyncio.sleep(1)
+            assert (it.beats[0].subscribed_topic_names, it.beats[0].subscribed_topic_regex) == ([], "t.*")
+            await it.subscribe("t")
+            changed = [beat for beat in it.beats if beat.subscribed_topic_regex is not None]
+            assert [beat.subscribed_topic_regex for beat in changed] == ["t.*", ""]
+
+    run(program())
+
+
+def test_a_coordinator_that_cannot_match_patterns_ends_the_member() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            it.cluster.newest = 0
+            it.member.set_topics([], "t.*")
+            with pytest.raises(UnsupportedVersionError, match=r"'t\.\*'"):
+                await it.task
+
+    run(program())
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_REGULAR_EXPRESSION, ErrorCode.UNSUPPORTED_ASSIGNOR])
+def test_a_refused_subscription_ends_the_member(code: ErrorCode) -> None:
+    async def program() -> None:
+        async with harness() as it:
+            it.script(code)
+            it.member.set_topics([], "t.*")
+            with pytest.raises(KafkaError, match=code.name):
+                await it.task
+
+    run(program())

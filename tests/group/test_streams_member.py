@@ -1,0 +1,306 @@
+"""A member of a streams group against a coordinator in memory: what its heartbeats carry, and what responses do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from aiokproto.codec.messages.streams_group_heartbeat import (
+    Endpoint,
+    EndpointToPartitions,
+    Status,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    TaskIds,
+    TopicPartition,
+)
+from aiokproto.codec.messages.streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    StreamsGroupTopologyDescriptionUpdateResponse,
+    TopologyDescription,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaError
+from aiokproto.group.streams_member import StreamsListener, StreamsMember
+from aiokproto.group.streams_topology import (
+    EndpointPartitions,
+    InternalTopic,
+    StatusCode,
+    StreamsEndpoint,
+    StreamsStatus,
+    StreamsTask,
+    StreamsTopology,
+    Subtopology,
+    TaskRole,
+)
+from aiokproto.types import TopicPartition as Partition
+from tests.group.fake import FakeCluster, run
+
+ACTIVE, STANDBY, WARMUP = TaskRole
+INTERVAL, OFFSET_INTERVAL = 2.0, 10.0
+TOPOLOGY = StreamsTopology((Subtopology("0", ("b", "a"), (InternalTopic("r"),), copartitioned=(frozenset("ar"),)),))
+
+
+def tasks(role: TaskRole, *numbers: int) -> frozenset[StreamsTask]:
+    return frozenset(StreamsTask(role, "0", number) for number in numbers)
+
+
+class Coordinator:
+    """A group with one member.
+
+    Attributes:
+        more: Further fields of the next response.
+    """
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.owned: dict[str, list[int]] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+        self.more: dict[str, Any] = {}
+        self._news = False
+
+    def assign(self, **roles: list[int]) -> None:
+        self.owned |= roles
+        self.epoch, self._news = self.epoch + 1, True
+
+    def answer(self, request: Any) -> Any:
+        if isinstance(request, StreamsGroupTopologyDescriptionUpdateRequest):
+            return StreamsGroupTopologyDescriptionUpdateResponse()
+        joins = request.member_epoch == 0
+        self.epoch += joins
+        news, self._news = self._news or joins, False
+        more, self.more = self.more, {}
+        ids: dict[str, Any] = {
+            name: [TaskIds(subtopology_id="0", partitions=numbers)] if numbers else []
+            for name, numbers in self.owned.items()
+        }
+        return StreamsGroupHeartbeatResponse(
+            member_id=request.member_id,
+            member_epoch=request.member_epoch if request.member_epoch < 0 else self.epoch,
+            heartbeat_interval_ms=int(INTERVAL * 1000),
+            task_offset_interval_ms=int(OFFSET_INTERVAL * 1000),
+            **(ids if news else {}),
+            **more,
+        )
+
+
+class Recorder(StreamsListener):
+    """Notes what happens, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, Any]] = []
+
+    async def assigned(self, tasks: frozenset[StreamsTask]) -> None:
+        self.events.append(("assigned", tasks))
+
+    async def revoked(self, tasks: frozenset[StreamsTask]) -> None:
+        self.events.append(("revoked", tasks))
+
+    async def lost(self, tasks: frozenset[StreamsTask]) -> None:
+        self.events.append(("lost", tasks))
+
+    def removed(self) -> None:
+        self.events.append(("removed", None))
+
+    def status_changed(self, statuses: tuple[StreamsStatus, ...]) -> None:
+        self.events.append(("status", statuses))
+
+    def endpoints_changed(self, endpoints: Mapping[StreamsEndpoint, EndpointPartitions]) -> None:
+        self.events.append(("endpoints", endpoints))
+
+
+class Harness:
+    def __init__(self, options: dict[str, Any]) -> None:
+        cluster: Any = FakeCluster()
+        cluster.group = self.group = Coordinator()
+        self.cluster, self.listener = cluster, Recorder()
+        self.member = StreamsMember(cluster, "g", TOPOLOGY, self.listener, **options)
+        self.task = asyncio.create_task(self.member.run())
+
+    @property
+    def beats(self) -> list[Any]:
+        return list(self.cluster.sent(StreamsGroupHeartbeatRequest))
+
+    @property
+    def events(self) -> list[tuple[str, Any]]:
+        return self.listener.events
+
+
+@asynccontextmanager
+async def harness(**options: Any) -> AsyncIterator[Harness]:
+    made = Harness(options)
+    made.group.assign(active_tasks=[0, 1])
+    await asyncio.sleep(0.5)
+    try:
+        yield made
+    finally:
+        made.task.cancel()
+        await asyncio.wait([made.task])
+        assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+
+
+def test_only_a_heartbeat_that_joins_carries_the_topology() -> None:
+    async def program() -> None:
+        async with harness(process_id="p", endpoint=StreamsEndpoint("h", 7), client_tags={"zone": "a"}) as it:
+            it.cluster.next[StreamsGroupHeartbeatRequest] = [BrokerConnectionError("lost")]
+            await asyncio.sleep(2 * INTERVAL)
+            first, *others = it.beats
+            assert (first.process_id, first.user_endpoint) == ("p", Endpoint(host="h", port=7))
+            assert (first.active_tasks, first.standby_tasks, first.warmup_tasks) == ([], [], [])
+            assert first.topology == TOPOLOGY.encode()
+            assert all(beat.topology is None for beat in others)
+            # Everything else again after a failure, since nobody knows what has arrived.
+            assert len([beat for beat in others if beat.process_id == "p"]) == 1
+
+    run(program())
+
+
+def test_the_topology_is_encoded_in_kafkas_order() -> None:
+    (part,) = TOPOLOGY.encode().subtopologies
+    assert part.source_topics == ["a", "b"]
+    (group,) = part.copartition_groups
+    assert (group.source_topics, group.repartition_source_topics) == ([0], [0])
+    assert TOPOLOGY.inputs_of(tasks(ACTIVE, 1) | tasks(STANDBY, 0)) == {Partition(name, 1) for name in ("a", "b", "r")}
+
+
+def test_tasks_of_all_roles_are_reported_together() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            it.group.assign(standby_tasks=[3])
+            await asyncio.sleep(INTERVAL + 0.5)
+            reports = [beat for beat in it.beats if beat.active_tasks is not None]
+            assert all(None not in (beat.standby_tasks, beat.warmup_tasks) for beat in reports)
+            assert reports[-1].standby_tasks == [TaskIds(subtopology_id="0", partitions=[3])]
+
+    run(program())
+
+
+def test_a_task_that_changes_its_role_is_revoked_and_assigned() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            it.group.assign(active_tasks=[0], warmup_tasks=[1])
+            await asyncio.sleep(INTERVAL + 0.5)
+            assert it.events == [
+                ("assigned", tasks(ACTIVE, 0, 1)),
+                ("revoked", tasks(ACTIVE, 1)),
+                ("assigned", tasks(WARMUP, 1)),
+            ]
+            assert it.member.tasks == tasks(ACTIVE, 0) | tasks(WARMUP, 1)
+
+    run(program())
+
+
+def test_a_fenced_member_stops_at_once_and_joins_again() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            it.cluster.next[StreamsGroupHeartbeatRequest] = [ErrorCode.FENCED_MEMBER_EPOCH]
+            await asyncio.sleep(INTERVAL + 0.5)
+            names = [name for name, _ in it.events]
+            assert names == ["assigned", "removed", "lost", "assigned"]
+            assert [beat.topology is not None for beat in it.beats if beat.member_epoch == 0] == [True, True]
+
+    run(program())
+
+
+def test_offsets_are_sent_at_the_interval_that_the_broker_sets() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            for offset in range(30):
+                it.member.report_offsets({("0", 1): offset}, {("0", 1): 100})
+                await asyncio.sleep(1)
+            sent = [beat.task_offsets[0].offset for beat in it.beats if beat.task_offsets is not None]
+            assert len(sent) == 3
+            assert all(beat.task_end_offsets for beat in it.beats[:1] if beat.task_offsets)
+
+    run(program())
+
+
+def test_status_and_endpoints_are_passed_on_when_they_change() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            status = [Status(status_code=1, status_detail="t is missing"), Status(status_code=99)]
+            entry = EndpointToPartitions(
+                user_endpoint=Endpoint(host="h", port=7),
+                active_partitions=[TopicPartition(topic="a", partitions=[0])],
+                standby_partitions=[],
+            )
+            it.group.more = {
+                "status": status,
+                "endpoint_information_epoch": 4,
+                "partitions_by_user_endpoint": [entry, entry],
+            }
+            await asyncio.sleep(INTERVAL)
+            found = (
+                StreamsStatus(StatusCode.MISSING_SOURCE_TOPICS, "t is missing"),
+                StreamsStatus(StatusCode.UNKNOWN, ""),
+            )
+            where = {StreamsEndpoint("h", 7): EndpointPartitions(frozenset({Partition("a", 0)}), frozenset())}
+            assert it.events[1:] == [("status", found), ("endpoints", where)]
+            assert "t is missing" in it.member.trouble
+            it.group.more = {"endpoint_information_epoch": 4}
+            await asyncio.sleep(INTERVAL)
+            assert it.beats[-1].endpoint_information_epoch == 4
+            assert it.events[3:] == [("status", ())]
+
+    run(program())
+
+
+def test_a_shutdown_is_requested_at_once_and_only_once() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            it.member.request_shutdown()
+            await asyncio.sleep(3 * INTERVAL)
+            assert [beat.shutdown_application for beat in it.beats].count(True) == 1
+
+    run(program())
+
+
+@pytest.mark.parametrize(("code", "sends"), [(ErrorCode.NONE, 2), (ErrorCode.UNSUPPORTED_VERSION, 1)])
+def test_the_topology_is_described_when_the_broker_asks_for_it(code: ErrorCode, sends: int) -> None:
+    async def program() -> None:
+        async with harness(description=TopologyDescription()) as it:
+            it.cluster.next[StreamsGroupTopologyDescriptionUpdateRequest] = [int(code)]
+            for _ in range(2):
+                it.group.more = {"topology_description_required": True}
+                await asyncio.sleep(INTERVAL + 0.1)
+            sent = it.cluster.sent(StreamsGroupTopologyDescriptionUpdateRequest)
+            assert [each.member_id for each in sent] == [it.member.member_id] * sends
+            assert not it.task.done()
+
+    run(program())
+
+
+@pytest.mark.parametrize("code", [ErrorCode.STREAMS_INVALID_TOPOLOGY, ErrorCode.STREAMS_TOPOLOGY_FENCED])
+def test_a_topology_that_the_group_refuses_ends_the_member(code: ErrorCode) -> None:
+    async def program() -> None:
+        async with harness() as it:
+            it.cluster.next[StreamsGroupHeartbeatRequest] = [code]
+            with pytest.raises(KafkaError, match=code.name):
+                await it.task
+
+    run(program())
+
+
+def test_an_exception_of_the_listener_ends_the_member() -> None:
+    async def program() -> None:
+        async with harness() as it:
+
+            async def fail(tasks: frozenset[StreamsTask]) -> None:
+                raise ZeroDivisionError
+
+            it.listener.revoked = fail  # type: ignore[method-assign]
+            it.group.assign(active_tasks=[0])
+            with pytest.raises(ZeroDivisionError):
+                await it.task
+
+    run(program())
+
+
+def test_wrong_topologies_are_refused_where_they_are_made() -> None:
+    with pytest.raises(ConfigurationError, match="copartitioned x"):
+        Subtopology("0", ("a",), copartitioned=(frozenset("ax"),))
+    with pytest.raises(ConfigurationError, match="different ids"):
+        StreamsTopology((Subtopology("0"), Subtopology("0")))
