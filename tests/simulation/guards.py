@@ -319,8 +319,8 @@ MUTANTS = (
     Mutant(
         "a fetch is sent when records are wanted",
         "share/engine.py",
-        "if self.buffer or self._closing or not (reader.waiting or reader.requests != served):",
-        "if self._closing:",
+        "not (reader.waiting or (reader.unmet and reader.requests != served))",
+        "reader.requests == served",
     ),
     Mutant(
         "what is revoked is reported afterwards",

@@ -84,9 +84,9 @@ class ShareEngine:
     def demand(self, served: int) -> int | None:
         """See :class:`~aiokproto.share.broker_session.Owner`."""
         reader = self.reader
-        if self.buffer or self._closing or not (reader.waiting or reader.requests != served):
+        if self.buffer or self._closing or not (reader.waiting or (reader.unmet and reader.requests != served)):
             return None
-        return reader.requests or None
+        return reader.requests
 
     def wanted_records(self) -> int:
         """See :class:`~aiokproto.share.broker_session.Owner`."""

@@ -31,6 +31,7 @@ class ShareReader:
     Attributes:
         requests: How often records were requested.
         waiting: Whether a call waits for records.
+        unmet: Whether the last call has returned without records, so that they are to be fetched for the next one.
         delivered: How many records were delivered.
     """
 
@@ -57,6 +58,7 @@ class ShareReader:
         """
         self.requests = 0
         self.waiting = False
+        self.unmet = False
         self.delivered = 0
         self._buffer = buffer
         self._damaged = damaged
@@ -129,6 +131,7 @@ class ShareReader:
         if self.waiting:
             raise RuntimeError("another task is waiting for records of this consumer; only one can at a time")
         self.waiting = True
+        self.unmet = False
         self.requests += 1
         self._time = asyncio.get_running_loop().time
         try:
@@ -142,6 +145,8 @@ class ShareReader:
                 if part is None:
                     self._want()
                     if not await self._wait(deadline):
+                        self.unmet = True
+                        self._want()
                         return False
                 elif part.opened or await self._open(part, deadline):
                     # Opening may have taken long.
