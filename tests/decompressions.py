@@ -17,6 +17,6 @@ def count_decompressions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         calls.append(codec.name)
         return decompress(codec, *args)
 
-    for module in ("records.batch", "consumer.decompressed"):
+    for module in ("records.batch", "fetched.decompressed"):
         monkeypatch.setattr(f"aiokproto.{module}.decompress", counting)
     return calls

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from aiokproto import config
 from aiokproto.consumer import Consumer
 from aiokproto.producer import Producer
+from aiokproto.share import ShareConsumer
 
 PAGE = Path(__file__).parents[1] / "configuration.md"
 
@@ -142,6 +143,7 @@ def page(text: str) -> str:
     for name, options in (
         ("Producer", options_of(Producer)),
         ("Consumer", options_of(Consumer)),
+        ("ShareConsumer", options_of(ShareConsumer)),
         ("ConnectionOptions", connection_options()),
     ):
         start, end = f"<!-- options of {name} -->\n", f"<!-- end of {name} -->"

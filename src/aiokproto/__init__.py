@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from aiokproto.errors import KafkaError
     from aiokproto.exactly_once import ExactlyOnce
     from aiokproto.producer import Producer
+    from aiokproto.share import ShareConsumer
     from aiokproto.types import Record, TopicPartition
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "KafkaError",
     "Producer",
     "Record",
+    "ShareConsumer",
     "TopicPartition",
     "__version__",
     "accelerated",
@@ -46,6 +48,7 @@ _HOME = {
     "KafkaError": "aiokproto.errors",
     "Producer": "aiokproto.producer",
     "Record": "aiokproto.types",
+    "ShareConsumer": "aiokproto.share",
     "TopicPartition": "aiokproto.types",
     "accelerated": "aiokproto.accelerator",
 }

@@ -24,7 +24,7 @@
     └── BrokerError                   a response has an error code
         ├── UnknownTopicError · InvalidTopicError · TopicExistsError
         ├── MessageTooLargeError (also InvalidRecordError) · OffsetOutOfRangeError
-        ├── AuthorizationError · FencedError · GroupError
+        ├── AuthorizationError · FencedError · GroupError · AcquisitionLockError
         └── (others: see ``error.code``)
 
 ``except KafkaError`` catches all of it. The classes under ``BrokerError`` exist where users react differently; the
@@ -261,6 +261,14 @@ class GroupError(BrokerError):
     """The group coordinator rejects this member or request; ``code`` has the reason (group id, session, protocol)."""
 
 
+class AcquisitionLockError(BrokerError):
+    """A record of a share group is not locked for this member any more, so its acknowledgement has no effect.
+
+    It is in the outcome of the acknowledgement. The record is delivered again. If it happens often, process faster, or
+    raise the group's ``share.record.lock.duration.ms``, or ``max_processing_ms`` here.
+    """
+
+
 _CLASSES: dict[ErrorCode, type[BrokerError]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: UnknownTopicError,
     ErrorCode.UNKNOWN_TOPIC_ID: UnknownTopicError,
@@ -282,6 +290,7 @@ _CLASSES: dict[ErrorCode, type[BrokerError]] = {
     ErrorCode.GROUP_MAX_SIZE_REACHED: GroupError,
     ErrorCode.GROUP_ID_NOT_FOUND: GroupError,
     ErrorCode.NON_EMPTY_GROUP: GroupError,
+    ErrorCode.INVALID_RECORD_STATE: AcquisitionLockError,
     ErrorCode.FENCED_MEMBER_EPOCH: GroupError,
     ErrorCode.STALE_MEMBER_EPOCH: GroupError,
     ErrorCode.UNRELEASED_INSTANCE_ID: GroupError,

@@ -11,9 +11,9 @@ import pytest
 
 from aiokproto import Client, Consumer, Producer, TopicPartition
 from aiokproto.consumer import FetchedBatch
-from aiokproto.consumer.chunk import expected_size
 from aiokproto.consumer.reader import OFF_LOOP
 from aiokproto.errors import InvalidRecordError, MessageTooLargeError
+from aiokproto.fetched.chunk import expected_size
 from aiokproto.producer import ProducerRecord
 from aiokproto.records import BatchRecord, Compression, RecordBatch
 from aiokproto.records.batch import HEADER

@@ -8,7 +8,7 @@ import pytest
 
 from aiokproto.codec.messages.fetch import AbortedTransaction
 from aiokproto.consumer.assignment import Assignment, Signals
-from aiokproto.consumer.chunk import MOST_BATCHES, MOST_WORK, BufferedBytes, Chunk, chunks, expected_size
+from aiokproto.fetched.chunk import MOST_BATCHES, MOST_WORK, BufferedBytes, Chunk, chunks, expected_size
 from aiokproto.records import BatchBuilder, Compression
 from aiokproto.records.control import encode_end_transaction
 from aiokproto.types import TopicPartition

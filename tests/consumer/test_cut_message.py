@@ -10,8 +10,8 @@ import pytest
 
 from aiokproto import Consumer
 from aiokproto.codec.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from aiokproto.consumer.chunk import chunks
 from aiokproto.errors import CorruptRecordError, MessageTooLargeError
+from aiokproto.fetched.chunk import chunks
 from aiokproto.records import BatchRecord, decode, encode
 from aiokproto.types import TopicPartition
 from tests.cluster.fake import brokers

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aiokproto.consumer.decompressed import DecompressedBatch, decompress_ahead
 from aiokproto.errors import CorruptRecordError
+from aiokproto.fetched.decompressed import DecompressedBatch, decompress_ahead
 from aiokproto.records import BatchRecord, RecordBatch, decode, encode
 from aiokproto.records.columns import to_columns
 

@@ -15,13 +15,13 @@ from aiokproto.cluster import BrokerNode, ClusterSnapshot, PartitionInfo, TopicI
 from aiokproto.codec.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from aiokproto.consumer.assignment import Assignment, Signals
 from aiokproto.consumer.broker_fetcher import MOST_CHANGES, BrokerFetcher
-from aiokproto.consumer.chunk import MOST_BATCHES
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.fetch_request import FetchConfig
 from aiokproto.consumer.fetcher import Fetcher
-from aiokproto.consumer.time_slice import TimeSlice
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerConnectionError, KafkaError
+from aiokproto.fetched.chunk import MOST_BATCHES
+from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.records import BatchBuilder
 from aiokproto.types import TopicPartition
 

@@ -14,11 +14,11 @@ import pytest
 
 from aiokproto.consumer.assignment import Assignment, Signals
 from aiokproto.consumer.batch import FetchedBatch
-from aiokproto.consumer.chunk import BufferedBytes, chunks
-from aiokproto.consumer.decompressed import DecompressedBatch
 from aiokproto.consumer.reader import CHECKED_ON_LOOP, OFF_LOOP, Reader
 from aiokproto.consumer.start_lookup import COMMITTED
 from aiokproto.errors import CorruptRecordError
+from aiokproto.fetched.chunk import BufferedBytes, chunks
+from aiokproto.fetched.decompressed import DecompressedBatch
 from aiokproto.records import BatchRecord, encode
 from aiokproto.types import TopicPartition
 from tests.decompressions import count_decompressions

@@ -7,10 +7,10 @@ import pytest
 from aiokproto.codec.messages.fetch import AbortedTransaction
 from aiokproto.consumer.assignment import Assignment, Signals
 from aiokproto.consumer.batch import FetchedBatch
-from aiokproto.consumer.chunk import BufferedBytes, Chunk, chunks, open_batch
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.start_lookup import COMMITTED
 from aiokproto.errors import CorruptRecordError
+from aiokproto.fetched.chunk import BufferedBytes, Chunk, chunks, open_batch
 from aiokproto.records import BatchBuilder, RecordBatch, decode
 from aiokproto.records.control import encode_end_transaction
 from aiokproto.types import TopicPartition

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from aiokproto.consumer.time_slice import LONG, TOO_LONG, TimeSlice
+from aiokproto.fetched.time_slice import LONG, TOO_LONG, TimeSlice
 
 
 class Clock:

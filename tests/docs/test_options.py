@@ -12,6 +12,7 @@ from aiokproto.client import Client
 from aiokproto.config import ClusterConfig, ConnectionOptions
 from aiokproto.consumer import Consumer
 from aiokproto.producer import Producer
+from aiokproto.share import ShareConsumer
 from docs.extensions.options import PAGE, Option, connection_options, markdown, options_of, page
 
 SERVERS = {"bootstrap_servers": "localhost:9092"}
@@ -21,13 +22,13 @@ def test_every_option_is_documented() -> None:
     """Those of a constructor are compared with its docstring by `options_of` itself."""
     assert {one.name for one in connection_options()} == set(ConnectionOptions.__annotations__)
     assert options_of(Client) == []
-    for cls in (Producer, Consumer):
+    for cls in (Producer, Consumer, ShareConsumer):
         parameters = inspect.signature(cls).parameters.values()
         assert [one.name for one in options_of(cls)] == [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
 
 
 def test_names_are_unique() -> None:
-    """The page links to an option by its name alone."""
+    """The page links to an option by its name alone. Those of the share consumer cannot be linked to."""
     names = [one.name for one in [*options_of(Producer), *options_of(Consumer), *connection_options()]]
     assert len(names) == len(set(names))
 
@@ -56,7 +57,8 @@ def test_a_section_of_the_page() -> None:
 def test_the_page_is_not_empty() -> None:
     """So that marks that are not found do not pass."""
     sections = re.findall(r"^### (\w+)$", PAGE.read_text(), re.MULTILINE)
-    assert sections == [one.name for one in [*options_of(Producer), *options_of(Consumer), *connection_options()]]
+    own = [option for cls in (Producer, Consumer, ShareConsumer) for option in options_of(cls)]
+    assert sections == [option.name for option in [*own, *connection_options()]]
 
 
 def test_an_undocumented_option_is_an_error() -> None:

@@ -43,6 +43,7 @@ async def bootstrap(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIter
         return
     async with Broker() as broker:
         await broker.create_topic("flights", partitions=3)
+        await broker.create_topic("jobs")
         async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
             for partition, flight in FLIGHTS:
                 await producer.post("flights", flight, partition=partition)

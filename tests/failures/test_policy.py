@@ -77,7 +77,7 @@ RETRIED = {
 }
 """Actions after which the same request is sent again."""
 
-PRODUCER_ONLY = {Action.SPLIT_BATCH, Action.RESTART_SEQUENCE, Action.NEW_PRODUCER_ID}
+PRODUCER_ONLY = {Action.RESTART_SEQUENCE, Action.NEW_PRODUCER_ID}
 READER_ONLY = {Action.RESET_OFFSET, Action.VALIDATE_OFFSET, Action.FETCH_FROM_LEADER}
 MEMBER_ONLY = {Action.REJOIN, Action.REJOIN_LOST, Action.REJOIN_AS_NEW}
 TRANSACTIONS = {INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT}
@@ -96,6 +96,8 @@ def test_every_code_has_a_row_in_every_situation(situation: Situation) -> None:
         assert (row.action is Action.ACCEPT) >= (code is Code.NONE)
         if row.action in PRODUCER_ONLY:
             assert situation.api == PRODUCE
+        if row.action is Action.SPLIT_BATCH:
+            assert situation.api in {PRODUCE, SHARE_ACKNOWLEDGE}
         if row.action in READER_ONLY:
             assert situation.api == FETCH
         if row.action in MEMBER_ONLY:
@@ -183,6 +185,7 @@ def test_a_lost_connection_and_a_silent_broker_are_tried_again(situation: Situat
         (Code.NOT_LEADER_OR_FOLLOWER, Situation(PRODUCE), Action.REFRESH_METADATA),
         (Code.NOT_ENOUGH_REPLICAS, Situation(PRODUCE), Action.BACKOFF),
         (Code.MESSAGE_TOO_LARGE, Situation(PRODUCE, divisible=True), Action.SPLIT_BATCH),
+        (Code.INVALID_RECORD_STATE, Situation(SHARE_ACKNOWLEDGE, divisible=True), Action.SPLIT_BATCH),
         (Code.MESSAGE_TOO_LARGE, Situation(PRODUCE), Action.FAIL),
         (Code.DUPLICATE_SEQUENCE_NUMBER, Situation(PRODUCE, idempotent=True), Action.ACCEPT),
         (Code.OUT_OF_ORDER_SEQUENCE_NUMBER, Situation(PRODUCE, idempotent=True), Action.RESTART_SEQUENCE),

@@ -353,6 +353,36 @@ MUTANTS = (
         "        if not self.lost and self.lost:\n",
     ),
     Mutant(
+        "a record is delivered while its lock is held",
+        "share/reader.py",
+        "if now >= lock.deadline or lock.acquired.lost is not None:",
+        "if False:",
+    ),
+    Mutant(
+        "what a lost session has acquired is lost",
+        "share/broker_session.py",
+        "            self._owner.ended(each.lose(error))\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "what was acquired from a former leader is lost",
+        "share/fetcher.py",
+        "[key for key in session.holds if leaders.get(key, node) != node]",
+        "[]",
+    ),
+    Mutant(
+        "a lock counts from when it was requested",
+        "share/broker_session.py",
+        "AcquisitionLock(acquired, sent_at, sent_at, self._lock_duration)",
+        "AcquisitionLock(acquired, sent_at + 5, sent_at + 5, self._lock_duration)",
+    ),
+    Mutant(
+        "a fetch is sent when records are wanted",
+        "share/engine.py",
+        "not (reader.waiting or (reader.unmet and reader.requests != served))",
+        "reader.requests == served",
+    ),
+    Mutant(
         "what is revoked is reported afterwards",
         "group/reconciliation.py",
         "            await self._owner.revoke(items)\n            self._membership.give_up(items)\n",

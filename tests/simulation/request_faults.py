@@ -25,6 +25,9 @@ APIS = (
     "Heartbeat",
     "OffsetCommit",
     "OffsetFetch",
+    "ShareFetch",
+    "ShareAcknowledge",
+    "ShareGroupHeartbeat",
     "ConsumerGroupHeartbeat",
 )
 
@@ -76,6 +79,16 @@ GENERAL: dict[str, tuple[ErrorCode, ...]] = {
     "Heartbeat": (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,),
     "OffsetCommit": (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,),
     "OffsetFetch": (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,),
+    "ShareFetch": (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+    ),
+    "ShareAcknowledge": (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR),
+    "ShareGroupHeartbeat": (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,),
     "ConsumerGroupHeartbeat": (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,),
 }
 """Codes without a row in an API's own table, that brokers answer it with: Kafka's general classification holds."""

@@ -37,7 +37,7 @@ def run(program: Program) -> None:
 
 def test_a_leader_that_moves_while_a_response_is_processed(monkeypatch: pytest.MonkeyPatch) -> None:
     # Other tasks run after each part of the response, as on a slow processor.
-    monkeypatch.setattr("aiokproto.consumer.time_slice.LONG", 0.0)
+    monkeypatch.setattr("aiokproto.fetched.time_slice.LONG", 0.0)
     count = 8000
 
     async def program(simulation: Simulation, cluster: Cluster, world: World) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from aiokproto.consumer.chunk import read_batch
+from aiokproto.fetched.chunk import read_batch
 from aiokproto.records import RecordBatch
 from aiokproto.records.arrow_extra import require_arrow
 from aiokproto.types import Record, TopicPartition

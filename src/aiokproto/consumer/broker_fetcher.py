@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse
 from aiokproto.codec.wire import ZERO_UUID
-from aiokproto.consumer.chunk import BufferedBytes
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.fetch_request import BY_NAME, FetchConfig, fetch_request
 from aiokproto.consumer.fetch_response import FetchResponseHandler
@@ -25,6 +24,8 @@ from aiokproto.consumer.fetch_session import FetchPlan, FetchPosition, FetchSess
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
+from aiokproto.fetched.chunk import BufferedBytes
+from aiokproto.fetched.waiting import wait_until
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.fetch")
@@ -266,16 +267,3 @@ class BrokerFetcher:
             self._handler.place(cursor)
         if following:
             self._handler.avoid_followers(self.node)
-
-
-async def wait_until(event: asyncio.Event, until: float | None) -> None:
-    """Wait for the event, at most until that loop time."""
-    if until is None:
-        await event.wait()
-        return
-    # A timer that sets the event, and no wait_for: that makes a task for each wait on Python before 3.12.
-    handle = asyncio.get_running_loop().call_at(until, event.set)
-    try:
-        await event.wait()
-    finally:
-        handle.cancel()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from aiokproto.consumer.chunk import Chunk
+from aiokproto.fetched.chunk import Chunk
 from aiokproto.records import RecordBatch
 from aiokproto.types import Record
 

@@ -19,10 +19,10 @@ from itertools import count
 from typing import NamedTuple
 
 from aiokproto.consumer.buffer import RecordBuffer
-from aiokproto.consumer.chunk import BufferedBytes, Chunk
 from aiokproto.consumer.fetch_state import FetchState
 from aiokproto.consumer.start_lookup import StartLookup
 from aiokproto.errors import KafkaError
+from aiokproto.fetched.chunk import BufferedBytes, Chunk
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 _VERSIONS = count(1)

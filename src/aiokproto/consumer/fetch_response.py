@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse, NodeEndpoint, PartitionData
 from aiokproto.consumer.assignment import Assignment
-from aiokproto.consumer.chunk import BufferedBytes, Chunk, chunks
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.fetch_request import FetchConfig
 from aiokproto.consumer.fetch_session import FetchPosition
-from aiokproto.consumer.time_slice import TimeSlice
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import CorruptRecordError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
+from aiokproto.fetched.chunk import BufferedBytes, Chunk, chunks
+from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.fetch")

@@ -16,13 +16,14 @@ from itertools import count
 from aiokproto.cluster import ClusterClient, ClusterSnapshot, TopicInfo
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.consumer.assignment import Assignment
-from aiokproto.consumer.broker_fetcher import LATE, BrokerFetcher, wait_until
-from aiokproto.consumer.chunk import BufferedBytes
+from aiokproto.consumer.broker_fetcher import LATE, BrokerFetcher
 from aiokproto.consumer.cursor import Cursor, PartitionState, PartitionStatus
 from aiokproto.consumer.fetch_request import FetchConfig
 from aiokproto.consumer.fetch_response import FetchResponseHandler
-from aiokproto.consumer.time_slice import TimeSlice
 from aiokproto.error_codes import ErrorCode
+from aiokproto.fetched.chunk import BufferedBytes
+from aiokproto.fetched.time_slice import TimeSlice
+from aiokproto.fetched.waiting import wait_until
 from aiokproto.plurals import counted
 
 _LEADERLESS_PAUSE = 0.5

@@ -14,7 +14,6 @@ from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.list_offsets import ListOffsetsRequest
 from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest
 from aiokproto.consumer.assignment import Assignment
-from aiokproto.consumer.broker_fetcher import wait_until
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.fetch_response import MISSING_FOR
 from aiokproto.consumer.offsets import OffsetLookup, may_pass
@@ -22,6 +21,7 @@ from aiokproto.consumer.start_lookup import COMMITTED, EARLIEST, LATEST, StartLo
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, UnknownTopicError, error_for
 from aiokproto.failures import Action, Situation, classify
+from aiokproto.fetched.waiting import wait_until
 from aiokproto.group.offsets import GroupOffsets
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 

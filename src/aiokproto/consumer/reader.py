@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.batch import FetchedBatch
-from aiokproto.consumer.chunk import expected_size, open_batch
 from aiokproto.consumer.cursor import Cursor
-from aiokproto.consumer.decompressed import decompress_ahead, is_decompressible
-from aiokproto.consumer.time_slice import TimeSlice
 from aiokproto.errors import BrokerError, CorruptRecordError, KafkaError, UnsupportedCompressionError
+from aiokproto.fetched.chunk import expected_size, open_batch
+from aiokproto.fetched.decompressed import decompress_ahead, is_decompressible
+from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.records import RecordBatch
 from aiokproto.types import Record
 

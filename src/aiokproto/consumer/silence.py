@@ -9,7 +9,7 @@ from collections import Counter
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.fetcher import Fetcher
 from aiokproto.consumer.reader import Reader
-from aiokproto.consumer.time_slice import TimeSlice
+from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.group.member import GroupMember
 from aiokproto.plurals import counted
 

@@ -27,7 +27,7 @@ class Action(Enum):
     NEW_SESSION = auto()
     """Begin a new fetch session (KIP-227) or share session (KIP-932), and send a full request at once."""
     SPLIT_BATCH = auto()
-    """Split the batch and send the parts (KIP-126)."""
+    """Split the batch, or the acknowledgements (KIP-932), and send the parts (KIP-126)."""
     RESTART_SEQUENCE = auto()
     """Restart the partition's sequence numbers at 0 in the producer's next epoch, with this batch first (KIP-360)."""
     NEW_PRODUCER_ID = auto()
@@ -75,7 +75,7 @@ class Situation(NamedTuple):
     aborting: bool = False
     """The request aborts the transaction."""
     divisible: bool = False
-    """The batch holds several records."""
+    """The batch holds several records; the acknowledgements rely on several locks."""
     overtaken: bool = False
     """An older batch of the partition has no outcome yet, so this one reached the broker before it."""
     follower: bool = False

@@ -122,5 +122,15 @@ SHARE_ACKNOWLEDGE = Table(
             BrokerConnectionError,
         ),
         **otherwise(Action.FAIL, "the acknowledgements are rejected"),
-    }
+    },
+    when=(
+        (
+            "divisible",
+            {
+                Code.INVALID_RECORD_STATE: Row(
+                    Action.SPLIT_BATCH, "one record is not locked any more, and nothing was applied to the others"
+                )
+            },
+        ),
+    ),
 )

@@ -134,6 +134,8 @@ class _Owner:
 
     async def assign(self, items: frozenset[TopicIdPartition]) -> None:
         self._replace(self._owned | items)
+        # Only here: what is revoked may be followed by an assignment whose names are known already.
+        self._names.retain(self._owned)
 
     async def revoke(self, items: frozenset[TopicIdPartition]) -> None:
         self._replace(self._owned - items)
@@ -151,4 +153,3 @@ class _Owner:
         if owned != self._owned:
             self._owned = owned
             self._assigned(frozenset(self._names.named(owned)))
-            self._names.retain(owned)

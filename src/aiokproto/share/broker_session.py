@@ -1,0 +1,519 @@
+"""The share session with one broker: fetches, acknowledges and renews, one request at a time.
+
+The session's epoch admits no second request in flight. What the next request is:
+
+1. Renewals that are due: a request of their own (see ``ledger``).
+2. A ShareFetch, if the application waits for records; it has all acknowledgements that are due by then. Records are
+   never fetched ahead: their locks would run while they wait, and use up deliveries.
+3. A ShareAcknowledge, if acknowledgements have waited for ``acknowledge_linger_ms``, or a commit waits for them.
+
+Times of locks count from when the request was sent: the broker's lock begins later, so this side gives it up first. A
+fetch may wait a quarter of the lock's duration at most, so that most of the lock is left when the records arrive.
+
+A request whose outcome is unknown, and any error of a whole response, ends the session: see ``session``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from aiokproto.cluster import ClusterClient
+from aiokproto.codec.messages import share_acknowledge, share_fetch
+from aiokproto.codec.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
+from aiokproto.codec.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
+from aiokproto.codec.schema import Response
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import ClientClosedError, KafkaError, UnsupportedVersionError, error_for
+from aiokproto.failures import Action, Situation, classify
+from aiokproto.fetched.time_slice import TimeSlice
+from aiokproto.fetched.waiting import wait_until
+from aiokproto.plurals import counted
+from aiokproto.share.acquire_limit import AcquireLimit
+from aiokproto.share.buffer import FetchedPart, ShareBuffer, acquired_ranges, release
+from aiokproto.share.config import ShareConfig
+from aiokproto.share.ledger import AcquiredPartition, AcquisitionLock, Ended, QueuedAck, is_divisible
+from aiokproto.share.requests import Acks, Member, share_acknowledge_request, share_fetch_request
+from aiokproto.share.session import FINAL_EPOCH, ShareSessionHandler, TopicIdPartition
+from aiokproto.types import TopicPartition
+
+log = logging.getLogger("aiokproto.share")
+
+CHANNEL = "share"
+"""The connection of share sessions: the broker delays the responses to fetches."""
+
+MOST_ACKS = 5000
+"""Most acknowledgements of a request: some milliseconds to encode, and to handle their outcomes. The rest follows with
+the next request, which is sent at once."""
+
+_FIRST_VERSION = 1
+"""Of ShareFetch: that of Kafka 4.1. Version 0 was a preview, and does not say how long records are locked."""
+
+_RENEW_VERSION = 2
+"""Of ShareAcknowledge: from here on locks can be renewed (KIP-1222)."""
+
+_SHORTEST_LOCK = 1.0
+"""Seconds of the shortest acquisition lock that a broker can be configured for."""
+
+_LATE = 2.0
+"""Seconds beyond the wait of a fetch after which a broker is reported as not responding."""
+
+_FETCH = Situation(ShareFetchRequest.api_key)
+_ACKNOWLEDGE = Situation(ShareAcknowledgeRequest.api_key)
+
+
+class Owner(Protocol):
+    """What a session needs of the consumer."""
+
+    buffer: ShareBuffer
+    limit: AcquireLimit
+
+    def demand(self, served: int) -> int | None:
+        """Return the number of the application's last request for records, if it needs a fetch; else None.
+
+        A request needs fetches until it has records. One that does not wait needs one; ``served`` is the request for
+        which this broker had its last.
+        """
+        ...
+
+    def wanted_records(self) -> int:
+        """Return how many records to acquire at most."""
+        ...
+
+    def arrived(self) -> None:
+        """Records are in the buffer."""
+        ...
+
+    def ended(self, ended: Iterable[Ended]) -> None:
+        """Acknowledgements have an outcome."""
+        ...
+
+    def partition_failed(self, error: KafkaError) -> None:
+        """A partition cannot be read; the next read raises the error."""
+        ...
+
+
+class BrokerSession:
+    """The share session with one broker, as long as the consumer runs.
+
+    Attributes:
+        node: The broker's id.
+        failure: Why the last request failed; empty if it did not.
+    """
+
+    def __init__(
+        self, node: int, cluster: ClusterClient, config: ShareConfig, member: Callable[[], Member], owner: Owner
+    ) -> None:
+        self.node = node
+        self.failure = ""
+        self._cluster = cluster
+        self._config = config
+        self._member = member
+        self._owner = owner
+        self._handler = ShareSessionHandler()
+        self._wanted: dict[TopicIdPartition, TopicPartition] = {}
+        self._acquired: dict[TopicIdPartition, AcquiredPartition] = {}
+        self._suspended: dict[TopicIdPartition, tuple[float, int]] = {}
+        self._lock_duration = 0.0
+        self._can_renew = False
+        self._served = -1
+        self._failures = 0
+        self._retry_at = 0.0
+        self._flushing = False
+        self._closing = False
+        self._requested_at: float | None = None
+        self._in_flight: Acks = {}
+        self._wake = asyncio.Event()
+
+    # Called by the consumer
+
+    def place(self, partitions: Mapping[TopicIdPartition, TopicPartition], moved: Iterable[TopicIdPartition]) -> None:
+        """Fetch these partitions. Of those that have ``moved`` to another broker, nothing is locked any more."""
+        self._wanted = dict(partitions)
+        for key in moved:
+            if (acquired := self._acquired.pop(key, None)) is not None:
+                error = error_for(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                    str(acquired.partition),
+                    f"broker {self.node}, from which the records were acquired, does not lead the partition any more",
+                )
+                self._owner.ended(acquired.lose(error))
+        self._wake.set()
+
+    @property
+    def holds(self) -> frozenset[TopicIdPartition]:
+        """The partitions of which records may be locked."""
+        return frozenset(self._acquired)
+
+    def wake(self) -> None:
+        """Check again what is to be sent: records are wanted, or were acknowledged."""
+        self._wake.set()
+
+    def flush(self) -> None:
+        """Send all acknowledgements now."""
+        self._flushing = True
+        self._wake.set()
+
+    @property
+    def trouble(self) -> str:
+        """Why the broker delivers nothing; empty if nothing is wrong."""
+        if self.failure:
+            return self.failure
+        since = self._requested_at
+        late = since is not None and asyncio.get_running_loop().time() - since > self._config.fetch.max_wait + _LATE
+        return f"broker {self.node} does not respond" if late else ""
+
+    # The loop
+
+    async def run(self) -> None:
+        """Work until cancelled, or closed. Raises errors that end the consumer."""
+        loop = asyncio.get_running_loop()
+        while not self._closing:
+            self._wake.clear()
+            now = loop.time()
+            self._expire(now)
+            if self._retry_at > now:
+                await wait_until(self._wake, self._retry_at)
+            elif not await self._step(now):
+                await wait_until(self._wake, self._next_due(now))
+
+    async def _step(self, now: float) -> bool:
+        """Send the next request, if one is due; return whether it was."""
+        if self._handler.is_open and (renewals := self._take_renewals(now)):
+            await self._acknowledge(renewals, renew=True)
+            return True
+        # The broker may have nothing to acquire before it has them all: without them, a fetch would wait.
+        many = sum(each.queued for each in self._acquired.values()) > MOST_ACKS
+        demand = None if many else self._owner.demand(self._served)
+        if demand is not None and (keys := self._fetchable(now)):
+            self._served = demand
+            await self._fetch(keys, now)
+            return True
+        if (self._acks_due(now) or many) and (acks := self._take_acks(now)):
+            await self._acknowledge(acks)
+            return True
+        return False
+
+    def _fetchable(self, now: float) -> dict[TopicIdPartition, TopicPartition]:
+        return {
+            key: partition
+            for key, partition in self._wanted.items()
+            if key not in self._suspended or self._suspended[key][0] <= now
+        }
+
+    def _acks_due(self, now: float) -> bool:
+        times = [each.queued_at for each in self._acquired.values() if each.queued_at is not None]
+        if not times:
+            self._flushing = False
+            return False
+        return self._flushing or min(times) + self._config.linger <= now
+
+    def _next_due(self, now: float) -> float | None:
+        times: list[float | None] = [self._owner.buffer.next_check(now)]
+        for acquired in self._acquired.values():
+            times.append(acquired.next_expiry())
+            if self._config.renew and self._can_renew:
+                times.append(acquired.next_renewal(self._config.max_processing))
+            if acquired.queued_at is not None:
+                due = now if self._flushing else acquired.queued_at + self._config.linger
+                times.append(max(due, acquired.retry_at))
+        if self._owner.demand(self._served) is not None:
+            times += [at for key, (at, _) in self._suspended.items() if key in self._wanted and at > now]
+        return min((each for each in times if each is not None), default=None)
+
+    def _expire(self, now: float) -> None:
+        self._owner.buffer.drop_lost(now)
+        for acquired in self._acquired.values():
+            if count := acquired.forget_expired(now):
+                log.warning(
+                    "share consumer: %s: the locks of %s expired before they were acknowledged",
+                    acquired.partition,
+                    counted(count, "record"),
+                )
+
+    # Acknowledgements
+
+    def _take_acks(self, now: float) -> dict[TopicIdPartition, list[QueuedAck]]:
+        found: dict[TopicIdPartition, list[QueuedAck]] = {}
+        most = MOST_ACKS
+        for key, acquired in self._acquired.items():
+            acks, ended = acquired.take(now, most)
+            most -= len(acks) + len(ended)
+            self._owner.ended(ended)
+            if acks:
+                found[key] = acks
+        return found
+
+    def _take_renewals(self, now: float) -> dict[TopicIdPartition, list[QueuedAck]]:
+        found: dict[TopicIdPartition, list[QueuedAck]] = {}
+        most = MOST_ACKS
+        for key, acquired in self._acquired.items():
+            if self._config.renew and self._can_renew:
+                for record in acquired.due_renewals(now, self._config.max_processing):
+                    acquired.renew(record, now, reported=False)
+            acks, ended = acquired.take_renewals(now, most)
+            most -= len(acks) + len(ended)
+            self._owner.ended(ended)
+            if acks:
+                found[key] = acks
+        if found and not self._can_renew:
+            error = UnsupportedVersionError(f"broker {self.node} cannot renew locks: that needs Kafka 4.2 (KIP-1222)")
+            self._owner.ended(Ended(ack, error) for acks in found.values() for ack in acks)
+            return {}
+        return found
+
+    async def _acknowledge(
+        self, acks: Acks, *, renew: bool = False, final: bool = False, timeout: float | None = None
+    ) -> None:
+        sent_at = asyncio.get_running_loop().time()
+        epoch = FINAL_EPOCH if final else self._handler.epoch
+        request = share_acknowledge_request(self._member(), epoch, acks, renew=renew)
+        most = self._cluster.config.request_timeout
+        response = await self._send(request, acks, most if timeout is None else min(timeout, most))
+        if not isinstance(response, ShareAcknowledgeResponse):
+            return
+        code = ErrorCode(response.error_code)
+        if code:
+            self._lost(error_for(code, f"ShareAcknowledge to broker {self.node}", response.error_message), acks)
+            return
+        self._succeeded()
+        if response.acquisition_lock_timeout_ms > 0:
+            self._lock_duration = response.acquisition_lock_timeout_ms / 1000
+        parts = {
+            (topic.topic_id, part.partition_index): part for topic in response.responses for part in topic.partitions
+        }
+        for key, of_partition in acks.items():
+            part = parts.get(key)
+            self._answered(key, of_partition, part.error_code if part else None, part, sent_at if renew else None)
+
+    def _answered(
+        self,
+        key: TopicIdPartition,
+        acks: Sequence[QueuedAck],
+        error_code: int | None,
+        part: share_acknowledge.PartitionData | share_fetch.PartitionData | None,
+        renewed_at: float | None = None,
+    ) -> None:
+        """Act on the result of one partition's acknowledgements; a missing result is an error."""
+        acquired = acks[0].lock.acquired
+        now = asyncio.get_running_loop().time()
+        context = f"ShareAcknowledge of {acquired.partition} to broker {self.node}"
+        if error_code is None or part is None:
+            self._owner.ended(acquired.answered(acks, KafkaError(f"{context}: the response lacks the partition")))
+            return
+        code = ErrorCode(error_code)
+        if not code:
+            if renewed_at is not None:
+                self._owner.ended(acquired.renewed(acks, renewed_at, self._lock_duration))
+            else:
+                self._owner.ended(acquired.answered(acks, None))
+            return
+        detail = part.acknowledge_error_message if isinstance(part, share_fetch.PartitionData) else part.error_message
+        error = error_for(code, context, detail)
+        self._note_leader(acquired.partition, part)
+        if classify(code, _FETCH) is Action.REFRESH_METADATA:
+            self._cluster.invalidate(str(error))
+        action = classify(code, _ACKNOWLEDGE._replace(divisible=is_divisible(acks)))
+        if action is Action.STOP:
+            raise error
+        if renewed_at is not None:
+            self._owner.ended(acquired.not_renewed(acks, error, now))
+        elif acquired.lost is not None:
+            self._owner.ended(acquired.answered(acks, error))
+        elif action is Action.SPLIT_BATCH:
+            acquired.separate(acks, now)
+        elif action in (Action.BACKOFF, Action.REFRESH_METADATA) and not self._closing:
+            acquired.retry(acks, now + self._cluster.backoff(acquired.attempts + 1), now)
+        else:
+            self._owner.ended(acquired.answered(acks, error))
+
+    def _note_leader(
+        self, partition: TopicPartition, part: share_acknowledge.PartitionData | share_fetch.PartitionData
+    ) -> None:
+        leader = part.current_leader
+        if leader.leader_id >= 0:
+            self._cluster.update_leader(*partition, leader.leader_id, leader.leader_epoch)
+
+    # Fetches
+
+    async def _fetch(self, keys: Mapping[TopicIdPartition, TopicPartition], now: float) -> None:
+        acks = self._take_acks(now) if self._handler.is_open else {}
+        if not acks and not self._handler.is_open and not await self._check_version():
+            return
+        now = asyncio.get_running_loop().time()
+        config = self._config.fetch
+        most = (self._lock_duration or _SHORTEST_LOCK) / 4
+        max_wait = min([config.max_wait, most, *self._until_renewal(now)])
+        wanted = self._owner.wanted_records()
+        # While the application is slow, whole batches would expire in the buffer.
+        strict = config.record_limit or wanted < config.max_records
+        plan = self._handler.plan(keys, acks)
+        request = share_fetch_request(
+            self._member(), plan, acks, config, max_records=wanted, strict=strict, max_wait=max_wait
+        )
+        response = await self._send(request, acks, max_wait + self._cluster.config.request_timeout)
+        if not isinstance(response, ShareFetchResponse):
+            return
+        code = ErrorCode(response.error_code)
+        if code:
+            self._lost(error_for(code, f"ShareFetch from broker {self.node}", response.error_message), acks)
+            return
+        self._succeeded()
+        self._lock_duration = response.acquisition_lock_timeout_ms / 1000
+        await self._handle(response, keys, acks, now)
+
+    async def _check_version(self) -> bool:
+        """Connect, and return whether that succeeded. Raises UnsupportedVersionError if the broker is too old."""
+        try:
+            version = await self._cluster.version(ShareFetchRequest, self.node, channel=CHANNEL)
+            acknowledge = await self._cluster.version(ShareAcknowledgeRequest, self.node, channel=CHANNEL)
+        except KafkaError as error:
+            self._lost(error, {})
+            return False
+        if version < _FIRST_VERSION:
+            raise UnsupportedVersionError(
+                f"broker {self.node} has share groups as a preview only (ShareFetch v{version}): they need Kafka 4.1"
+            )
+        self._can_renew = acknowledge >= _RENEW_VERSION
+        return True
+
+    def _until_renewal(self, now: float) -> list[float]:
+        """Return the seconds until the next renewal is due: a fetch that waits longer would delay it."""
+        if not (self._config.renew and self._can_renew):
+            return []
+        times = [each.next_renewal(self._config.max_processing) for each in self._acquired.values()]
+        return [max(at - now, 0.0) for at in times if at is not None]
+
+    async def _handle(
+        self, response: ShareFetchResponse, keys: Mapping[TopicIdPartition, TopicPartition], acks: Acks, sent_at: float
+    ) -> None:
+        time_slice, answered = TimeSlice(), set[TopicIdPartition]()
+        epoch = self._handler.epoch
+        for topic in response.responses:
+            for part in topic.partitions:
+                key = (topic.topic_id, part.partition_index)
+                if key in acks and key not in answered:
+                    answered.add(key)
+                    self._answered(key, acks[key], part.acknowledge_error_code, part)
+                if part.error_code:
+                    self._refused(key, keys.get(key), part)
+                elif key in keys:
+                    self._suspended.pop(key, None)
+                    if part.acquired_records and self._handler.epoch == epoch:
+                        self._received(key, keys[key], part, sent_at)
+                await time_slice.pause()
+        for key in acks.keys() - answered:
+            self._answered(key, acks[key], None, None)
+
+    def _received(
+        self, key: TopicIdPartition, partition: TopicPartition, part: share_fetch.PartitionData, sent_at: float
+    ) -> None:
+        ranges = acquired_ranges(part.acquired_records)
+        if not ranges:
+            return
+        acquired = self._acquired.get(key)
+        if acquired is None:
+            acquired = self._acquired[key] = AcquiredPartition(self._owner, partition)
+        lock = AcquisitionLock(acquired, sent_at, sent_at, self._lock_duration)
+        if key not in self._wanted:
+            # Not assigned any more.
+            release(lock, ranges, sent_at)
+            return
+        self._owner.buffer.put(FetchedPart(lock, ranges, memoryview(part.records or b"")))
+        self._owner.arrived()
+
+    def _refused(
+        self, key: TopicIdPartition, partition: TopicPartition | None, part: share_fetch.PartitionData
+    ) -> None:
+        """Act on a partition's error: leave it out of the session for a while."""
+        if partition is None:
+            return
+        code = ErrorCode(part.error_code)
+        error = error_for(code, f"ShareFetch of {partition} from broker {self.node}", part.error_message)
+        action = classify(code, _FETCH)
+        if action is Action.STOP:
+            raise error
+        self._note_leader(partition, part)
+        if action is Action.REFRESH_METADATA:
+            self._cluster.invalidate(str(error))
+        elif action is Action.FAIL:
+            self._owner.partition_failed(error)
+        attempts = self._suspended.get(key, (0.0, 0))[1] + 1
+        at = asyncio.get_running_loop().time() + self._cluster.backoff(attempts)
+        self._suspended[key] = (at, attempts)
+
+    # Requests
+
+    async def _send(
+        self, request: ShareFetchRequest | ShareAcknowledgeRequest, acks: Acks, timeout: float
+    ) -> Response | None:
+        """Send a request; None if it failed, and the session is lost."""
+        self._requested_at = asyncio.get_running_loop().time()
+        self._in_flight = acks
+        try:
+            return await self._cluster.send(request, self.node, timeout=timeout, channel=CHANNEL)
+        except KafkaError as error:
+            self._lost(error, self._in_flight)
+            return None
+        except asyncio.CancelledError:
+            self.abandon()
+            raise
+        finally:
+            self._requested_at = None
+            self._in_flight = {}
+
+    def _succeeded(self) -> None:
+        self._handler.answered()
+        self._failures, self.failure, self._retry_at = 0, "", 0.0
+
+    def _lost(self, error: KafkaError, acks: Acks) -> None:
+        """End the session after an error; open another at once, or after a backoff."""
+        self._end_session(error, acks)
+        action = classify(error, _FETCH)
+        if action in (Action.STOP, Action.FAIL):
+            raise error
+        log.debug("share session with broker %d: %s", self.node, error)
+        self._failures += 1
+        # What was fetched for this demand, if anything, is lost.
+        self._served = -1
+        if action is not Action.NEW_SESSION or self._failures > 1:
+            self.failure = str(error)
+            self._retry_at = asyncio.get_running_loop().time() + self._cluster.backoff(self._failures)
+        if action is not Action.NEW_SESSION:
+            self._cluster.invalidate(f"share session: {error}")
+
+    def _end_session(self, error: KafkaError, acks: Acks) -> None:
+        """Nothing acquired in this session is locked any more, and closing the connection makes that true."""
+        self._handler.reset()
+        self._cluster.disconnect(self.node, CHANNEL)
+        acquired = list(self._acquired.values())
+        self._acquired.clear()
+        for of_partition in acks.values():
+            self._owner.ended(of_partition[0].lock.acquired.answered(of_partition, error))
+        for each in acquired:
+            self._owner.ended(each.lose(error))
+
+    # The end
+
+    def stop(self) -> None:
+        """Let :meth:`run` end after the request in flight."""
+        self._closing = True
+        self._wake.set()
+
+    async def close(self, timeout: float) -> None:
+        """After :meth:`run` has ended: acknowledge what is due, and close the session, which releases the rest."""
+        now = asyncio.get_running_loop().time
+        deadline = now() + timeout
+        while self._handler.is_open:
+            acks = self._take_acks(now())
+            final = not any(each.queued_at is not None for each in self._acquired.values())
+            await self._acknowledge(acks, final=final, timeout=max(deadline - now(), 0.0))
+            if final:
+                break
+
+    def abandon(self) -> None:
+        """End the session without a request: acknowledgements that were not sent have this as their outcome."""
+        in_flight, self._in_flight = self._in_flight, {}
+        self._end_session(ClientClosedError("the share consumer was closed"), in_flight)

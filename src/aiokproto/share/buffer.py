@@ -1,0 +1,181 @@
+"""Acquired records that are fetched and not delivered. Pure.
+
+The broker sends whole record batches. Those of their offsets that this member has acquired are either delivered, or
+acknowledged without a delivery: as gaps where there is no record (control batches, compaction), or as damaged.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from aiokproto.codec.messages.share_fetch import AcquiredRecords
+from aiokproto.fetched.chunk import Chunk, chunks
+from aiokproto.records import RecordBatch
+from aiokproto.share.acknowledgement import Acknowledgement
+from aiokproto.share.acquire_limit import AcquireLimit
+from aiokproto.share.ledger import AcquisitionLock, ShareRecord
+from aiokproto.share.record_maker import AcquiredRange, ShareRecordMaker
+
+
+class Offsets(NamedTuple):
+    """Consecutive offsets, both ends inclusive."""
+
+    first: int
+    last: int
+
+
+class FetchedPart:
+    """The acquired records of one partition in one response.
+
+    Attributes:
+        lock: Their lock.
+        ranges: The acquired offsets.
+        chunks: Encoded batches that are not opened.
+        position: The offset up to which records were opened.
+        opened: Opened records, last one first.
+        opening: A batch that a thread is opening or has opened, and the thread's result.
+        delivered: How many records were delivered.
+    """
+
+    __slots__ = ("chunks", "delivered", "lock", "opened", "opening", "position", "ranges")
+
+    def __init__(self, lock: AcquisitionLock, ranges: Sequence[AcquiredRange], data: memoryview) -> None:
+        self.lock = lock
+        self.ranges = ranges
+        self.position = ranges[0].first
+        self.chunks: deque[Chunk] = deque(chunks(lock.acquired.partition, self.position, data, ()))
+        self.opened: list[ShareRecord] = []
+        self.opening: tuple[RecordBatch, Any] | None = None
+        self.delivered = 0
+
+    def undelivered(self) -> list[AcquiredRange]:
+        """Return what is left of the acquired ranges."""
+        begin = self.opened[-1].offset if self.opened else self.position
+        return [each._replace(first=max(each.first, begin)) for each in self.ranges if each.last >= begin]
+
+    @property
+    def chunk(self) -> Chunk | None:
+        """The first chunk with something to open, None if there is none."""
+        while self.chunks and self.chunks[0].exhausted:
+            self.chunks.popleft()
+        return self.chunks[0] if self.chunks else None
+
+    def take(self, records: Sequence[ShareRecord]) -> list[Offsets]:
+        """Take the first batch, which was opened into ``records``. Return the acquired offsets without a record."""
+        assert self.chunk is not None
+        return self.pass_until(self.chunk.take(), records)
+
+    def pass_until(self, end: int | None, records: Sequence[ShareRecord] = ()) -> list[Offsets]:
+        """Move the position to ``end`` (None: behind all). Return the acquired offsets before it without a record."""
+        begin = self.position
+        self.position = self.ranges[-1].last + 1 if end is None else max(end, begin)
+        self.opened = list(reversed(records))
+        return list(missing(self.ranges, begin, self.position, (record.offset for record in records)))
+
+
+class ShareBuffer:
+    """All fetched parts, in the order of their arrival."""
+
+    def __init__(self, limit: AcquireLimit) -> None:
+        self._parts: deque[FetchedPart] = deque()
+        self._limit = limit
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to deliver, or to open."""
+        return bool(self._parts)
+
+    def put(self, part: FetchedPart) -> None:
+        """Append a part."""
+        self._parts.append(part)
+
+    @property
+    def first(self) -> FetchedPart | None:
+        """The first part, whether or not its lock is held."""
+        return self._parts[0] if self._parts else None
+
+    def head(self, now: float) -> FetchedPart | None:
+        """Return the part to deliver next, None if there is none."""
+        self.drop_lost(now)
+        return self._parts[0] if self._parts else None
+
+    def finished(self, part: FetchedPart, now: float) -> None:
+        """A part is delivered."""
+        if part not in self._parts:
+            return
+        self._parts.remove(part)
+        self._limit.taken(now - part.lock.granted_at, part.lock.deadline - part.lock.granted_at)
+
+    def drop_lost(self, now: float) -> None:
+        """Drop the parts whose lock is not held any more."""
+        if all(part.lock.failure(now) is None for part in self._parts):
+            return
+        kept: deque[FetchedPart] = deque()
+        for part in self._parts:
+            if part.lock.failure(now) is None:
+                kept.append(part)
+            elif part.lock.acquired.lost is None:
+                self._limit.expired(part.delivered)
+        self._parts = kept
+
+    def release_if(self, unwanted: Callable[[FetchedPart], bool], now: float) -> None:
+        """Release the records of some parts instead of delivering them."""
+        removed = [part for part in self._parts if unwanted(part)]
+        self._parts = deque(part for part in self._parts if part not in removed)
+        for part in removed:
+            release(part.lock, part.undelivered(), now)
+
+    def next_check(self, now: float) -> float | None:
+        """Return the loop time at which the next buffered lock expires, or is due for renewal if its records were
+        delivered meanwhile; None if there is none."""
+        times = (part.lock.renew_at if part.lock.renew_at > now else part.lock.deadline for part in self._parts)
+        return min(times, default=None)
+
+
+def open_acquired(
+    batch: RecordBatch, lock: AcquisitionLock, ranges: Sequence[AcquiredRange], position: int, check_crcs: bool
+) -> list[ShareRecord]:
+    """Decode the acquired records of a batch from ``position`` on, in order.
+
+    Raises:
+        CorruptRecordError: Checksum or content are wrong.
+        UnsupportedCompressionError: The codec is unknown or its library is missing.
+    """
+    if check_crcs:
+        batch.validate()
+    at = bisect_left(ranges, position, key=attrgetter("last"))
+    make = ShareRecordMaker(lock, ranges[at:], batch.timestamp_type, batch.partition_leader_epoch)
+    return [record for record in batch.records(make) if record is not None and record.offset >= position]
+
+
+def release(lock: AcquisitionLock, ranges: Iterable[AcquiredRange], now: float) -> None:
+    """Release acquired records that are not delivered."""
+    for acquired in ranges:
+        lock.acquired.acknowledge_undelivered(acquired.first, acquired.last, Acknowledgement.RELEASE, lock, None, now)
+
+
+def acquired_ranges(acquired: Iterable[AcquiredRecords]) -> list[AcquiredRange]:
+    """Return the acquired ranges of a response in order, without any that a broker cannot mean."""
+    ranges: list[AcquiredRange] = []
+    for each in sorted(acquired, key=attrgetter("first_offset")):
+        first = max(each.first_offset, ranges[-1].last + 1 if ranges else 0)
+        if first <= each.last_offset:
+            ranges.append(AcquiredRange(first, each.last_offset, max(each.delivery_count, 1)))
+    return ranges
+
+
+def missing(ranges: Sequence[AcquiredRange], begin: int, end: int, offsets: Iterable[int]) -> Iterator[Offsets]:
+    """Yield the acquired offsets from ``begin`` up to ``end`` (exclusive) that are not among ``offsets``, ascending."""
+    present = iter(offsets)
+    offset = next(present, end)
+    for acquired in ranges:
+        at, last = max(acquired.first, begin), min(acquired.last, end - 1)
+        while at <= last:
+            while offset < at:
+                offset = next(present, end)
+            if at < offset:
+                yield Offsets(at, min(last, offset - 1))
+            at = max(offset, at) + 1

@@ -1,0 +1,409 @@
+"""The share consumer: public API."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from inspect import signature
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+from aiokproto.async_context import AsyncContext
+from aiokproto.cluster import ClusterClient
+from aiokproto.config import ClusterConfig, ConnectionOptions, integer, one_of, positive, seconds
+from aiokproto.errors import ConfigurationError
+from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
+from aiokproto.share.batch import ShareBatch
+from aiokproto.share.config import ShareConfig, refuse_consumer_options
+from aiokproto.share.engine import ShareEngine
+from aiokproto.share.ledger import ShareRecord
+from aiokproto.share.runner import ErrorPolicy, Handler, Runner
+from aiokproto.types import TopicPartition
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+Acquired = ShareRecord | ShareBatch | Iterable[ShareRecord]
+"""What can be acknowledged."""
+
+_CLOSE_TIMEOUT_MS = 30_000
+
+
+class ShareConsumer(AsyncContext):
+    """Read records as a member of a share group: a queue whose records are acknowledged one by one (KIP-932).
+
+    ::
+
+        async with ShareConsumer("jobs", bootstrap_servers="localhost:9092", group_id="workers") as consumer:
+            async for record in consumer:
+                await work(record)
+
+    The members of a share group read the same partitions. Each record is *acquired* by one of them, under a lock of
+    limited time (30 s by default, a group option). The member accepts it, releases it for another delivery, or rejects
+    it. What it does not acknowledge in time is delivered again, until ``share.delivery.count.limit`` (5) deliveries.
+    Records are not delivered in order.
+
+    **Implicit** acknowledgement: a record is accepted when the loop requests the next one, or leaves with ``break`` and
+    the ``async with`` block ends. If an exception leaves the block, the current record is released. A batch, or a list
+    from :meth:`poll`, counts as a whole. You can acknowledge single records otherwise before, with :meth:`release` or
+    :meth:`reject`.
+
+    **Explicit**: you acknowledge each record, in any order and from any task. What you have not acknowledged when you
+    request the next record stays yours: its lock is renewed until ``max_processing_ms`` have passed.
+
+    **At least once.** An accepted record can be delivered again only if its acknowledgement failed; the outcome says
+    so: see :meth:`commit` and ``on_acknowledged``.
+
+    **Cancelling** a call loses no record: what was acquired stays in the buffer for the next call. Only one task at a
+    time may wait for records. Share groups need Kafka 4.1.
+
+    The consumer binds to an event loop in :meth:`start`, which ``async with`` calls, and can be created without one.
+
+    Args:
+        topics: Topics to read; :meth:`subscribe` can set them later.
+        group_id: The share group. Where it starts to read, what of transactions it reads, how long locks last and how
+            often records are delivered are options of the group.
+        acknowledgement_mode: ``"implicit"`` or ``"explicit"``, see above.
+        on_acknowledged: A function that is called with a list of
+            :class:`~aiokproto.share.AcknowledgeOutcome`, successes and failures, soon after the broker has answered.
+            An exception in it ends the consumer. Without it, failures are logged.
+        share_acquire_mode: ``"batch_optimized"`` acquires whole record batches, and can exceed ``max_poll_records`` by
+            the rest of one; ``"record_limit"`` does not (KIP-1206, Kafka 4.2).
+        max_poll_records: Most records to acquire with one request to a broker. While the application is so slow that
+            records expire in the buffer, the consumer acquires fewer, and no whole batches.
+        acknowledge_linger_ms: How long acknowledgements wait for others, or for a fetch to go with.
+        renew_locks: Whether the locks of delivered records are renewed until they are acknowledged (KIP-1222, Kafka
+            4.2). The buffer's locks are not: other members may be idle.
+        max_processing_ms: For how long after its acquisition a record's lock is renewed.
+        corrupt_records: How damaged records are acknowledged, which cannot be delivered: ``"reject"`` or ``"release"``.
+            Their outcome has the damage as its ``cause``.
+        fetch_min_bytes: The broker delays a response until it has this many bytes ...
+        fetch_max_wait_ms: ... or until this time has passed, at most a quarter of the lock's duration.
+        fetch_max_bytes: Most bytes in a response; a first batch that is larger is sent nevertheless.
+        check_crcs: Whether the checksums of batches are verified.
+        connection: See :class:`~aiokproto.config.ConnectionOptions`; ``bootstrap_servers`` is required.
+
+    Raises:
+        ConfigurationError: An option is unknown or invalid; the message names it.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        group_id: str,
+        acknowledgement_mode: Literal["implicit", "explicit"] = "implicit",
+        on_acknowledged: Callable[[Sequence[AcknowledgeOutcome]], object] | None = None,
+        share_acquire_mode: Literal["batch_optimized", "record_limit"] = "batch_optimized",
+        max_poll_records: int = 500,
+        acknowledge_linger_ms: float = 100,
+        renew_locks: bool = True,
+        max_processing_ms: float = 300_000,
+        corrupt_records: Literal["reject", "release"] = "reject",
+        fetch_min_bytes: int = 1,
+        fetch_max_wait_ms: float = 500,
+        fetch_max_bytes: int = 50 * 1024 * 1024,
+        check_crcs: bool = True,
+        **connection: Unpack[ConnectionOptions],
+    ) -> None:
+        config = ShareConfig.parse(
+            {
+                "group_id": group_id,
+                "acknowledgement_mode": acknowledgement_mode,
+                "on_acknowledged": on_acknowledged,
+                "share_acquire_mode": share_acquire_mode,
+                "max_poll_records": max_poll_records,
+                "acknowledge_linger_ms": acknowledge_linger_ms,
+                "renew_locks": renew_locks,
+                "max_processing_ms": max_processing_ms,
+                "corrupt_records": corrupt_records,
+                "fetch_min_bytes": fetch_min_bytes,
+                "fetch_max_wait_ms": fetch_max_wait_ms,
+                "fetch_max_bytes": fetch_max_bytes,
+                "check_crcs": check_crcs,
+            }
+        )
+        names = _topic_names(topics, "ShareConsumer")
+        refuse_consumer_options(connection)
+        cluster = ClusterClient(ClusterConfig.parse(connection, own=OPTIONS))
+        self._explicit = config.explicit
+        self._most = config.fetch.max_records
+        self._engine = ShareEngine(cluster, config, names)
+        self._reader = self._engine.reader
+        self._current: Sequence[ShareRecord] = ()
+
+    # Lifecycle
+
+    async def start(self) -> None:
+        """Connect and join the group. ``async with`` calls it.
+
+        Raises:
+            BootstrapError, NotKafkaError, AuthenticationError: The cluster cannot be reached.
+            UnknownTopicError, InvalidTopicError, AuthorizationError: A topic cannot be read.
+            ClientClosedError: The consumer was started before, or closed while it starts.
+        """
+        await self._engine.start()
+
+    def close(self, timeout_ms: float = _CLOSE_TIMEOUT_MS) -> Coroutine[Any, Any, None]:
+        """Send all acknowledgements, release all other records, leave the group; within ``timeout_ms``.
+
+        With implicit acknowledgement the current record is accepted, unless the caller is handling an exception, as in
+        ``finally`` or an ``async with`` block that an exception ends. Cancelling the call disconnects immediately,
+        which releases records too. Calling it again has no effect.
+        """
+        # Checked at the call, not at the await: a task that runs the coroutine would not see the caller's exception.
+        return self._close(seconds("timeout_ms", timeout_ms), finished=sys.exc_info()[0] is None)
+
+    async def _close(self, timeout: float, *, finished: bool) -> None:
+        self._engine.cluster.check_loop()
+        self._settle(Acknowledgement.ACCEPT if finished else Acknowledgement.RELEASE)
+        await self._engine.close(timeout)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._close(_CLOSE_TIMEOUT_MS / 1000, finished=kind is None)
+
+    # Records
+
+    def __aiter__(self) -> Self:
+        self._engine.cluster.check_loop()
+        return self
+
+    async def __anext__(self) -> ShareRecord:
+        """Return the next record, of which the lock is held now.
+
+        Raises:
+            UnsupportedCompressionError: Records were released because their codec is not installed.
+            UnknownTopicError, AuthorizationError: A topic or partition cannot be read. The next call goes on with the
+                others, and later with it.
+            GroupError, AuthorizationError: The group rejects this member.
+            ClientClosedError: The consumer is closed, or one of its tasks failed, which is then the cause.
+        """
+        self._settle(Acknowledgement.ACCEPT)
+        while True:
+            record = self._reader.next_record()
+            if record is not None:
+                self._current = (record,)
+                return record
+            await self._reader.open()
+
+    async def poll(self, timeout_ms: float = 500, max_records: int | None = None) -> list[ShareRecord]:
+        """Return up to ``max_records`` (default ``max_poll_records``) records as soon as there is one, or none after
+        ``timeout_ms``.
+
+        With ``timeout_ms=0`` it returns what is buffered; if nothing is, it lets the consumer fetch in the background.
+        Raises the errors of ``async for``.
+        """
+        most = self._most if max_records is None else integer("max_records", max_records, 1)
+        timeout = seconds("timeout_ms", timeout_ms)
+        self._settle(Acknowledgement.ACCEPT)
+        if not await self._reader.open(asyncio.get_running_loop().time() + timeout):
+            return []
+        # No await from here on: a cancellation would lose the records that were taken out.
+        records = self._reader.take_open(most)
+        while len(records) < most and self._reader.open_at_once():
+            records += self._reader.take_open(most - len(records))
+        self._current = records
+        return list(records)
+
+    def batches(self) -> AsyncIterator[ShareBatch]:
+        """Return an endless iterator of batches: records that were acquired together. Raises the errors of ``async
+        for``."""
+        return _Batches(self)
+
+    async def _next_batch(self) -> ShareBatch:
+        self._settle(Acknowledgement.ACCEPT)
+        while True:
+            await self._reader.open()
+            if records := self._reader.take_open(sys.maxsize):
+                self._current = records
+                return ShareBatch(records)
+
+    async def run(
+        self,
+        handler: Handler,
+        *,
+        concurrency: int = 1,
+        max_in_flight_bytes: int = 64 * 1024 * 1024,
+        on_error: ErrorPolicy = "release",
+        redelivery_backoff_ms: float = 1000,
+        drain_timeout_ms: float = 30_000,
+    ) -> None:
+        """Call ``await handler(record)`` for each record, until the call is cancelled.
+
+        A record whose handler returns is accepted. If it raises, the error is logged, and ``on_error`` decides. A
+        handler can acknowledge its record itself instead. Locks are renewed as long as the handlers run, see
+        ``renew_locks``; records are acquired as handlers become free. This does not depend on ``acknowledgement_mode``.
+
+        When the call is cancelled, it starts no more handlers, waits for those that run, cancels them after
+        ``drain_timeout_ms``, and releases their records. A second cancellation ends the wait.
+
+        Args:
+            handler: A coroutine function of a record.
+            concurrency: How many handlers run at a time.
+            max_in_flight_bytes: Bytes of keys and values with handlers beyond which no more are started; the last
+                record can exceed it.
+            on_error: ``"release"``: deliver the record again, to any member, until the group's limit of deliveries;
+                ``"reject"``: never again; or a function of the record and the error that returns one of them or
+                ``"accept"``.
+            redelivery_backoff_ms: How long a record waits before it is released, without another handler in its place;
+                doubles with each delivery, up to 30 s. Brokers deliver a released record again at once.
+            drain_timeout_ms: How long to wait for handlers after a cancellation.
+
+        Raises:
+            KafkaError: As ``async for``; handlers are waited for first.
+        """
+        if not callable(handler):
+            raise ConfigurationError(f"run({handler!r}): expected a coroutine function of a record")
+        if not callable(on_error):
+            one_of("on_error", on_error, ("release", "reject"))
+        runner = Runner(
+            self._engine,
+            handler,
+            positive("concurrency", concurrency),
+            positive("max_in_flight_bytes", max_in_flight_bytes),
+            on_error,
+            seconds("redelivery_backoff_ms", redelivery_backoff_ms),
+        )
+        drain = seconds("drain_timeout_ms", drain_timeout_ms)
+        self._settle(Acknowledgement.ACCEPT)
+        await runner.run(drain)
+
+    def _settle(self, kind: Acknowledgement) -> None:
+        """The application is done with what was delivered last."""
+        current, self._current = self._current, ()
+        if not self._explicit and current:
+            self._engine.settle(current, kind)
+
+    # Acknowledgements
+
+    def accept(self, *acquired: Acquired) -> bool:
+        """Acknowledge records as processed: they are never delivered again. Nothing is sent before this returns.
+
+        Args:
+            acquired: Records, batches, or lists of records of this consumer.
+
+        Returns:
+            Whether all of them can still be acknowledged. A record cannot if its lock has expired or was lost with the
+            connection or the partition's leader; :meth:`commit` and ``on_acknowledged`` have the reason. Or it was
+            acknowledged before. An acknowledgement that is not sent yet can be replaced by another.
+
+        Raises:
+            ConfigurationError: Something else than records of this consumer was passed.
+            ClientClosedError: The consumer is closed.
+        """
+        return self._acknowledge("accept", acquired, Acknowledgement.ACCEPT)
+
+    def release(self, *acquired: Acquired) -> bool:
+        """Give records back, to be delivered again to any member, unless their delivery count has reached the limit.
+
+        Otherwise as :meth:`accept`.
+        """
+        return self._acknowledge("release", acquired, Acknowledgement.RELEASE)
+
+    def reject(self, *acquired: Acquired) -> bool:
+        """Acknowledge records as impossible to process: they are never delivered again. Otherwise as :meth:`accept`."""
+        return self._acknowledge("reject", acquired, Acknowledgement.REJECT)
+
+    def renew(self, *acquired: Acquired) -> bool:
+        """Begin the locks of records again (KIP-1222): for those that ``renew_locks`` does not renew, or not any more.
+
+        The record stays delivered, and is acknowledged as any other afterwards. Needs Kafka 4.2, and the group's option
+        ``share.renew.acknowledge.enable``; otherwise the outcome has an error. Otherwise as :meth:`accept`.
+        """
+        return self._acknowledge("renew", acquired, Acknowledgement.RENEW)
+
+    def _acknowledge(self, call: str, acquired: Iterable[Acquired], kind: Acknowledgement) -> bool:
+        engine = self._engine
+        engine.check_running()
+        # All are checked before the first is acknowledged.
+        records = [record for each in acquired for record in self._records(call, each)]
+        done = [engine.acknowledge(record, kind) for record in records]
+        return all(done)
+
+    def _records(self, call: str, acquired: Acquired) -> Iterator[ShareRecord]:
+        if isinstance(acquired, ShareRecord):
+            if acquired._lock.acquired.owner is not self._engine:
+                raise ConfigurationError(f"{call}: {acquired!r} was delivered by another consumer")
+            yield acquired
+        elif isinstance(acquired, ShareBatch | list | tuple | set | frozenset):
+            for each in acquired:
+                yield from self._records(call, each)
+        else:
+            raise ConfigurationError(f"{call}({acquired!r}): expected records of this consumer, as it delivered them")
+
+    async def commit(self, timeout_ms: float | None = None) -> list[AcknowledgeOutcome]:
+        """Send all acknowledgements, and return their outcomes.
+
+        With implicit acknowledgement, everything that was delivered is accepted first. A fetch in flight is waited for,
+        at most ``fetch_max_wait_ms``. After a cancellation the acknowledgements are sent nevertheless.
+
+        Args:
+            timeout_ms: By default ``default_api_timeout_ms``.
+
+        Returns:
+            One outcome for each range of records with the same outcome: of all acknowledgements that had none yet, and
+            the failures since the last commit. The call raises nothing for them: look at ``outcome.error``.
+
+        Raises:
+            DeadlineError: Not all have an outcome in time. The next commit goes on with them.
+            ClientClosedError: The consumer is closed, or one of its tasks failed, which is then the cause.
+        """
+        self._engine.check_running()
+        timeout = self._engine.cluster.config.api_timeout if timeout_ms is None else seconds("timeout_ms", timeout_ms)
+        self._settle(Acknowledgement.ACCEPT)
+        return await self._engine.commit(timeout)
+
+    # Subscription
+
+    def subscribe(self, *topics: str) -> None:
+        """Replace the subscription. Buffered records of other topics are released.
+
+        Raises:
+            ConfigurationError: There is no topic, or an invalid name.
+            ClientClosedError: The consumer is closed.
+        """
+        if not topics:
+            raise ConfigurationError("subscribe() takes one or more topics; unsubscribe() ends the subscription")
+        self._engine.set_subscription(_topic_names(topics, "subscribe"))
+
+    def unsubscribe(self) -> None:
+        """Stop reading. Buffered records are released; delivered ones can still be acknowledged."""
+        self._engine.set_subscription(frozenset())
+
+    def subscription(self) -> frozenset[str]:
+        """Return the subscribed topics."""
+        return self._engine.subscription
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """Return the partitions that the group has assigned to this member; other members can have them too."""
+        return self._engine.assignment
+
+
+class _Batches:
+    """The iterator of :meth:`ShareConsumer.batches`. Not a generator: a cancellation would end that."""
+
+    def __init__(self, consumer: ShareConsumer) -> None:
+        self._consumer = consumer
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ShareBatch:
+        return await self._consumer._next_batch()
+
+
+def _topic_names(topics: tuple[str, ...], call: str) -> frozenset[str]:
+    for topic in topics:
+        if not isinstance(topic, str) or not topic:
+            raise ConfigurationError(f"{call}({topic!r}): expected topic names (str), each as an argument of its own")
+    return frozenset(topics)
+
+
+OPTIONS = tuple(name for name in signature(ShareConsumer).parameters if name not in ("topics", "connection"))
+"""Names of the options that only the share consumer has."""

@@ -1,0 +1,363 @@
+"""The background of a share consumer: its tasks, the subscription, the group member, and acknowledgements."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+from aiokproto.cluster import ClusterClient
+from aiokproto.errors import ClientClosedError, ConfigurationError, KafkaError
+from aiokproto.group.share_member import ShareMember
+from aiokproto.net.timeouts import deadline as until
+from aiokproto.plurals import counted
+from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
+from aiokproto.share.acquire_limit import AcquireLimit
+from aiokproto.share.buffer import ShareBuffer
+from aiokproto.share.config import ShareConfig
+from aiokproto.share.fetcher import ShareFetcher
+from aiokproto.share.ledger import Ended, QueuedAck, RecordState, ShareRecord
+from aiokproto.share.outcomes import Outcomes
+from aiokproto.share.reader import ShareReader
+from aiokproto.share.requests import Member
+from aiokproto.types import TopicPartition
+
+log = logging.getLogger("aiokproto.share")
+
+_TOPIC_RETRY = 5.0
+"""Seconds after which a subscribed topic that does not exist is looked up again."""
+
+_DISCONNECT = 5.0
+"""Most seconds for flushing the connections."""
+
+_SILENT_FOR = 5.0
+"""Seconds without a record, while a call waits and something is wrong, after which the cause is logged."""
+
+_REPEATED_AFTER = 30.0
+"""Seconds after which the same cause is logged again."""
+
+
+class ShareEngine:
+    """A share consumer below its public API: creates the parts, owns the tasks, and joins them.
+
+    No task ends by itself while the consumer runs. One that does, for whatever reason, also by cancellation, ends the
+    consumer: every later call raises the cause.
+
+    Attributes:
+        cluster: Metadata and connections.
+        config: The options.
+        subscription: The subscribed topics.
+        buffer: Records that are acquired and not delivered.
+        limit: How many records to acquire at once.
+        reader: Delivers records.
+        fetcher: The share sessions.
+        member: The group member.
+        most_wanted: How many records the application can take now, at most; None: as many as ``max_poll_records``.
+    """
+
+    def __init__(self, cluster: ClusterClient, config: ShareConfig, topics: frozenset[str]) -> None:
+        self.cluster = cluster
+        self.config = config
+        self.subscription = topics
+        self.limit = AcquireLimit(config.fetch.max_records)
+        self.buffer = ShareBuffer(self.limit)
+        self.outcomes = Outcomes(config.on_acknowledged)
+        self.most_wanted: int | None = None
+        self.reader = ShareReader(
+            self.buffer, config.damaged, config.check_crcs, self.check, cluster.run_in_thread, self._want, self._queued
+        )
+        self.fetcher = ShareFetcher(cluster, config, self._identity, self)
+        self.member = ShareMember(cluster, config.group_id, cluster.config.client_rack, self._assigned)
+        self._assignment: frozenset[TopicPartition] = frozenset()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._failure: BaseException | None = None
+        self._trouble: KafkaError | None = None
+        self._closed = ClientClosedError("the share consumer is not started: use async with, or await start()")
+        self._started = False
+        self._running = False
+        self._closing = False
+        self._follow = asyncio.Event()
+
+    # What the sessions ask
+
+    def demand(self, served: int) -> int | None:
+        """See :class:`~aiokproto.share.broker_session.Owner`."""
+        reader = self.reader
+        if self.buffer or self._closing or not (reader.waiting or (reader.unmet and reader.requests != served)):
+            return None
+        return reader.requests
+
+    def wanted_records(self) -> int:
+        """See :class:`~aiokproto.share.broker_session.Owner`."""
+        return self.limit.current if self.most_wanted is None else min(self.limit.current, self.most_wanted)
+
+    def arrived(self) -> None:
+        """See :class:`~aiokproto.share.broker_session.Owner`."""
+        self.reader.wake()
+
+    def ended(self, ended: Iterable[Ended]) -> None:
+        """See :class:`~aiokproto.share.broker_session.Owner`."""
+        self.outcomes.ended(ended)
+
+    def partition_failed(self, error: KafkaError) -> None:
+        """See :class:`~aiokproto.share.broker_session.Owner`."""
+        self.reader.fail(error)
+
+    def _identity(self) -> Member:
+        return Member(self.config.group_id, self.member.member_id)
+
+    def _want(self) -> None:
+        self.fetcher.wake()
+
+    # The subscription and the group
+
+    def set_subscription(self, topics: frozenset[str]) -> None:
+        """Replace the subscribed topics. Buffered records of other topics are released."""
+        self.check_not_closed()
+        self.subscription = topics
+        self._trouble = None
+        self._place()
+        self._follow.set()
+
+    def _assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        self._assignment = partitions
+        self._place()
+
+    def _place(self) -> None:
+        if not self._running:
+            return
+        wanted = {partition for partition in self._assignment if partition.topic in self.subscription}
+        self.fetcher.assign(wanted)
+        # Those of a subscribed topic are delivered although the group has moved the partition: their locks are held,
+        # and a release would use up a delivery.
+        self.buffer.release_if(
+            lambda part: part.lock.acquired.partition.topic not in self.subscription,
+            asyncio.get_running_loop().time(),
+        )
+        self.fetcher.wake()
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The assigned partitions of subscribed topics."""
+        return self.fetcher.assigned
+
+    async def _watch_cluster(self) -> None:
+        generation = -1
+        while True:
+            snapshot = await self.cluster.wait_for_update(generation)
+            generation = snapshot.generation
+            self.fetcher.metadata_changed()
+
+    async def _follow_subscription(self) -> None:
+        """Report the subscription to the group, and look its topics up, again while one is missing."""
+        while True:
+            self._follow.clear()
+            wanted = self.subscription
+            again: float | None = None
+            try:
+                await self._resolve(wanted)
+                self._trouble = None
+            except KafkaError as error:
+                if wanted is self.subscription:
+                    self._trouble = error
+                    self.reader.wake()
+                again = _TOPIC_RETRY
+            try:
+                await asyncio.wait_for(self._follow.wait(), again)
+            except asyncio.TimeoutError:
+                continue
+
+    async def _resolve(self, topics: frozenset[str]) -> None:
+        """Report topics to the member, and have the cluster metadata include them. Raises the first one's error."""
+        self.member.set_topics(topics)
+        answers = await asyncio.gather(*(self.cluster.topic(name) for name in sorted(topics)), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        self.fetcher.metadata_changed()
+
+    # Acknowledgements
+
+    def acknowledge(self, record: ShareRecord, kind: Acknowledgement) -> bool:
+        """Acknowledge a delivered record; return False if it cannot be any more."""
+        acquired = record._lock.acquired
+        idle = acquired.queued_at is None
+        now = asyncio.get_running_loop().time()
+        if kind is Acknowledgement.RENEW:
+            result = acquired.renew(record, now, reported=True)
+            idle = True
+        else:
+            result = acquired.acknowledge(record, kind, now)
+        if isinstance(result, QueuedAck):
+            self._queued(result, wake=idle)
+            return True
+        if isinstance(result, Ended):
+            self.outcomes.ended([result])
+        return False
+
+    def _queued(self, ack: QueuedAck, wake: bool = True) -> None:
+        self.outcomes.queued(ack)
+        if wake:
+            # Once for all that is acknowledged until the next request.
+            self.fetcher.wake()
+
+    def settle(self, records: Iterable[ShareRecord], kind: Acknowledgement) -> None:
+        """Acknowledge those of some records that the application has not acknowledged."""
+        for record in records:
+            if record._state is RecordState.HELD and record.acknowledgement is None:
+                self.acknowledge(record, kind)
+
+    async def commit(self, timeout: float) -> list[AcknowledgeOutcome]:
+        """Send all acknowledgements, and return their outcomes."""
+        at = asyncio.get_running_loop().time() + timeout
+        commit = self.outcomes.commit()
+        try:
+            self.fetcher.flush()
+            async with until(at, lambda: f"commit: {counted(commit.left, 'acknowledgement')} without an outcome"):
+                await self._unless_failed(commit.wait)
+            return commit.result()
+        finally:
+            self.outcomes.end(commit)
+
+    async def _unless_failed(self, wait: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Wait, but raise if the consumer fails meanwhile."""
+        waiting = asyncio.ensure_future(wait())
+        try:
+            await asyncio.wait([waiting, *self._tasks.values()], return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                # A task has ended, and with it the consumer: its callback notes why.
+                await asyncio.sleep(0)
+                self.check_running()
+        finally:
+            waiting.cancel()
+
+    # Lifecycle
+
+    @property
+    def running(self) -> bool:
+        """Whether the consumer is started and not closed."""
+        return self._running
+
+    def check_running(self) -> None:
+        """Raise if the consumer is closed, if one of its tasks has ended, or in another event loop."""
+        self.cluster.check_loop()
+        if self._failure is not None:
+            if isinstance(self._failure, KafkaError):
+                raise self._failure.with_traceback(None)
+            raise ClientClosedError(f"the share consumer has failed: {self._failure!r}") from self._failure
+        if not self._running:
+            raise ClientClosedError(str(self._closed))
+
+    def check_not_closed(self) -> None:
+        """Raise if the consumer is closed, or in another event loop. Before the start it can be used."""
+        self.cluster.check_loop()
+        if self._closing and not self._running:
+            raise ClientClosedError(str(self._closed))
+
+    def check(self) -> None:
+        """As :meth:`check_running`, before records are requested; also raises what background tasks have to report."""
+        self.check_running()
+        if self._closing:
+            raise ClientClosedError(str(self._closed))
+        if not self.subscription:
+            raise ConfigurationError("there is nothing to read: subscribe() first")
+        if self._trouble is not None:
+            # Once per attempt to find the topics, so that the other topics are read.
+            trouble, self._trouble = self._trouble, None
+            raise trouble.with_traceback(None)
+
+    async def start(self) -> None:
+        """Connect and start the tasks. If that fails, the consumer is closed again, and the cause raised."""
+        if self._started:
+            raise ClientClosedError("the share consumer was started before; create another one")
+        self._started = True
+        try:
+            await self.cluster.start()
+            self._running = True
+            await self._resolve(self.subscription)
+            # It may have been closed in the very turn in which the answer came.
+            self.cluster.check()
+        except BaseException:
+            self._running = False
+            self._closed = ClientClosedError("the share consumer could not be started")
+            await self.cluster.close()
+            raise
+        self._spawn("fetch", self.fetcher.run())
+        self._spawn("metadata", self._watch_cluster())
+        self._spawn("subscription", self._follow_subscription())
+        self._spawn("group", self.member.run())
+        self._spawn("outcomes", self.outcomes.report())
+        self._spawn("silence", self._watch_silence())
+
+    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        task = self._tasks[name] = asyncio.create_task(work, name=f"aiokproto-share-{name}")
+        task.add_done_callback(lambda done: self._ended(name, done))
+
+    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
+        """Fail the consumer: nothing can go on as if the task still ran."""
+        error = None if task.cancelled() else task.exception()
+        if self._closing or not self._running or self._failure is not None:
+            return
+        self._failure = error or ClientClosedError(f"the share consumer's {name} task was cancelled")
+        log.error("share consumer: the %s task has ended: %s", name, self._failure)
+        self.reader.wake()
+
+    async def close(self, timeout: float) -> None:
+        """Send what is acknowledged, release the rest, and leave the group, within ``timeout`` seconds."""
+        self.cluster.check_loop()
+        if not self._started or self._closing:
+            return
+        if not self._tasks:
+            # start() is in progress; it raises then.
+            await self.cluster.close(min(timeout, _DISCONNECT))
+            return
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+
+        def left() -> float:
+            return max(deadline - loop.time(), 0.0)
+
+        self._closing = True
+        self._closed = ClientClosedError("the share consumer is closed")
+        self.reader.stop()
+        in_time = False
+        try:
+            for task in self._tasks.values():
+                task.cancel()
+            await asyncio.wait(self._tasks.values(), timeout=left() / 4)
+            await self.fetcher.close(left() / 2)
+            in_time = True
+        finally:
+            # After a cancellation, do only what needs no waiting.
+            try:
+                self.fetcher.abandon()
+                self._report_last()
+                await self.fetcher.wait_closed()
+                if in_time and left():
+                    await self.member.leave(min(left(), 3.0))
+            finally:
+                self._running = False
+                await self.cluster.close(timeout=min(left(), _DISCONNECT) if in_time else 0.0)
+
+    def _report_last(self) -> None:
+        try:
+            self.outcomes.report_now()
+        except Exception:
+            log.exception("share consumer: closing: on_acknowledged failed")
+
+    async def _watch_silence(self) -> None:
+        """Log why a waiting call gets no record, if something is wrong."""
+        loop = asyncio.get_running_loop()
+        seen, since, logged, logged_at = (-1, -1), loop.time(), "", 0.0
+        while True:
+            now = loop.time()
+            current = (self.reader.delivered, 0 if self.reader.waiting else self.reader.requests)
+            if current != seen:
+                seen, since, logged = current, now, ""
+            cause = self.member.trouble or self.fetcher.trouble()
+            silent = self.reader.waiting and now - since >= _SILENT_FOR
+            if silent and cause and (cause != logged or now - logged_at >= _REPEATED_AFTER):
+                log.warning("share consumer: no record in %.0f s: %s", now - since, cause)
+                logged, logged_at = cause, now
+            await asyncio.sleep(_SILENT_FOR)

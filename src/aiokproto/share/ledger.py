@@ -1,0 +1,424 @@
+"""The ledger of acquired records: which are being processed, and which acknowledgements are due. Pure.
+
+An :class:`AcquiredPartition` stands for one partition at one leader in one share session. It ends with either of them:
+:meth:`AcquiredPartition.lose`. Whatever was acquired by then has an error as its outcome, and an acknowledgement never
+reaches another session: there the broker may have delivered the record again, even to this member, and would take the
+old acknowledgement for one of the new delivery.
+
+A record goes through these states (``ShareRecord._state``)::
+
+    HELD ──acknowledge──▶ QUEUED ──take──▶ SENT ──answered──▶ DONE
+                             ▲                │
+                             └─────retry──────┘
+
+The broker applies the acknowledgements of one partition in one request all or none. So acknowledgements whose lock has
+expired are not sent. If the broker nevertheless finds a record that is not locked, it has applied nothing: the
+acknowledgements are sent again, separately for each lock. Renewals have a request of their own, because a group can
+forbid them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from itertools import islice
+from operator import attrgetter
+from typing import NamedTuple
+
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import KafkaError, error_for
+from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
+from aiokproto.types import Header, Record, TimestampType, TopicPartition
+
+INFINITY = float("inf")
+
+_LAST_TRY = 0.1
+"""Part of a lock's duration below which no further renewal is tried."""
+
+
+class RecordState(Enum):
+    """Where a delivered record is on its way to an outcome."""
+
+    HELD = "being processed"
+    QUEUED = "acknowledged, not sent"
+    SENT = "acknowledged, sent"
+    DONE = "the outcome is known"
+
+
+class ShareRecord(Record):
+    """A record that is locked for this member of a share group.
+
+    Attributes:
+        delivery_count: How often it was delivered to members of the group, including this time (from 1). The group's
+            ``share.delivery.count.limit`` ends deliveries.
+        acknowledgement: What it was acknowledged as; None while it is not.
+    """
+
+    __slots__ = ("_ack", "_lock", "_state", "acknowledgement", "delivery_count")
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: tuple[Header, ...],
+        timestamp_type: TimestampType,
+        leader_epoch: int,
+        delivery_count: int,
+        lock: AcquisitionLock,
+    ) -> None:
+        super().__init__(topic, partition, offset, timestamp, key, value, headers, timestamp_type, leader_epoch)
+        self.delivery_count = delivery_count
+        self.acknowledgement: Acknowledgement | None = None
+        self._lock = lock
+        self._state = RecordState.HELD
+        self._ack: QueuedAck | None = None
+
+    @property
+    def lock_deadline(self) -> float:
+        """When its acquisition lock ends, on the event loop's clock (``loop.time()``); later after a renewal.
+
+        The broker's lock ends a little later: the client counts from when it sent the request.
+        """
+        return self._lock.deadline
+
+    def __repr__(self) -> str:
+        return f"Share{super().__repr__()[:-1]}, delivery_count={self.delivery_count})"
+
+    def __reduce__(self) -> tuple[type[Record], tuple[object, ...]]:
+        # A copy or a record in another process cannot be acknowledged: it is a plain record.
+        return Record, (
+            self.topic,
+            self.partition,
+            self.offset,
+            self.timestamp,
+            self.key,
+            self.value,
+            self.headers,
+            self.timestamp_type,
+            self.leader_epoch,
+        )
+
+
+class AcquisitionLock:
+    """The lock that one response has granted, for all records it has acquired or renewed in a partition.
+
+    Attributes:
+        acquired: The partition that the records are in.
+        acquired_at: Loop time from which the lock was first held: when the request was sent.
+        granted_at: Loop time from which it is held: later after a renewal.
+        deadline: Loop time until which it is held.
+        renew_at: Loop time at which a renewal is due.
+    """
+
+    __slots__ = ("acquired", "acquired_at", "deadline", "granted_at", "renew_at")
+
+    def __init__(self, acquired: AcquiredPartition, acquired_at: float, granted_at: float, duration: float) -> None:
+        self.acquired = acquired
+        self.acquired_at = acquired_at
+        self.granted_at = granted_at
+        self.deadline = granted_at + duration
+        self.renew_at = granted_at + duration / 2
+
+    def renewed(self, granted_at: float, duration: float) -> AcquisitionLock:
+        """Return the lock of records that were renewed."""
+        return AcquisitionLock(self.acquired, self.acquired_at, granted_at, duration)
+
+    def failure(self, now: float) -> KafkaError | None:
+        """Return why the lock is not held any more, None if it is."""
+        if self.acquired.lost is not None:
+            return self.acquired.lost
+        if now < self.deadline:
+            return None
+        return error_for(
+            ErrorCode.INVALID_RECORD_STATE,
+            str(self.acquired.partition),
+            f"the acquisition lock expired {now - self.deadline:.1f} s ago",
+        )
+
+
+class QueuedAck:
+    """An acknowledgement on its way.
+
+    Attributes:
+        first: The first offset.
+        last: The last offset.
+        kind: What is acknowledged.
+        lock: The lock of the records.
+        record: The record; None for offsets that were not delivered.
+        cause: Why they were not delivered, if that is a failure.
+        reported: Whether the application learns the outcome.
+    """
+
+    __slots__ = ("cause", "first", "kind", "last", "lock", "record", "reported")
+
+    def __init__(
+        self,
+        first: int,
+        last: int,
+        kind: Acknowledgement,
+        lock: AcquisitionLock,
+        record: ShareRecord | None = None,
+        cause: KafkaError | None = None,
+        *,
+        reported: bool = True,
+    ) -> None:
+        self.first = first
+        self.last = last
+        self.kind = kind
+        self.lock = lock
+        self.record = record
+        self.cause = cause
+        self.reported = reported
+
+    def outcome(self, error: KafkaError | None) -> AcknowledgeOutcome:
+        """Return the outcome for the application."""
+        topic, partition = self.lock.acquired.partition
+        return AcknowledgeOutcome(topic, partition, self.first, self.last, self.kind, error, self.cause)
+
+
+class Ended(NamedTuple):
+    """An acknowledgement and its outcome."""
+
+    ack: QueuedAck
+    error: KafkaError | None
+
+
+class AcquiredPartition:
+    """What this member has acquired of one partition, from one leader in one share session.
+
+    Attributes:
+        owner: The consumer that it belongs to.
+        partition: The partition.
+        lost: Why nothing of it is locked for this member any more; None while the session lasts.
+        held: Delivered records that are not acknowledged. By identity: the same offset can be acquired again.
+        queued_at: Loop time since when the oldest acknowledgement waits to be sent; None if none does.
+        retry_at: Loop time before which no acknowledgement is sent, after one was refused for the moment.
+        attempts: How often in a row that has happened.
+    """
+
+    def __init__(self, owner: object, partition: TopicPartition) -> None:
+        self.owner = owner
+        self.partition = partition
+        self.lost: KafkaError | None = None
+        self.held: dict[ShareRecord, None] = {}
+        self.queued_at: float | None = None
+        self.retry_at = 0.0
+        self.attempts = 0
+        # Dictionaries used as ordered sets.
+        self._queued: dict[QueuedAck, None] = {}
+        self._separate: deque[list[QueuedAck]] = deque()
+        self._renewals: dict[ShareRecord, QueuedAck] = {}
+        # How many records are held under each lock: the locks to renew, without a look at every record.
+        self._locks: dict[AcquisitionLock, int] = {}
+
+    # Records
+
+    def deliver(self, record: ShareRecord) -> None:
+        """The application has this record now."""
+        self.held[record] = None
+        self._locks[record._lock] = self._locks.get(record._lock, 0) + 1
+
+    def acknowledge(self, record: ShareRecord, kind: Acknowledgement, now: float) -> Ended | QueuedAck | None:
+        """Acknowledge a delivered record for good. An acknowledgement that is not sent yet can be replaced.
+
+        Returns:
+            The queued acknowledgement; or its end, if the lock is lost; or None if it was acknowledged before.
+        """
+        if record._state is RecordState.QUEUED and record._ack is not None:
+            record.acknowledgement = record._ack.kind = kind
+            return record._ack
+        if record._state is not RecordState.HELD:
+            return None
+        record.acknowledgement = kind
+        self._drop(record)
+        ack = QueuedAck(record.offset, record.offset, kind, record._lock, record)
+        error = record._lock.failure(now)
+        if error is not None:
+            record._state = RecordState.DONE
+            return Ended(ack, error)
+        record._state = RecordState.QUEUED
+        record._ack = ack
+        self._queue(ack, now)
+        return ack
+
+    def acknowledge_undelivered(
+        self, first: int, last: int, kind: Acknowledgement, lock: AcquisitionLock, cause: KafkaError | None, now: float
+    ) -> QueuedAck | None:
+        """Acknowledge offsets that cannot be delivered: gaps, damage. Return None if their lock is lost already."""
+        if lock.failure(now) is not None:
+            return None
+        ack = QueuedAck(first, last, kind, lock, cause=cause, reported=cause is not None)
+        self._queue(ack, now)
+        return ack
+
+    def renew(self, record: ShareRecord, now: float, *, reported: bool) -> Ended | QueuedAck | None:
+        """Renew the lock of a held record. Returns as :meth:`acknowledge`."""
+        if record._state is not RecordState.HELD:
+            return None
+        ack = QueuedAck(record.offset, record.offset, Acknowledgement.RENEW, record._lock, record, reported=reported)
+        error = record._lock.failure(now)
+        if error is not None:
+            return Ended(ack, error)
+        ack = self._renewals.setdefault(record, ack)
+        ack.reported = ack.reported or reported
+        return ack
+
+    def _drop(self, record: ShareRecord) -> None:
+        if record not in self.held:
+            return
+        del self.held[record]
+        count = self._locks[record._lock] - 1
+        if count:
+            self._locks[record._lock] = count
+        else:
+            del self._locks[record._lock]
+
+    def _queue(self, ack: QueuedAck, now: float) -> None:
+        self._queued[ack] = None
+        if self.queued_at is None:
+            self.queued_at = now
+
+    # Requests
+
+    @property
+    def queued(self) -> int:
+        """How many acknowledgements wait to be sent."""
+        return len(self._queued)
+
+    def take(self, now: float, most: int) -> tuple[list[QueuedAck], list[Ended]]:
+        """Take up to ``most`` acknowledgements to send now, the oldest ones, in the order of their offsets; and return
+        those whose lock is lost."""
+        if self.retry_at > now:
+            return [], []
+        if self._separate:
+            taken = self._separate.popleft()
+        else:
+            taken = sorted(islice(self._queued, most), key=attrgetter("first"))
+            for ack in taken:
+                del self._queued[ack]
+        if not self._queued and not self._separate:
+            self.queued_at = None
+        return self._check_locks(taken, now)
+
+    def take_renewals(self, now: float, most: int) -> tuple[list[QueuedAck], list[Ended]]:
+        """Take the renewals to send now, as :meth:`take`."""
+        taken = sorted(islice(self._renewals.values(), most), key=attrgetter("first"))
+        for ack in taken:
+            assert ack.record is not None
+            del self._renewals[ack.record]
+        return self._check_locks(taken, now)
+
+    def _check_locks(self, acks: list[QueuedAck], now: float) -> tuple[list[QueuedAck], list[Ended]]:
+        good: list[QueuedAck] = []
+        ended: list[Ended] = []
+        for ack in acks:
+            error = ack.lock.failure(now)
+            if error is None:
+                _set_state(ack, RecordState.SENT)
+                good.append(ack)
+            else:
+                _set_state(ack, RecordState.DONE)
+                ended.append(Ended(ack, error))
+        return good, ended
+
+    def due_renewals(self, now: float, most: float) -> list[ShareRecord]:
+        """Return the held records whose lock is half over, and that were acquired at most ``most`` seconds ago."""
+        due = {lock for lock in self._locks if lock.renew_at <= now < lock.deadline and now - lock.acquired_at < most}
+        return [record for record in self.held if record._lock in due] if due else []
+
+    def next_renewal(self, most: float) -> float | None:
+        """Return the loop time of the next due renewal, None if none is."""
+        times = (lock.renew_at for lock in self._locks if lock.renew_at - lock.acquired_at < most)
+        return min((at for at in times if at < INFINITY), default=None)
+
+    def next_expiry(self) -> float | None:
+        """Return the loop time at which the next lock of held records expires, None if there is none."""
+        return min((lock.deadline for lock in self._locks), default=None)
+
+    def forget_expired(self, now: float) -> int:
+        """Forget held records whose lock has expired. Return how many there were."""
+        expired = {lock for lock in self._locks if lock.deadline <= now}
+        records = [record for record in self.held if record._lock in expired] if expired else []
+        for record in records:
+            self._drop(record)
+        return len(records)
+
+    # Responses
+
+    def answered(self, acks: Sequence[QueuedAck], error: KafkaError | None) -> list[Ended]:
+        """Take note of the outcome of acknowledgements."""
+        for ack in acks:
+            _set_state(ack, RecordState.DONE)
+        self.attempts, self.retry_at = 0, 0.0
+        return [Ended(ack, error) for ack in acks]
+
+    def renewed(self, acks: Sequence[QueuedAck], granted_at: float, duration: float) -> list[Ended]:
+        """Take note of renewed locks."""
+        locks: dict[AcquisitionLock, AcquisitionLock] = {}
+        for ack in acks:
+            record = ack.record
+            assert record is not None
+            new = locks.setdefault(ack.lock, ack.lock.renewed(granted_at, duration))
+            held = record in self.held
+            self._drop(record)
+            record._lock = new
+            if held:
+                self.deliver(record)
+            elif record._ack is not None:
+                # Acknowledged meanwhile: the lock that its acknowledgement relies on lasts longer too.
+                record._ack.lock = new
+        return [Ended(ack, None) for ack in acks]
+
+    def not_renewed(self, acks: Sequence[QueuedAck], error: KafkaError, now: float) -> list[Ended]:
+        """Take note of locks that were not renewed: try again in half of the time that is left, while it is long."""
+        for lock in {ack.lock for ack in acks}:
+            left = lock.deadline - now
+            lock.renew_at = now + left / 2 if left > _LAST_TRY * (lock.deadline - lock.granted_at) else INFINITY
+        return [Ended(ack, error) for ack in acks]
+
+    def retry(self, acks: Iterable[QueuedAck], at: float, now: float) -> None:
+        """Queue acknowledgements again that the broker did not apply."""
+        for ack in acks:
+            _set_state(ack, RecordState.QUEUED)
+            self._queue(ack, now)
+        self.attempts += 1
+        self.retry_at = at
+
+    def separate(self, acks: Sequence[QueuedAck], now: float) -> None:
+        """Send acknowledgements again, each lock's by themselves: one of them, unknown which, is not locked."""
+        by_lock: dict[AcquisitionLock, list[QueuedAck]] = {}
+        for ack in acks:
+            by_lock.setdefault(ack.lock, []).append(ack)
+        self._separate.extend(by_lock.values())
+        self.queued_at = now if self.queued_at is None else self.queued_at
+
+    def lose(self, error: KafkaError) -> list[Ended]:
+        """The session or the leadership has ended: nothing is locked for this member any more."""
+        if self.lost is not None:
+            return []
+        self.lost = error
+        acks = [*self._queued, *self._renewals.values(), *(ack for group in self._separate for ack in group)]
+        self._queued.clear()
+        self._renewals.clear()
+        self._separate.clear()
+        self.held.clear()
+        self._locks.clear()
+        self.queued_at = None
+        for ack in acks:
+            _set_state(ack, RecordState.DONE)
+        return [Ended(ack, error) for ack in acks]
+
+
+def is_divisible(acks: Sequence[QueuedAck]) -> bool:
+    """Return whether acknowledgements rely on several locks."""
+    return len({ack.lock for ack in acks}) > 1
+
+
+def _set_state(ack: QueuedAck, state: RecordState) -> None:
+    if ack.record is not None and ack.kind is not Acknowledgement.RENEW:
+        ack.record._state = state

@@ -1,0 +1,128 @@
+"""Outcomes of acknowledgements, for commits and for the application's callback."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from aiokproto.share.acknowledgement import AcknowledgeOutcome, joined
+from aiokproto.share.ledger import Ended, QueuedAck
+
+log = logging.getLogger("aiokproto.share")
+
+MOST_FAILURES = 10_000
+"""Failures that are remembered for the next commit; older ones are forgotten."""
+
+Callback = Callable[[Sequence[AcknowledgeOutcome]], object]
+
+
+class Outcomes:
+    """Collects outcomes.
+
+    Every failure is in the result of the next commit, in the callback, and without a callback in the log: a record
+    whose lock has expired is not acknowledged by anyone's exception.
+    """
+
+    def __init__(self, callback: Callback | None) -> None:
+        self._callback = callback
+        # A dictionary used as an ordered set: what has no outcome yet.
+        self._open: dict[QueuedAck, None] = {}
+        self._failures: deque[AcknowledgeOutcome] = deque(maxlen=MOST_FAILURES)
+        self._to_report: list[AcknowledgeOutcome] = []
+        self._changed = asyncio.Event()
+        self._commits: list[Commit] = []
+
+    def queued(self, ack: QueuedAck) -> None:
+        """An acknowledgement was queued."""
+        if ack.reported:
+            self._open[ack] = None
+
+    def ended(self, ended: Iterable[Ended]) -> None:
+        """Acknowledgements have an outcome."""
+        outcomes: list[AcknowledgeOutcome] = []
+        for ack, error in ended:
+            self._open.pop(ack, None)
+            if not ack.reported:
+                continue
+            outcome = ack.outcome(error)
+            outcomes.append(outcome)
+            waited = [commit.take(ack, outcome) for commit in self._commits]
+            if error is not None and not any(waited):
+                self._failures.append(outcome)
+        if not outcomes:
+            return
+        self._to_report += outcomes
+        if self._callback is None:
+            for failed in joined(outcome for outcome in outcomes if not outcome.ok):
+                log.warning("share consumer: acknowledgement of %s", failed)
+            self._to_report.clear()
+        self._changed.set()
+
+    async def report(self) -> None:
+        """Call the callback with outcomes until cancelled; raises what it raises."""
+        while True:
+            self._changed.clear()
+            self.report_now()
+            await self._changed.wait()
+
+    def report_now(self) -> None:
+        """Call the callback with the outcomes that it has not had."""
+        if self._callback is not None and self._to_report:
+            outcomes, self._to_report = joined(self._to_report), []
+            self._callback(outcomes)
+
+    def commit(self) -> Commit:
+        """Begin to wait for what is open; takes the failures since the last commit."""
+        commit = Commit(self._open, self._failures)
+        self._failures.clear()
+        self._commits.append(commit)
+        return commit
+
+    def end(self, commit: Commit) -> None:
+        """End a commit: what it has not returned goes to the next one, or to the callback."""
+        self._commits.remove(commit)
+        if not commit.returned:
+            self._failures.extend(outcome for outcome in commit.outcomes if not outcome.ok)
+
+    @property
+    def open(self) -> int:
+        """The number of acknowledgements without an outcome."""
+        return len(self._open)
+
+
+class Commit:
+    """A commit that waits for outcomes."""
+
+    def __init__(self, waiting: Iterable[QueuedAck], failures: Iterable[AcknowledgeOutcome]) -> None:
+        self.outcomes = list(failures)
+        self.returned = False
+        self._waiting = set(waiting)
+        self._done = asyncio.Event()
+        if not self._waiting:
+            self._done.set()
+
+    @property
+    def left(self) -> int:
+        """How many acknowledgements have no outcome yet."""
+        return len(self._waiting)
+
+    def take(self, ack: QueuedAck, outcome: AcknowledgeOutcome) -> bool:
+        """Take an outcome; return whether this commit waits for it."""
+        if ack not in self._waiting:
+            return False
+        self._waiting.discard(ack)
+        self.outcomes.append(outcome)
+        if not self._waiting:
+            self._done.set()
+        return True
+
+    async def wait(self) -> None:
+        """Wait until everything has an outcome."""
+        await self._done.wait()
+
+    def result(self) -> list[AcknowledgeOutcome]:
+        """Return the outcomes, joined."""
+        self.returned = True
+        return joined(self.outcomes)

@@ -1,0 +1,269 @@
+"""The reader: what ``async for``, ``poll``, ``batches`` and ``run`` do when no record is open."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from aiokproto.errors import CorruptRecordError, KafkaError, UnsupportedCompressionError
+from aiokproto.fetched.chunk import expected_size
+from aiokproto.fetched.time_slice import TimeSlice
+from aiokproto.share.acknowledgement import Acknowledgement
+from aiokproto.share.buffer import FetchedPart, Offsets, ShareBuffer, open_acquired
+from aiokproto.share.ledger import QueuedAck, ShareRecord
+
+log = logging.getLogger("aiokproto.share")
+
+OFF_LOOP = 256 * 1024
+"""Decompressed bytes above which a batch is opened in a thread: about a millisecond of the event loop."""
+
+
+class ShareReader:
+    """Opens and delivers records, for one caller at a time.
+
+    A record is delivered only while its lock is held. Cancelling a call changes nothing: the next one continues with
+    the batch that was being opened.
+
+    Attributes:
+        requests: How often records were requested.
+        waiting: Whether a call waits for records.
+        unmet: Whether the last call has returned without records, so that they are to be fetched for the next one.
+        delivered: How many records were delivered.
+    """
+
+    def __init__(
+        self,
+        buffer: ShareBuffer,
+        damaged: Acknowledgement,
+        check_crcs: bool,
+        check: Callable[[], None],
+        run_in_thread: Callable[[Callable[[], Any]], asyncio.Future[Any]],
+        want: Callable[[], None],
+        queued: Callable[[QueuedAck], None],
+    ) -> None:
+        """Create a reader.
+
+        Args:
+            buffer: Where the records come from.
+            damaged: How damaged records are acknowledged.
+            check_crcs: Whether checksums are verified.
+            check: Raises if the consumer cannot deliver records.
+            run_in_thread: Runs a function in one of the client's threads.
+            want: Called when records are wanted and the buffer has none.
+            queued: Called with acknowledgements of records that cannot be delivered.
+        """
+        self.requests = 0
+        self.waiting = False
+        self.unmet = False
+        self.delivered = 0
+        self._buffer = buffer
+        self._damaged = damaged
+        self._check_crcs = check_crcs
+        self._check = check
+        self._run_in_thread = run_in_thread
+        self._want = want
+        self._queued = queued
+        self._errors: deque[KafkaError] = deque()
+        self._arrived = asyncio.Event()
+        self._slice = TimeSlice()
+        self._stopped = False
+        self._time: Callable[[], float] = _no_time
+
+    def wake(self) -> None:
+        """Let a waiting call check again: for records, or for a reason to raise."""
+        self._arrived.set()
+
+    def fail(self, error: KafkaError) -> None:
+        """Raise an error from the next call, once."""
+        # One that repeats while nobody reads is reported once.
+        if all(str(error) != str(other) for other in self._errors):
+            self._errors.append(error)
+        self._arrived.set()
+
+    def stop(self) -> None:
+        """Deliver nothing more without a call of :meth:`open`."""
+        self._stopped = True
+        self._arrived.set()
+
+    def next_record(self) -> ShareRecord | None:
+        """Deliver the next opened record, without waiting; None if there is none, or its lock is lost."""
+        part = self._buffer.first
+        if part is None or not part.opened or self._stopped:
+            return None
+        now = self._time()
+        lock = part.lock
+        if now >= lock.deadline or lock.acquired.lost is not None:
+            return None
+        record = part.opened.pop()
+        lock.acquired.deliver(record)
+        part.delivered += 1
+        self.delivered += 1
+        if not part.opened:
+            self._finish(part, now)
+        return record
+
+    def take_open(self, most: int) -> list[ShareRecord]:
+        """Deliver up to ``most`` opened records of one partition, without waiting; none if their lock is lost."""
+        now = asyncio.get_running_loop().time()
+        part = self._buffer.head(now)
+        if part is None or not part.opened or self._stopped:
+            return []
+        records = part.opened[: -most - 1 : -1]
+        del part.opened[-most:]
+        for record in records:
+            part.lock.acquired.deliver(record)
+        part.delivered += len(records)
+        self.delivered += len(records)
+        self._finish(part, now)
+        return records
+
+    async def open(self, deadline: float | None = None) -> bool:
+        """Open records. Return False if there are none by that loop time.
+
+        Raises:
+            KafkaError: A partition, or the consumer, has failed.
+        """
+        self._check()
+        if self.waiting:
+            raise RuntimeError("another task is waiting for records of this consumer; only one can at a time")
+        self.waiting = True
+        self.unmet = False
+        self.requests += 1
+        self._time = asyncio.get_running_loop().time
+        try:
+            await self._slice.pause()
+            while True:
+                self._check()
+                if self._errors:
+                    raise self._errors.popleft().with_traceback(None)
+                self._arrived.clear()
+                part = self._buffer.head(asyncio.get_running_loop().time())
+                if part is None:
+                    self._want()
+                    if not await self._wait(deadline):
+                        self.unmet = True
+                        self._want()
+                        return False
+                elif part.opened or await self._open(part, deadline):
+                    # Opening may have taken long.
+                    if self._buffer.head(asyncio.get_running_loop().time()) is part:
+                        return True
+                elif deadline is not None and asyncio.get_running_loop().time() >= deadline:
+                    return False
+        finally:
+            self.waiting = False
+
+    def open_at_once(self) -> bool:
+        """As :meth:`open`, but neither wait nor work long. Return False also if other tasks should run first."""
+        while not self._slice.is_over() and not self._errors:
+            part = self._buffer.head(asyncio.get_running_loop().time())
+            if part is None:
+                return False
+            if part.opened:
+                return True
+            chunk = part.chunk
+            if chunk is not None and chunk.batches and expected_size(chunk.batches[0]) > OFF_LOOP:
+                return False
+            self._open_next(part)
+        return False
+
+    async def _wait(self, deadline: float | None) -> bool:
+        loop = asyncio.get_running_loop()
+        if deadline is None:
+            await self._arrived.wait()
+            return True
+        if loop.time() >= deadline:
+            # `while True: await poll(0)` would otherwise never let the event loop read from sockets.
+            await asyncio.sleep(0)
+            return False
+        handle = loop.call_at(deadline, self._arrived.set)
+        try:
+            await self._arrived.wait()
+        finally:
+            handle.cancel()
+        return True
+
+    async def _open(self, part: FetchedPart, deadline: float | None) -> bool:
+        """Open the next batch of a part; return whether there are records now."""
+        chunk = part.chunk
+        if chunk is None or not chunk.batches or expected_size(chunk.batches[0]) <= OFF_LOOP:
+            return self._open_next(part)
+        batch = chunk.batches[0]
+        if part.opening is None or part.opening[0] is not batch:
+            work = partial(open_acquired, batch, part.lock, part.ranges, part.position, self._check_crcs)
+            future = self._run_in_thread(work)
+            # Retrieve the error: nobody may ask for it, and asyncio would log that.
+            future.add_done_callback(lambda done: self._arrived.set() if done.cancelled() else self._opened(done))
+            part.opening = (batch, future)
+        future = part.opening[1]
+        if not future.done():
+            await self._wait(deadline)
+            return False
+        part.opening = None
+        return self._store(part, future.result)
+
+    def _opened(self, future: asyncio.Future[Any]) -> None:
+        future.exception()
+        self._arrived.set()
+
+    def _open_next(self, part: FetchedPart) -> bool:
+        chunk = part.chunk
+        if chunk is None:
+            self._acknowledge(part, part.pass_until(None), Acknowledgement.GAP, None)
+        elif chunk.batches:
+            batch = chunk.batches[0]
+            return self._store(
+                part, partial(open_acquired, batch, part.lock, part.ranges, part.position, self._check_crcs)
+            )
+        else:
+            part.chunks.clear()
+            self._damage(part, part.pass_until(None), chunk.damage or CorruptRecordError("no batch"))
+        self._finish(part, asyncio.get_running_loop().time())
+        return False
+
+    def _store(self, part: FetchedPart, opened: Callable[[], list[ShareRecord]]) -> bool:
+        """Store the opened records of the next batch, and acknowledge its other acquired offsets."""
+        try:
+            records = opened()
+        except (CorruptRecordError, UnsupportedCompressionError) as error:
+            self._damage(part, part.take(()), error)
+        else:
+            self._acknowledge(part, part.take(records), Acknowledgement.GAP, None)
+        self._finish(part, asyncio.get_running_loop().time())
+        return bool(part.opened)
+
+    def _damage(self, part: FetchedPart, offsets: Iterable[Offsets], error: KafkaError) -> None:
+        """Acknowledge records that cannot be decoded."""
+        error = type(error)(f"{part.lock.acquired.partition}: {error}")
+        if isinstance(error, UnsupportedCompressionError):
+            # Other members may have the library; and this application should know before the records are archived.
+            self._acknowledge(part, offsets, Acknowledgement.RELEASE, error)
+            self.fail(error)
+        else:
+            log.error("share consumer: %s; the records are acknowledged as %s", error, self._damaged.name)
+            self._acknowledge(part, offsets, self._damaged, error)
+
+    def _acknowledge(
+        self, part: FetchedPart, offsets: Iterable[Offsets], kind: Acknowledgement, cause: KafkaError | None
+    ) -> None:
+        now = asyncio.get_running_loop().time()
+        for first, last in offsets:
+            ack = part.lock.acquired.acknowledge_undelivered(first, last, kind, part.lock, cause, now)
+            if ack is not None:
+                self._queued(ack)
+
+    def _finish(self, part: FetchedPart, now: float) -> None:
+        """Remove a part of which nothing is left."""
+        if not part.opened and part.chunk is None:
+            if part.position <= part.ranges[-1].last:
+                self._acknowledge(part, part.pass_until(None), Acknowledgement.GAP, None)
+            self._buffer.finished(part, now)
+
+
+def _no_time() -> float:
+    """The clock before the first request, when nothing is open."""
+    return float("inf")

@@ -1,0 +1,78 @@
+"""Share sessions (KIP-932): a request names only the partitions that have changed since the last one. Pure.
+
+A member has one session on each broker. A ShareFetch with epoch 0 opens it and names all partitions; each further
+request, ShareFetch or ShareAcknowledge, has the next epoch, so that a lost or repeated request is detected. Epoch -1
+closes it, and releases what the member has acquired. The broker also closes it when the connection ends on which it
+was opened.
+
+Unlike a fetch session, it is not repaired: if a response is missing, it is unknown which records the broker has locked
+for this member. The client then closes the connection, so that the broker releases all of them, and opens another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+FINAL_EPOCH = -1
+_INITIAL_EPOCH = 0
+_LAST_EPOCH = 2**31 - 1
+
+TopicIdPartition = tuple[bytes, int]
+"""Topic id and partition."""
+
+
+class SharePlan(NamedTuple):
+    """The session's part of a ShareFetch request.
+
+    Attributes:
+        epoch: The share session epoch; 0 opens the session.
+        added: Partitions to add to it.
+        forgotten: Partitions to remove from it.
+    """
+
+    epoch: int
+    added: list[TopicIdPartition]
+    forgotten: list[TopicIdPartition]
+
+
+class ShareSessionHandler:
+    """The share session with one broker.
+
+    Attributes:
+        epoch: The epoch of the next request.
+    """
+
+    def __init__(self) -> None:
+        self.epoch = _INITIAL_EPOCH
+        # Dictionaries used as ordered sets.
+        self._partitions: dict[TopicIdPartition, None] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the broker has confirmed the session."""
+        return self.epoch != _INITIAL_EPOCH
+
+    def plan(self, wanted: Collection[TopicIdPartition], acknowledged: Collection[TopicIdPartition]) -> SharePlan:
+        """Return the next ShareFetch request. Call :meth:`answered` or :meth:`reset` afterwards.
+
+        Args:
+            wanted: The partitions to fetch.
+            acknowledged: The partitions of which the request has acknowledgements. The broker adds every partition that
+                a request names to the session, so those that are not wanted are removed again by the same request.
+        """
+        assert self.is_open or not acknowledged, "a request that opens a session cannot acknowledge"
+        added = [partition for partition in wanted if partition not in self._partitions]
+        present = {**self._partitions, **dict.fromkeys(acknowledged)}
+        forgotten = [partition for partition in present if partition not in wanted]
+        self._partitions = dict.fromkeys(wanted)
+        return SharePlan(self.epoch, added, forgotten)
+
+    def answered(self) -> None:
+        """A response shows that the broker has counted the request."""
+        self.epoch = 1 if self.epoch == _LAST_EPOCH else self.epoch + 1
+
+    def reset(self) -> None:
+        """The session has ended, or its state is unknown: open another one."""
+        self.epoch = _INITIAL_EPOCH
+        self._partitions.clear()

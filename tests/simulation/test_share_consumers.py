@@ -1,0 +1,126 @@
+"""The share consumer in virtual time: slow applications, locks that expire, nothing to do."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from aiokproto.codec.messages.share_fetch import ShareFetchRequest
+from aiokproto.share import ShareRecord
+from aiokproto.simulation import Simulation
+from tests.patience import PATIENCE
+from tests.share.test_share_faults import broker, consumer, fill, read
+from tests.simulation.sharing import LOCK
+
+
+def test_a_failing_handler_does_not_use_up_deliveries_at_once() -> None:
+    async def program() -> None:
+        times: list[float] = []
+        enough = asyncio.Event()
+
+        async def handle(record: ShareRecord) -> None:
+            times.append(asyncio.get_running_loop().time())
+            if record.delivery_count == 4:
+                enough.set()
+            raise ValueError
+
+        async with broker(1) as cluster, consumer(cluster) as jobs:
+            running = asyncio.ensure_future(jobs.run(handle))
+            await asyncio.wait_for(enough.wait(), PATIENCE)
+            running.cancel()
+            await asyncio.wait([running])
+        assert [round(later - earlier) for earlier, later in pairwise(times)] == [1, 2, 4]
+
+    Simulation(1).run(program())
+
+
+def test_a_slow_application_does_not_use_up_deliveries() -> None:
+    """One record takes a third of a lock. With 60 at a time, all but a few would expire in the buffer, again and
+    again."""
+    delivered: list[tuple[int, int]] = []
+
+    async def program() -> None:
+        async with broker(*[1] * 60) as cluster, consumer(cluster) as jobs:
+            async for record in jobs:
+                delivered.append((record.offset, record.delivery_count))
+                await asyncio.sleep(LOCK / 3)
+                if len({offset for offset, _ in delivered}) == 60:
+                    break
+
+    simulation = Simulation(1)
+    simulation.run(program())
+    assert len(delivered) == 60, "none twice"
+    assert max(count for _, count in delivered) <= 3
+
+
+def test_locks_that_run_out_in_the_buffer_drop_their_records() -> None:
+    async def program() -> None:
+        async with broker(*[1] * 10) as cluster, consumer(cluster, acknowledgement_mode="explicit") as jobs:
+            await read(jobs, 1)
+            assert jobs._engine.buffer
+            await asyncio.sleep(LOCK + 0.1)
+            assert not jobs._engine.buffer, "nothing is kept that cannot be delivered"
+
+    Simulation(1).run(program())
+
+
+def test_nothing_is_requested_while_the_application_requests_nothing() -> None:
+    async def program() -> None:
+        async with broker(1) as cluster, consumer(cluster, acknowledgement_mode="explicit") as jobs:
+            records = await read(jobs, 1)
+            fill(cluster, 5)
+            jobs.accept(records)
+            await jobs.commit()
+            with cluster.faults.watch(ShareFetchRequest) as rule:
+                await asyncio.sleep(10)
+                assert not rule.count
+
+    Simulation(1).run(program())
+
+
+@pytest.mark.parametrize("way", ["anext", "poll", "batches"])
+def test_after_a_suspension_nothing_is_delivered_whose_lock_has_expired(way: str) -> None:
+    """The program runs before any timer of the consumer."""
+    simulation = Simulation(1)
+
+    async def program() -> None:
+        async with broker(5) as cluster, consumer(cluster, acknowledgement_mode="explicit") as jobs:
+            (first,) = await read(jobs, 1)
+            assert jobs._engine.buffer
+            simulation.loop.stall(LOCK + 0.1)
+            if way == "anext":
+                records = await read(jobs, 1)
+            elif way == "poll":
+                records = await jobs.poll(PATIENCE * 1000, 1)
+            else:
+                records = list(await asyncio.wait_for(anext(jobs.batches()), PATIENCE))
+            assert simulation.loop.time() > first.lock_deadline
+            assert all(record.lock_deadline > simulation.loop.time() for record in records)
+            assert records[0].delivery_count == 2
+            assert not jobs.accept(first)
+
+    simulation.run(program())
+
+
+def test_what_a_former_leader_has_granted_is_not_delivered() -> None:
+    """The new leader gives the records to any member: what is in the buffer is not locked."""
+
+    async def program() -> None:
+        async with broker(5, brokers=2) as cluster, consumer(cluster, acknowledgement_mode="explicit") as jobs:
+            (first,) = await read(jobs, 1)
+            assert jobs._engine.buffer
+            await cluster.move_leader("t", 0)
+            jobs._engine.cluster.invalidate("the test has moved a leader")
+            await asyncio.sleep(LOCK / 4)
+            assert asyncio.get_running_loop().time() < first.lock_deadline
+            assert not jobs._engine.buffer
+            again = await read(jobs, 5)
+            assert [record.offset for record in again] == list(range(5))
+            assert not jobs.accept(first)
+            assert jobs.accept(again)
+            outcomes = await jobs.commit()
+            assert {each.first_offset for each in outcomes if each.ok} == {0}
+
+    Simulation(1).run(program())
