@@ -97,6 +97,16 @@ class RecordSender(RecordAppender):
         appended = self._append(topic, value, key, headers, partition, timestamp)
         return appended if isinstance(appended, Delivery) else self._buffer.try_append(self._session, appended)
 
+    async def post_bytes(
+        self, topic: str, value: bytes | None, *, key: bytes | None = None, headers: Sequence[Header] = ()
+    ) -> Delivery:
+        """Buffer a record that is serialized already: :meth:`post` without the serializers.
+
+        It serves to copy records, such as dead letters, as they are stored. Raises and suspends as :meth:`post`.
+        """
+        appended = self._append(topic, value, key, headers, None, None)
+        return appended if isinstance(appended, Delivery) else await self._append_later(appended)
+
     async def send_many(
         self,
         topic: str,
