@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     # With a default (PEP 696): `Record` alone is a record of bytes.
     from typing_extensions import TypeVar
 
-    from aiokproto.errors import KafkaError
-
     K = TypeVar("K", default=bytes)
     V = TypeVar("V", default=bytes)
 else:
@@ -188,8 +186,9 @@ class Record(Generic[K, V]):
         self.leader_epoch = leader_epoch
 
     @property
-    def error(self) -> KafkaError | None:
-        """Why the record could not be decoded; None for every good record. See ``on_undecodable`` of the consumer."""
+    def error(self) -> Exception | None:
+        """Why the record could not be decoded, a ``RecordDeserializationError`` or ``CorruptBatchError``; None for good
+        records. See ``on_undecodable`` of the consumer."""
         return None
 
     @property
@@ -254,7 +253,7 @@ class UndecodableRecord(Record[K, V]):
 
     __slots__ = ("_error",)
 
-    def __init__(self, record: Record, error: KafkaError) -> None:
+    def __init__(self, record: Record, error: Exception) -> None:
         key: Any = record.key
         value: Any = record.value
         super().__init__(
@@ -271,7 +270,7 @@ class UndecodableRecord(Record[K, V]):
         self._error = error
 
     @property
-    def error(self) -> KafkaError | None:
+    def error(self) -> Exception | None:
         return self._error
 
     def __reduce__(self) -> tuple[Any, ...]:

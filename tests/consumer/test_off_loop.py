@@ -18,6 +18,7 @@ from aiokproto.consumer.chunk import BufferedBytes, chunks
 from aiokproto.consumer.decompressed import DecompressedBatch
 from aiokproto.consumer.reader import CHECKED_ON_LOOP, OFF_LOOP, Reader
 from aiokproto.consumer.start_lookup import COMMITTED
+from aiokproto.consumer.undecodable import Undecodable
 from aiokproto.errors import CorruptRecordError
 from aiokproto.records import BatchRecord, encode
 from aiokproto.types import TopicPartition
@@ -49,7 +50,8 @@ class Desk:
         self.cursor = self.assignment.get(AT)
         self.cursor.set_position(0)
         self.threads = Counting()
-        self.reader = Reader(self.assignment, check_crcs, nothing, self.run_in_thread)
+        undecodable = Undecodable("raise", None)
+        self.reader = Reader(self.assignment, check_crcs, nothing, self.run_in_thread, undecodable)
 
     def run_in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
         return asyncio.get_running_loop().run_in_executor(self.threads, work)

@@ -54,7 +54,7 @@ class DeadLetterTopic:
             topic: The topic, or a function that returns it for a record, such as
                 ``lambda record: f"{record.topic}.dlq"``.
             producer: A :class:`~aiokproto.producer.Producer`, which you start and close. Its ``acks`` and
-                ``delivery_timeout_ms`` apply. One with a ``transactional_id`` cannot be used: it writes in transactions.
+                ``delivery_timeout_ms`` apply. One with a ``transactional_id`` cannot be used.
 
         Raises:
             ConfigurationError: An argument has the wrong type.
