@@ -61,13 +61,17 @@ class RecordBuffer:
         """Drop everything and set the position."""
         self.records = []
         self.batch = None
-        # A thread that is opening the old batch goes on; its result is not used.
-        self.opening = None
-        while self.chunks:
-            # drop() takes its bytes off the broker's account.
-            self.chunks.popleft().drop()
+        self.drop()
         self.end = offset
         self.leader_epoch = leader_epoch
+
+    def drop(self) -> None:
+        """Drop what is not opened: it is fetched again."""
+        # A thread that is opening a batch goes on; its result is not used.
+        self.opening = None
+        while self.chunks:
+            # Takes its bytes off the broker's account.
+            self.chunks.popleft().drop()
 
     def put(self, chunk: Chunk) -> None:
         """Append a chunk. One without records for the application (control batches only) just moves the position."""

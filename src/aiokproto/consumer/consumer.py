@@ -240,13 +240,16 @@ class Consumer(Subscriber, Positions, Committer, LogOffsets, AsyncContext, Forei
 
         With ``timeout_ms=0`` it returns what is buffered; if nothing is, other tasks run first. It can return fewer
         records than are buffered, so that other tasks run in between. All of them count as processed with the next
-        call. Raises the errors of ``async for``.
+        call. Raises the errors of ``async for``; records before one that cannot be decoded are returned first.
+        ``timeout_ms`` does not limit deserializers.
         """
         integer("max_records", max_records, 1)
-        timeout = seconds("timeout_ms", timeout_ms)
+        deadline = asyncio.get_running_loop().time() + seconds("timeout_ms", timeout_ms)
+        if self._records is self._deserializing:
+            return await self._deserializing.poll(deadline, max_records)
         assignment = self._assignment
         # It returns with records open, or not at all.
-        if not await self._engine.reader.open(asyncio.get_running_loop().time() + timeout):
+        if not await self._engine.reader.open(deadline):
             return []
         # No await from here on: a cancellation would lose the records that were taken out.
         records = assignment.take(max_records)

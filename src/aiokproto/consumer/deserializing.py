@@ -65,7 +65,7 @@ class DeserializingReader(Generic[K, V]):
         # More, as long as nothing has to be awaited: a cancellation would lose what was taken.
         while len(delivered) < most and not self._deserializers.is_async and self._reader.open_at_once():
             more, error = self._apply(self._assignment.open[: len(delivered) - most - 1 : -1])
-            self._take(len(more))
+            self._take(len(more), more)
             delivered += more
             # The next call begins with it.
             if error is not None:
@@ -102,7 +102,7 @@ class DeserializingReader(Generic[K, V]):
         # By identity: after a seek or a revocation the list is another one.
         if self._assignment.open is not opened or opened[: -count - 1 : -1] != chosen[:count]:
             return []
-        self._take(count)
+        self._take(count, made)
         if failed is not None:
             if not self._undecodable.settles:
                 self._undecodable.count += 1
@@ -124,10 +124,13 @@ class DeserializingReader(Generic[K, V]):
             # Without effect on work that was awaited; not awaited, it would be reported.
             work.close()
 
-    def _take(self, count: int) -> None:
+    def _take(self, count: int, made: list[Record[K, V]]) -> None:
         """Remove the first records: the position is behind them now."""
         if count:
             del self._assignment.open[-count:]
+        if self._undecodable.policy == "return":
+            # Damaged batches were counted when they were found.
+            self._undecodable.count += sum(isinstance(each.error, RecordDeserializationError) for each in made)
 
     def _apply(self, records: list[Record]) -> tuple[list[Record[K, V]], RecordDeserializationError | None]:
         """Return the records up to the first that cannot be decoded, and its error."""

@@ -302,6 +302,10 @@ class Reader:
         located = None
         if isinstance(error, CorruptRecordError):
             located = locate(cursor.partition, buffer, cursor.fetch.high_watermark, error)
+        if located == "refetch":
+            buffer.drop()
+            self._assignment.refetch(cursor, buffer.end)
+            return False
         if not self._undecodable.settles:
             # Settled ones are counted when they are.
             self._undecodable.count += 1
