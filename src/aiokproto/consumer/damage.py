@@ -16,7 +16,7 @@ from aiokproto.consumer.buffer import RecordBuffer
 from aiokproto.consumer.chunk import Chunk
 from aiokproto.errors import CorruptBatchError, CorruptRecordError
 from aiokproto.records import RecordBatch
-from aiokproto.records.batch import HEADER, LOG_OVERHEAD, MAGIC_AT
+from aiokproto.records.batch import HEADER, LOG_OVERHEAD
 from aiokproto.types import Record, TopicPartition, UndecodableRecord
 
 _START = struct.Struct(">qi")
@@ -45,7 +45,8 @@ def locate(
     # Of a batch that reaches to the end of the log.
     if end is None and 0 <= high_watermark <= base + _count(raw):
         end = high_watermark
-    if end is None or end <= position:
+    # Behind the high watermark there is nothing: whatever said so is damaged, too.
+    if end is None or end <= position or 0 <= high_watermark < end:
         return None
     # The base offset is not covered by the checksum: what is missing begins where reading has come to.
     base = base if position <= base < end else position
@@ -105,7 +106,7 @@ def _cut(rest: memoryview | None) -> tuple[memoryview, int | None] | None:
         return None
     base, length = _START.unpack_from(rest)
     stop = LOG_OVERHEAD + length
-    if not MAGIC_AT < stop <= len(rest):
+    if not HEADER.size <= stop <= len(rest):
         return None
     if len(rest) - stop >= LOG_OVERHEAD:
         behind: int = _START.unpack_from(rest, stop)[0]

@@ -10,7 +10,7 @@ from aiokproto.coroutines import is_async
 from aiokproto.errors import ConfigurationError, RecordDeserializationError
 from aiokproto.types import DeserializedRecord, K, Record, V
 
-_NOT_ABOUT_THE_RECORD = (ConnectionError, TimeoutError, asyncio.TimeoutError)
+NOT_ABOUT_THE_RECORD = (ConnectionError, TimeoutError, asyncio.TimeoutError)
 """Errors of what a deserializer asks, such as a schema registry: trying again can succeed, and skipping would lose
 records. ``asyncio.TimeoutError`` is another class in Python 3.10."""
 
@@ -63,7 +63,7 @@ class Deserializers(Generic[K, V]):
             origin = "value"
             if value is not None and self._value[0] is not None:
                 value = self._value[0](value)
-        except _NOT_ABOUT_THE_RECORD:
+        except NOT_ABOUT_THE_RECORD:
             raise
         except Exception as error:
             raise _failed(record, origin, error) from error
@@ -79,7 +79,7 @@ class Deserializers(Generic[K, V]):
                 if made[place] is not None and deserializer is not None:
                     result = deserializer(made[place])
                     made[place] = await cast("Awaitable[Any]", result) if awaited else result
-        except _NOT_ABOUT_THE_RECORD:
+        except NOT_ABOUT_THE_RECORD:
             raise
         except Exception as error:
             raise _failed(record, origin, error) from error

@@ -15,7 +15,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from aiokproto.consumer.assignment import Assignment
-from aiokproto.consumer.deserializers import Deserializers
+from aiokproto.consumer.deserializers import NOT_ABOUT_THE_RECORD, Deserializers
 from aiokproto.consumer.reader import Reader
 from aiokproto.consumer.undecodable import Undecodable
 from aiokproto.errors import RecordDeserializationError
@@ -96,6 +96,9 @@ class DeserializingReader(Generic[K, V]):
         else:
             made, error = self._apply(chosen)
         failed = None if made else error
+        if isinstance(failed, NOT_ABOUT_THE_RECORD):
+            # The record stays, and the next call tries it again.
+            raise failed
         if failed is not None and self._undecodable.awaited:
             await self._alone(self._undecodable.settle(chosen[0], failed))
         count = len(made) or int(failed is not None)
@@ -132,8 +135,9 @@ class DeserializingReader(Generic[K, V]):
             # Damaged batches were counted when they were found.
             self._undecodable.count += sum(isinstance(each.error, RecordDeserializationError) for each in made)
 
-    def _apply(self, records: list[Record]) -> tuple[list[Record[K, V]], RecordDeserializationError | None]:
-        """Return the records up to the first that cannot be decoded, and its error."""
+    def _apply(self, records: list[Record]) -> tuple[list[Record[K, V]], Exception | None]:
+        """Return the records up to the first with an error, and that error. It is raised only if no record was taken: one
+        that was would be lost."""
         made: list[Record[K, V]] = []
         for record in records:
             try:
@@ -141,14 +145,11 @@ class DeserializingReader(Generic[K, V]):
             except RecordDeserializationError as error:
                 if not self._returned(record, error, made):
                     return made, error
-            except Exception:
-                # Not about the record: the good ones before it are delivered, and the next call tries again.
-                if made:
-                    break
-                raise
+            except NOT_ABOUT_THE_RECORD as error:
+                return made, error
         return made, None
 
-    async def _apply_later(self, records: list[Record]) -> tuple[list[Record[K, V]], RecordDeserializationError | None]:
+    async def _apply_later(self, records: list[Record]) -> tuple[list[Record[K, V]], Exception | None]:
         """As :meth:`_apply`."""
         made: list[Record[K, V]] = []
         for record in records:
@@ -157,10 +158,8 @@ class DeserializingReader(Generic[K, V]):
             except RecordDeserializationError as error:
                 if not self._returned(record, error, made):
                     return made, error
-            except Exception:
-                if made:
-                    break
-                raise
+            except NOT_ABOUT_THE_RECORD as error:
+                return made, error
         return made, None
 
     def _stand_in(self, record: Record) -> Record[K, V] | None:
