@@ -7,10 +7,17 @@ from typing import Any
 
 import pytest
 
-from aiokproto import Consumer, Producer
+from aiokproto import Broker, Consumer, Producer
 from aiokproto.consumer import DeadLetterTopic
-from aiokproto.errors import ConfigurationError, InvalidRecordError, RecordDeserializationError, SerializationError
+from aiokproto.errors import (
+    ConfigurationError,
+    CorruptBatchError,
+    InvalidRecordError,
+    RecordDeserializationError,
+    SerializationError,
+)
 from aiokproto.producer import ProducerRecord
+from aiokproto.records import RecordBatch
 from tests.behaviour.feed import EPOCH
 from tests.clusters import BehaviourCluster
 
@@ -69,10 +76,8 @@ async def test_a_serializer_that_returns_no_bytes_is_an_error_of_the_record(
     cluster: BehaviourCluster, topic: str
 ) -> None:
     await cluster.create_topic(topic)
-    async with Producer(
-        bootstrap_servers=cluster.bootstrap_servers,
-        value_serializer=json.dumps,  # type: ignore[arg-type]  # pyright: ignore
-    ) as producer:
+    returns_text: Any = json.dumps
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers, value_serializer=returns_text) as producer:
         with pytest.raises(InvalidRecordError, match="value must be bytes, got str"):
             await producer.send(topic, 1)
 
@@ -157,3 +162,37 @@ async def test_dead_letters_have_the_stored_bytes_and_the_cause(cluster: Behavio
     assert second.value == b'"good"'
     assert (again["__dlq.errors.delivery.count"], again["__dlq.errors.message"]) == (b"3", b"no flight")
     assert again["__dlq.errors.timestamp"] == str(EPOCH).encode()
+
+
+@pytest.mark.parametrize("policy", ["raise", "skip", "return", "dead letter"])
+@pytest.mark.parametrize("how", ["anext", "batches"])
+async def test_a_damaged_batch_costs_no_other_record(policy: str, how: str) -> None:
+    async with Broker() as broker, Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        servers = broker.bootstrap_servers
+        await broker.create_topic("t")
+        for base in (0, 2, 4):
+            await producer.send_many("t", [str(base).encode(), str(base + 1).encode()], partition=0)
+            await producer.flush()
+        broker.corrupt_batch("t", 0, 2)
+        chosen: Any = DeadLetterTopic("dead", producer) if policy == "dead letter" else policy
+        seen: list[Any] = []
+        async with Consumer(
+            "t", bootstrap_servers=servers, group_id="g", auto_offset_reset="earliest", on_undecodable=chosen
+        ) as consumer:
+            batches = consumer.batches()
+            while not seen or seen[-1] != 5:
+                try:
+                    records = [await anext(consumer)] if how == "anext" else list(await anext(batches))
+                except CorruptBatchError as error:
+                    seen.append((error.base_offset, error.next_offset))
+                    consumer.seek((error.topic, error.partition), error.next_offset)
+                    continue
+                seen += [(each.offset, "damaged") if each.error else each.offset for each in records]
+            assert consumer.undecodable == 1
+        wanted = {"raise": [(2, 4)], "return": [(2, "damaged")]}.get(policy, [])
+        assert seen == [0, 1, *wanted, 4, 5]
+        if policy == "dead letter":
+            async with Consumer("dead", bootstrap_servers=servers, auto_offset_reset="earliest") as letters:
+                letter = await anext(letters)
+            assert dict(letter.headers)["__dlq.errors.offset"] == b"2"
+            assert RecordBatch(letter.value or b"").base_offset == 2

@@ -136,8 +136,10 @@ class DeserializingReader(Generic[K, V]):
             self._undecodable.count += sum(isinstance(each.error, RecordDeserializationError) for each in made)
 
     def _apply(self, records: list[Record]) -> tuple[list[Record[K, V]], Exception | None]:
-        """Return the records up to the first with an error, and that error. It is raised only if no record was taken: one
-        that was would be lost."""
+        """Return the records up to the first with an error, and that error.
+
+        Raising it while records are taken would lose these.
+        """
         made: list[Record[K, V]] = []
         for record in records:
             try:
