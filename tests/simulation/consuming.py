@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from typing import Any
 
 from aiokproto import Producer
 from aiokproto.broker import Cluster
@@ -36,12 +37,12 @@ def schedule(seed: int) -> list[Fault]:
     return draw_some(seed, UNTIL, BROKERS, PARTITIONS, APIS)
 
 
-def run(seed: int, faults: list[Fault]) -> Simulation:
-    """Consume under these faults; raises AssertionError if a guarantee is violated."""
-    return run_within_turns(seed, lambda simulation: _program(simulation, faults))
+def run(seed: int, faults: list[Fault], **options: Any) -> Simulation:
+    """Consume under these faults, with more options; raises AssertionError if a guarantee is violated."""
+    return run_within_turns(seed, lambda simulation: _program(simulation, faults, options))
 
 
-async def _program(simulation: Simulation, faults: list[Fault]) -> None:
+async def _program(simulation: Simulation, faults: list[Fault], more: dict[str, Any]) -> None:
     random, ledger = simulation.random, Ledger()
     async with Cluster(BROKERS, auto_create_topics=False, config={"group.min.session.timeout.ms": 500}) as cluster:
         await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
@@ -56,6 +57,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
             "max_poll_interval_ms": 20_000,
             "request_timeout_ms": 2000,
             "partition_assignment_strategy": random.choice(STRATEGIES),
+            **more,
         }
 
         def member(number: int) -> Member:

@@ -99,15 +99,16 @@ class DamagedBatch(FetchedBatch):
         super().__init__(partition, base_offset, next_offset, ())
         assert isinstance(record.error, CorruptBatchError)
         self._record = record
-        self.error: CorruptBatchError = record.error
+        self.error: CorruptBatchError | None = record.error
 
     def __iter__(self) -> Iterator[Record]:
         return iter([self._record])
 
     def to_arrow(self, *, headers: bool = False, columns: Sequence[str] | None = None) -> Any:
         """Raise the error."""
+        assert self.error is not None
         raise copied(self.error)
 
     @property
     def size_in_bytes(self) -> int:
-        return len(self.error.raw)
+        return len(self._record.raw_value or b"")
