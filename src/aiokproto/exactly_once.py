@@ -25,7 +25,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiokproto.async_context import AsyncContext
 from aiokproto.config import integer
@@ -50,7 +50,7 @@ log = logging.getLogger("aiokproto.exactly_once")
 _MAX_RECORDS = 2000
 _POLL_MS = 500.0
 
-Process = Callable[[list[Record], Transaction], Awaitable[None]]
+Process = Callable[[list[Record[Any, Any]], Transaction[Any, Any]], Awaitable[None]]
 """Writes the results of some records to the transaction."""
 
 
@@ -76,7 +76,7 @@ class ExactlyOnce(AsyncContext):
     as a call to another service, happens again when records are processed again.
     """
 
-    def __init__(self, consumer: Consumer, producer: Producer) -> None:
+    def __init__(self, consumer: Consumer[Any, Any], producer: Producer[Any, Any]) -> None:
         """Check that the clients' options can give the guarantee. Nothing is started before :meth:`start`.
 
         Raises:
@@ -128,7 +128,9 @@ class ExactlyOnce(AsyncContext):
 
     # -- batches
 
-    def batches(self, max_records: int = _MAX_RECORDS) -> AsyncIterator[tuple[list[Record], Transaction]]:
+    def batches(
+        self, max_records: int = _MAX_RECORDS
+    ) -> AsyncIterator[tuple[list[Record[Any, Any]], Transaction[Any, Any]]]:
         """Return an endless iterator of records, each time with a transaction for their results.
 
         Requesting the next batch commits the transaction. If it cannot be committed, or the application has aborted it,
@@ -164,10 +166,10 @@ class ExactlyOnce(AsyncContext):
                 log.info("processing %s again: %s", counted(len(records), "record"), error)
                 await txn.abort()
 
-    async def _next(self, max_records: int) -> tuple[list[Record], Transaction]:
+    async def _next(self, max_records: int) -> tuple[list[Record[Any, Any]], Transaction[Any, Any]]:
         # Before the next poll: requesting records lets a waiting rebalance go on, so the commit must be done.
         await self._finish()
-        records: list[Record] = []
+        records: list[Record[Any, Any]] = []
         while not records:
             records = await self._consumer.poll(_POLL_MS, max_records)
         # No await before the batch is remembered: a cancelled call must be able to seek back to these records.
@@ -190,7 +192,9 @@ class ExactlyOnce(AsyncContext):
 class _OpenBatch:
     """Records that were delivered, and the transaction for their results."""
 
-    def __init__(self, consumer: Consumer, txn: Transaction, records: list[Record]) -> None:
+    def __init__(
+        self, consumer: Consumer[Any, Any], txn: Transaction[Any, Any], records: list[Record[Any, Any]]
+    ) -> None:
         self.txn = txn
         self._consumer = consumer
         # Where to seek back to; of each partition, as a batch has records of several.
@@ -254,16 +258,16 @@ class _OpenBatch:
         return self._consumer._assignment.cursors.get(partition) is not cursor
 
 
-class _Batches(AsyncIterator[tuple[list[Record], Transaction]]):
+class _Batches(AsyncIterator[tuple[list[Record[Any, Any]], Transaction[Any, Any]]]):
     def __init__(self, session: ExactlyOnce, max_records: int) -> None:
         self._session = session
         self._max_records = max_records
 
-    async def __anext__(self) -> tuple[list[Record], Transaction]:
+    async def __anext__(self) -> tuple[list[Record[Any, Any]], Transaction[Any, Any]]:
         return await self._session._next(self._max_records)
 
 
-def _check_consumer(consumer: Consumer) -> None:
+def _check_consumer(consumer: Consumer[Any, Any]) -> None:
     config = consumer._engine.config
     if config.group is None:
         raise ConfigurationError("exactly-once processing needs a consumer with a group_id")

@@ -189,8 +189,8 @@ async def test_a_damaged_batch_costs_no_other_record(policy: str, how: str) -> N
                     continue
                 seen += [(each.offset, "damaged") if each.error else each.offset for each in records]
             assert consumer.undecodable == 1
-        wanted = {"raise": [(2, 4)], "return": [(2, "damaged")]}.get(policy, [])
-        assert seen == [0, 1, *wanted, 4, 5]
+        between: dict[str, list[Any]] = {"raise": [(2, 4)], "return": [(2, "damaged")]}
+        assert seen == [0, 1, *between.get(policy, []), 4, 5]
         if policy == "dead letter":
             async with Consumer("dead", bootstrap_servers=servers, auto_offset_reset="earliest") as letters:
                 letter = await anext(letters)
