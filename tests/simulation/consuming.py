@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from typing import Any
 
 from aiokproto import Producer
 from aiokproto.broker import Cluster
@@ -48,12 +49,14 @@ def schedule(seed: int, protocol: str = "classic") -> list[Fault]:
     return draw_some(seed, UNTIL, BROKERS, PARTITIONS, apis)
 
 
-def run(seed: int, faults: list[Fault], protocol: str = "classic") -> Simulation:
-    """Consume under these faults; raises AssertionError if a guarantee is violated."""
-    return run_within_turns(seed, lambda simulation: _program(simulation, faults, PROTOCOLS[protocol]))
+def run(seed: int, faults: list[Fault], protocol: str = "classic", **options: Any) -> Simulation:
+    """Consume under these faults, with more options; raises AssertionError if a guarantee is violated."""
+    return run_within_turns(seed, lambda simulation: _program(simulation, faults, PROTOCOLS[protocol], options))
 
 
-async def _program(simulation: Simulation, faults: list[Fault], protocols: tuple[str, ...]) -> None:
+async def _program(
+    simulation: Simulation, faults: list[Fault], protocols: tuple[str, ...], more: dict[str, Any]
+) -> None:
     random, ledger = simulation.random, Ledger()
     # When the last member of the consumer protocol leaves, the group becomes a classic one in a generation that members
     # of the classic protocol have not joined yet: Kafka has them lose their partitions, even without a fault.
@@ -70,6 +73,7 @@ async def _program(simulation: Simulation, faults: list[Fault], protocols: tuple
             "heartbeat_interval_ms": 300,
             "max_poll_interval_ms": 20_000,
             "request_timeout_ms": 2000,
+            **more,
         }
         strategy = random.choice(STRATEGIES)
 

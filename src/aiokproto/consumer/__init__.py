@@ -13,6 +13,8 @@ writer instead:
   They alone write a cursor's ``fetch``.
 * :class:`~aiokproto.consumer.reader.Reader` decodes buffered batches when the application requests records. It alone
   takes from a cursor's ``buffer``.
+* :class:`~aiokproto.consumer.deserializing.DeserializingReader` delivers if there are
+  deserializers; :class:`~aiokproto.consumer.undecodable.Undecodable` decides about what cannot be decoded.
 * :class:`~aiokproto.consumer.rebalancing.Rebalancing` carries out what the group decides, and calls the application
   back.
 * :class:`~aiokproto.consumer.engine.Engine` owns the tasks and joins the parts.
@@ -31,6 +33,7 @@ from __future__ import annotations
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.consumer import Consumer
 from aiokproto.consumer.cursor import PartitionState, PartitionStatus
+from aiokproto.consumer.dead_letters import DeadLetterTopic
 from aiokproto.consumer.progress import Progress
 
-__all__ = ["Consumer", "FetchedBatch", "PartitionState", "PartitionStatus", "Progress"]
+__all__ = ["Consumer", "DeadLetterTopic", "FetchedBatch", "PartitionState", "PartitionStatus", "Progress"]

@@ -148,6 +148,11 @@ class Assignment(DeliveryState):
         cursor.seek(start)
         self._signals.changed([cursor])
 
+    def refetch(self, cursor: Cursor, offset: int) -> None:
+        """Fetch from this offset: what was fetched last ended with damage."""
+        cursor.fetch.advance(offset)
+        self._signals.changed([cursor])
+
     def fail(self, cursor: Cursor, error: KafkaError) -> None:
         """Stop a partition until the application seeks; the next read raises the error."""
         cursor.fail(error)

@@ -20,6 +20,7 @@ from aiokproto.consumer.rebalancing import Rebalancing
 from aiokproto.consumer.silence import SilenceWatch
 from aiokproto.consumer.start_lookup import COMMITTED, EARLIEST
 from aiokproto.consumer.subscription import SubscriptionState
+from aiokproto.consumer.undecodable import Undecodable
 from aiokproto.errors import ClientClosedError, CommitError, ConfigurationError, DeadlineError, KafkaError
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.config import LeaveMode
@@ -53,6 +54,7 @@ class Engine:
         cluster: Metadata and connections.
         assignment: The assigned partitions.
         reader: Delivers records.
+        undecodable: What becomes of records that cannot be decoded.
         lookup: Looks up offsets in the log.
         fetcher: Fetches records.
         member: The group member; None without a group.
@@ -66,9 +68,10 @@ class Engine:
         self.subscription = subscription
         self.config = config
         self.assignment = Assignment(Signals(self._changed, self._arrived, self._room))
-        self.reader = Reader(self.assignment, config.check_crcs, self.check, cluster.run_in_thread)
-        self.lookup = OffsetLookup(cluster, config.fetch.read_committed)
         group = config.group
+        self.undecodable = Undecodable(config.on_undecodable, group.group_id if group else None)
+        self.reader = Reader(self.assignment, config.check_crcs, self.check, cluster.run_in_thread, self.undecodable)
+        self.lookup = OffsetLookup(cluster, config.fetch.read_committed)
         self.offsets = GroupOffsets(cluster, group.group_id) if group else None
         self.resolver = PositionResolver(cluster, self.assignment, self.lookup, self.offsets, config.auto_offset_reset)
         self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.resolver.reset)
