@@ -86,6 +86,7 @@ class ExactlyOnce(AsyncContext):
         _check_consumer(consumer)
         # Raises without a transactional id; the transaction does not begin.
         producer.transaction()
+        consumer._engine.session = "an ExactlyOnce"
         self._consumer = consumer
         self._producer = producer
         self._open: _OpenBatch | None = None

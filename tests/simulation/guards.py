@@ -211,7 +211,7 @@ MUTANTS = (
     Mutant(
         "the processed record is waited for before it is revoked",
         "consumer/rebalancing.py",
-        "while not self._lost and not self._assignment.being_processed().keys().isdisjoint(partitions):",
+        "while not self._lost and self._assignment.is_busy(partitions):",
         "while False:",
     ),
     Mutant(
@@ -247,8 +247,8 @@ MUTANTS = (
     Mutant(
         "what is processed is not finished",
         "consumer/assignment.py",
-        "first = self.being_processed() if processed else {}",
-        "first = dict[TopicPartition, int]()",
+        "            first = self.being_processed()\n",
+        "            first = dict[TopicPartition, int]()\n",
     ),
     Mutant(
         "what is paused is delivered no more",

@@ -117,6 +117,8 @@ class Rebalancing:
         members may own the partitions already."""
         self._lost = True
         self._assignment.hold(list(self._assignment.cursors), "lost")
+        if self._assignment.handling is not None:
+            self._assignment.handling.lose()
         self._reader.give_up_waiting()
 
     def session(self, confirmed: bool) -> None:
@@ -169,7 +171,9 @@ class Rebalancing:
         loop = asyncio.get_running_loop()
         # Before anything is waited for: the record that is being processed is the last one.
         self._assignment.hold(partitions, "being revoked")
-        while not self._lost and not self._assignment.being_processed().keys().isdisjoint(partitions):
+        if self._assignment.handling is not None:
+            self._assignment.handling.revoke(partitions, deadline)
+        while not self._lost and self._assignment.is_busy(partitions):
             if loop.time() >= deadline:
                 log.warning("consumer: %s revoked while records are processed, which took too long", names(partitions))
                 break
