@@ -529,22 +529,23 @@ class Runner:
         return status_of(self._scheduler, self._backlogs, self.summary(), active=not self._ended.is_set())
 
     async def _report_stuck(self) -> None:
+        reported = -STUCK_AFTER
         while True:
-            await asyncio.sleep(STUCK_AFTER / 3)
-            await self._warn_of_stuck()
-
-    async def _warn_of_stuck(self) -> None:
-        now = self._loop.time()
-        stuck = sorted((work.began, id(work), work) for work in self._running() if now - work.began >= STUCK_AFTER)
-        if not stuck:
-            return
-        began, _, work = stuck[0]
-        count = f"{len(stuck)} of {self._scheduler.running} running calls" if len(stuck) > 1 else "the call"
-        log.warning(
-            "run: %s of the handler, the oldest for %s, takes %.0f s in task %s", count, work, now - began, work.task
-        )
-        # Once in this time, however many there are.
-        await asyncio.sleep(STUCK_AFTER * 2 / 3)
+            await asyncio.sleep(STUCK_AFTER / 6)
+            now = self._loop.time()
+            stuck = [work for work in self._running() if now - work.began >= STUCK_AFTER]
+            # One line in this time, however many there are.
+            if stuck and now - reported >= STUCK_AFTER:
+                reported = now
+                oldest = min(stuck, key=lambda work: work.began)
+                log.warning(
+                    "run: the handler of %s has been running for %.0f s in task %s; so long do %d of %d running calls",
+                    oldest,
+                    now - oldest.began,
+                    oldest.task.get_name(),
+                    len(stuck),
+                    self._scheduler.running,
+                )
 
 
 def _cancel(work: Work, why: str) -> None:
