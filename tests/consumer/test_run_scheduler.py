@@ -90,6 +90,18 @@ class Running(RuleBasedStateMachine):
 
     @precondition(lambda self: self.running)
     @rule(data=st.data())
+    def follow(self, data: st.DataObject) -> None:
+        """A call follows the last one of its partition at once: it must be the one that start() would have returned."""
+        work = data.draw(st.sampled_from(self.running))
+        before = work.offset
+        if self.scheduler.follow(work):
+            assert not work.backlog.blocked
+            self.unfinished[work.backlog].discard(before)
+            assert work.offset == min(self.unfinished[work.backlog])
+            self.handled[work.backlog, work.backlog.partition.partition].append(work.offset)
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
     def fail(self, data: st.DataObject) -> None:
         work = self.running.pop(data.draw(st.integers(0, len(self.running) - 1)))
         self.scheduler.postpone(work)

@@ -52,8 +52,8 @@ _CANCELLED_WITHIN = 1.0
 _TIMED_OUT = "handler_timeout_ms"
 """Why a call is cancelled that takes too long."""
 
-_CHECK_EVERY = 7
-"""Calls between two looks at the clock, less one; of the form 2 ** n - 1."""
+_FOLLOWING = (True,) * 7 + (False,)
+"""Whether another call may follow without a look at the clock, and at the other partitions."""
 
 
 class Runner:
@@ -225,16 +225,25 @@ class Runner:
 
     async def _work(self) -> None:
         task = asyncio.current_task()
-        scheduler, handler, time = self._scheduler, self._options.handler, self._loop.time
-        timeout = self._options.handler_timeout
-        time_slice, calls = TimeSlice(), 0
+        scheduler, time = self._scheduler, self._loop.time
+        time_slice = TimeSlice()
         while not self._ended.is_set():
             work = scheduler.start(time(), task)
             if work is None:
                 await self._wait_for_work()
-                continue
-            if scheduler.may_start:
-                self._wake()
+            else:
+                if scheduler.may_start:
+                    self._wake()
+                if not await self._handle(work):
+                    return
+            await time_slice.pause()
+
+    async def _handle(self, work: Work) -> bool:
+        """Call the handler for a work, and for some that follow it. Return whether the worker goes on."""
+        scheduler, handler, time = self._scheduler, self._options.handler, self._loop.time
+        timeout, backlog, work_task = self._options.handler_timeout, work.backlog, work.task
+        counts = self._topics[backlog.partition.topic]
+        for following in _FOLLOWING:
             try:
                 if timeout is not None:
                     work.timer = self._loop.call_later(timeout, _cancel, work, _TIMED_OUT)
@@ -243,27 +252,33 @@ class Runner:
                     raise NotAwaitableError(f"run({handler!r}): it is no coroutine function: it returned {call!r:.80}")
                 await call
             except BaseException as error:  # noqa: BLE001 - each is an outcome of the record
-                if not await self._failed(work, error):
-                    return
-            else:
-                if timeout is not None:
-                    work.timer.cancel()
-                self._succeeded(work)
-                if work.cancelled:
-                    # The handler has swallowed it: this task counts as cancelled.
-                    return
-            calls += 1
-            if not calls & _CHECK_EVERY:
-                await time_slice.pause()
+                return await self._failed(work, error)
+            if timeout is not None:
+                work.timer.cancel()
+            counts.processed += 1 if work.rest else work.count
+            if following and not work.cancelled and scheduler.follow(work):
+                self.progress += 1
+                work.began = time()
+                if backlog.full or not self._has_room.is_set():
+                    self._relieve(backlog)
+                continue
+            self._finish(work)
+            # The handler may have swallowed a cancellation: its task then counts as cancelled.
+            if work.cancelled:
+                return False
+            another = scheduler.start(time(), work_task) if following else None
+            if another is None:
+                return True
+            if scheduler.may_start:
+                self._wake()
+            work, backlog = another, another.backlog
+            counts = self._topics[backlog.partition.topic]
+        return True
 
     async def _wait_for_work(self) -> None:
         waiting = self._loop.create_future()
         self._idle.append(waiting)
         await waiting
-
-    def _succeeded(self, work: Work) -> None:
-        self._topics[work.backlog.partition.topic].processed += 1 if work.rest else work.count
-        self._finish(work)
 
     def _finish(self, work: Work) -> None:
         """The records of a call are done."""

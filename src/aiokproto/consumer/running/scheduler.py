@@ -62,7 +62,6 @@ class Work:
         lane: The lane in which it keeps its place; None for none.
         offset: The lowest offset that is not done.
         count: How many records it has.
-        size: Their bytes.
         done: Whether it is finished.
         attempts: Failed calls of the handler.
         began: The time of the call; meaningful while it runs.
@@ -80,12 +79,11 @@ class Work:
     timer: Any = None
     cancelled = ""
 
-    def __init__(self, backlog: Backlog, item: Any, lane: Hashable, offset: int, size: int) -> None:
+    def __init__(self, backlog: Backlog, item: Any, lane: Hashable, offset: int) -> None:
         self.backlog = backlog
         self.item = item
         self.lane = lane
         self.offset = offset
-        self.size = size
         self.count = 1
 
     @property
@@ -107,12 +105,13 @@ class Backlog:
         partition: The partition.
         source: Identifies the position from which they were read.
         works: Those that are not done, and those after the first of these, in order of their offsets.
+        queue: With one lane: the records after the only work, which become a work in their turn.
         lanes: Lane → the works that wait for the one whose turn it is.
         ready: Works that can start.
         running: Works that are being handled.
         postponed: Works that wait for their retry.
         count: Records that are not done.
-        size: Their bytes.
+        size: About their bytes: each counts as much as the average.
         blocked: Whether nothing of it starts now.
         dropped: Whether nothing of it ever starts again.
         full: Whether nothing more is taken of it now.
@@ -122,6 +121,7 @@ class Backlog:
         self.partition = partition
         self.source = source
         self.works: deque[Work] = deque()
+        self.queue: deque[Record] = deque()
         self.lanes: dict[Hashable, deque[Work]] = {}
         self.ready: deque[Work] = deque()
         self.running: set[Work] = set()
@@ -173,35 +173,39 @@ class Scheduler:
         if self.limits.batch:
             self._put_batches(backlog, records)
             return
-        count = size = 0
-        lane: Hashable = True if self._one_lane else None
+        records = list(records)
+        self._grow(backlog, len(records), sum(map(size_of, records)))
+        if self._one_lane:
+            backlog.queue.extend(records)
+            if backlog.queue and not backlog.works:
+                self._next_in_queue(backlog)
+            return
+        lane: Hashable = None
         for record in records:
             if self._lane is not None:
                 lane = self._lane(record)
-            work = Work(backlog, record, lane, record.offset, size_of(record))
-            count += 1
-            size += work.size
+            work = Work(backlog, record, lane, record.offset)
             backlog.works.append(work)
             self._queue(work)
-        self._grow(backlog, count, size)
 
     def _put_batches(self, backlog: Backlog, records: Iterable[Record]) -> None:
         last = backlog.works[-1] if backlog.works else None
-        count = total = 0
         for record in records:
-            size = size_of(record)
+            self._grow(backlog, 1, size_of(record))
             # Only one that waits for its first call may still grow.
             if last is None or last.began or last.attempts or last.done or last.count >= self.limits.batch:
-                last = Work(backlog, [record], True if self._one_lane else None, record.offset, size)
+                last = Work(backlog, [record], True if self._one_lane else None, record.offset)
                 backlog.works.append(last)
                 self._queue(last)
             else:
                 last.item.append(record)
                 last.count += 1
-                last.size += size
-            count += 1
-            total += size
-        self._grow(backlog, count, total)
+
+    def _next_in_queue(self, backlog: Backlog) -> None:
+        record = backlog.queue.popleft()
+        work = Work(backlog, record, None, record.offset)
+        backlog.works.append(work)
+        self._make_ready(work)
 
     def _grow(self, backlog: Backlog, count: int, size: int) -> None:
         backlog.count += count
@@ -262,20 +266,36 @@ class Scheduler:
         backlog.running.discard(work)
         self.running -= 1
         work.done = True
-        self._shrink(backlog, work.count, work.size)
+        self._shrink(backlog, work.count)
         work.item = work.task = None
         backlog.advance()
-        if work.lane is not None and not backlog.dropped:
+        if backlog.queue:
+            self._next_in_queue(backlog)
+        elif work.lane is not None and not backlog.dropped:
             self._next_in_lane(work)
+
+    def follow(self, work: Work) -> bool:
+        """With one lane: a running work is done, and becomes the next record's. Return False, having done nothing, if
+        there is none, or another partition waits for its turn.
+
+        As :meth:`finish` and then :meth:`start`, for a part of the time.
+        """
+        backlog = work.backlog
+        queue = backlog.queue
+        if not queue or backlog.blocked or self.stopped or (self._turns and self.running >= self.limits.running):
+            return False
+        self._shrink(backlog, 1)
+        work.item = item = queue.popleft()
+        work.offset = item.offset
+        work.attempts = 0
+        return True
 
     def finish_one(self, work: Work) -> None:
         """One record of a running batch is done, which is now handled record by record; the next one is ready."""
         assert work.rest, "the last one of a batch is done with finish()"
         backlog = work.backlog
-        size = size_of(work.item[0])
-        self._shrink(backlog, 1, size)
+        self._shrink(backlog, 1)
         work.count -= 1
-        work.size -= size
         work.attempts = 0
         work.item = [work.rest.pop(0)]
         work.offset = work.item[0].offset
@@ -290,7 +310,7 @@ class Scheduler:
         self.running -= 1
         work.task = None
         if backlog.dropped:
-            self._shrink(backlog, work.count, work.size)
+            self._shrink(backlog, work.count)
             work.item = work.rest = None
         else:
             backlog.postponed.add(work)
@@ -317,8 +337,13 @@ class Scheduler:
         backlog.dropped = backlog.blocked = True
         for work in backlog.works:
             if not work.done and work not in backlog.running:
-                self._shrink(backlog, work.count, work.size)
+                self._shrink(backlog, work.count)
                 work.item = work.rest = None
+        if backlog.queue:
+            self._shrink(backlog, len(backlog.queue))
+            # The lowest offset stays true when the running work is done.
+            backlog.works.append(Work(backlog, None, None, backlog.queue[0].offset))
+            backlog.queue.clear()
         backlog.ready.clear()
         backlog.lanes.clear()
         backlog.postponed.clear()
@@ -367,7 +392,8 @@ class Scheduler:
         else:
             del lanes[work.lane]
 
-    def _shrink(self, backlog: Backlog, count: int, size: int) -> None:
+    def _shrink(self, backlog: Backlog, count: int) -> None:
+        size = backlog.size * count // backlog.count
         backlog.count -= count
         backlog.size -= size
         self.count -= count
