@@ -20,10 +20,6 @@ from tools.setup.system import find_java
 THIRD_PARTY = Path(__file__).parent / "third_party"
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--crash-runs", type=int, default=5, help="how often to kill a broker while it writes")
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
