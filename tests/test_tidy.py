@@ -69,6 +69,10 @@ PURE = (
     "consumer.fetch_state",
     "consumer.fetch_session",
     "consumer.start_lookup",
+    "consumer.handling",
+    "consumer.running.scheduler",
+    "consumer.running.retry",
+    "consumer.running.summary",
     "spark.offsets",
     "spark.options_values",
 )

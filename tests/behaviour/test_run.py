@@ -103,7 +103,7 @@ def status(consumer: Consumer) -> RunStatus:
 async def until(condition: Any) -> None:
     async def turn() -> None:
         while not condition():
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
 
     await asyncio.wait_for(turn(), PATIENCE)
 
@@ -319,7 +319,8 @@ async def test_of_a_batch_that_keeps_failing_only_the_bad_record_is_a_dead_lette
 ) -> None:
     await cluster.create_topic(topic)
     await fill(cluster, topic, 6, per_batch=6)
-    letters, handled = Letters(), []
+    letters = Letters()
+    handled: list[int] = []
 
     async def handle(records: list[Record]) -> None:
         if any(record.offset == 3 for record in records):
@@ -359,7 +360,7 @@ async def test_a_cancelled_run_lets_handlers_end_and_commits_what_they_finished(
 async def test_a_handler_that_does_not_end_in_time_is_cancelled(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     await fill(cluster, topic, 10)
-    cancelled = []
+    cancelled: list[int] = []
 
     async def handle(record: Record) -> None:
         if record.offset == 3:
@@ -379,7 +380,7 @@ async def test_a_handler_that_does_not_end_in_time_is_cancelled(cluster: Behavio
 async def test_a_handler_that_takes_too_long_has_failed(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     await fill(cluster, topic, 3)
-    calls = []
+    calls: list[int] = []
 
     async def handle(record: Record) -> None:
         calls.append(record.offset)

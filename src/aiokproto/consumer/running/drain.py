@@ -6,7 +6,7 @@ import asyncio
 
 
 class Drain:
-    """Ends when all calls have ended, after a time, or when something is in a hurry to end it."""
+    """Ends when all calls have ended, after a time, or on :meth:`expire`."""
 
     def __init__(self) -> None:
         self._finished = asyncio.Event()

@@ -8,7 +8,7 @@ memory.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 
 from aiokproto.consumer.running.retry import to_delays
@@ -33,10 +33,9 @@ _ERROR_LENGTH = 1000
 class Sender(Protocol):
     """What is used of a :class:`~aiokproto.producer.Producer`."""
 
-    def send(
-        self, topic: str, value: Any = None, /, *, key: Any = None, headers: Iterable[Header] = ()
-    ) -> Awaitable[object]:
+    def send(self, topic: str, value: Any, *, key: Any = None, headers: Sequence[Header] = ()) -> Awaitable[object]:
         """Write a record; it is acknowledged when the call returns."""
+        ...
 
 
 class RetryTopics:

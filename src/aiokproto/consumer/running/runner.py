@@ -159,7 +159,7 @@ class Runner:
             try:
                 self._scheduler.put(backlog, records)
             except BaseException:
-                # A lane cannot be told: the records are delivered again, once the cause is gone.
+                # The function that returns lanes failed: the records are delivered again, once the cause is gone.
                 self._assignment.seek(cursor.partition, records[0].offset)
                 raise
         backlog.full = self._scheduler.room(backlog, len(self._assignment.cursors)) == 0
