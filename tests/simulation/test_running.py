@@ -13,6 +13,7 @@ import pytest
 from aiokproto import Consumer
 from aiokproto.broker import Cluster
 from aiokproto.consumer import PartitionStatus, RunSummary
+from aiokproto.errors import ClientClosedError
 from aiokproto.simulation import Simulation
 from aiokproto.types import Record, TopicPartition
 from tests.simulation.cancelling import Suspensions
@@ -224,6 +225,55 @@ def test_a_revocation_waits_for_running_handlers_and_cancels_them_after_the_drai
                 assert theirs[0] == (partition, 4), "it begins at the record that was cancelled, and no later"
                 await ended(second, joining)
             await ended(first, running)
+
+    run(program)
+
+
+def test_a_handler_that_cannot_be_cancelled_does_not_hold_up_a_rebalance() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        options["max_poll_interval_ms"] = 300_000
+        gate, theirs = asyncio.Event(), set[tuple[int, int]]()
+
+        async def stubborn(record: Record) -> None:
+            while not gate.is_set():
+                try:
+                    await gate.wait()
+                except asyncio.CancelledError:
+                    continue
+
+        async def quick(record: Record) -> None:
+            theirs.add((record.partition, record.offset))
+
+        async with Consumer("t", **options) as first, Consumer(**options) as second:
+            running = asyncio.create_task(first.run(stubborn, drain_timeout_ms=2000))
+            await until(lambda: len(first.assignment()) == 2)
+            await asyncio.sleep(1)
+            began = simulation.time()
+            second.subscribe("t")
+            joining = asyncio.create_task(second.run(quick))
+            await until(lambda: len(theirs) == RECORDS)
+            assert simulation.time() - began < 5, "two seconds, and one more after the cancellation"
+            assert {offset for _, offset in theirs} == set(range(RECORDS)), "nothing of it was committed"
+            gate.set()
+            await ended(second, joining)
+            await ended(first, running)
+
+    run(program)
+
+
+def test_a_worker_that_is_cancelled_from_outside_ends_the_run_loudly() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        async def handle(record: Record) -> None:
+            pass
+
+        for name in ("run-intake", "run-watch", "run-0"):
+            async with Consumer("t", **{**options, "group_id": name}) as consumer:
+                task = asyncio.create_task(consumer.run(handle))
+                await asyncio.sleep(3)
+                (victim,) = (each for each in asyncio.all_tasks() if each.get_name() == f"aiokproto-consumer-{name}")
+                victim.cancel()
+                with pytest.raises(ClientClosedError, match=f"aiokproto-consumer-{name} was cancelled"):
+                    await task
 
     run(program)
 

@@ -98,8 +98,9 @@ class Runner:
             self._assignment.handling = self
             self._engine.reader.owner = self
             intake = asyncio.create_task(self._take_records(), name="aiokproto-consumer-run-intake")
-            intake.add_done_callback(self._intake_ended)
             watch = asyncio.create_task(self._report_stuck(), name="aiokproto-consumer-run-watch")
+            for helper in (intake, watch):
+                helper.add_done_callback(self._helper_ended)
             try:
                 await self._stopping.wait()
             finally:
@@ -125,8 +126,8 @@ class Runner:
             self._error = error
         self.stop()
 
-    def _intake_ended(self, task: asyncio.Task[None]) -> None:
-        error = ClientClosedError("run: the task that reads was cancelled") if task.cancelled() else task.exception()
+    def _helper_ended(self, task: asyncio.Task[None]) -> None:
+        error = ClientClosedError(f"run: {task.get_name()} was cancelled") if task.cancelled() else task.exception()
         if error is None or self._stopping.is_set():
             return
         if self._engine.closing and isinstance(error, ClientClosedError):
@@ -219,7 +220,8 @@ class Runner:
 
     def _worker_ended(self, task: asyncio.Task[None]) -> None:
         self._workers.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error = ClientClosedError(f"run: {task.get_name()} was cancelled") if task.cancelled() else task.exception()
+        if error is not None and not self._stopping.is_set():
             self._fail(error)
         self._wake()
 
@@ -381,12 +383,15 @@ class Runner:
         return {partition: lowest for partition, each in self._backlogs.items() if (lowest := each.lowest) is not None}
 
     def is_busy(self, partitions: Collection[TopicPartition]) -> bool:
-        """Return whether a call runs for one of these partitions."""
-        return any(each.running for each in self._of(partitions))
+        """Return whether a call runs for one of these partitions, and may still end."""
+        return any(each.running and not each.abandoned for each in self._of(partitions))
 
     def oldest(self) -> float | None:
-        """Return the loop time at which the oldest running call began; those that are cancelled do not count."""
-        return min((work.began for work in self._running() if not work.cancelled), default=None)
+        """Return the loop time at which the oldest running call began. Those that were cancelled, and those whose
+        partition is being revoked, do not count."""
+        revoked = {id(backlog) for backlog in self._backlogs.values() if backlog.dropped}
+        running = (work for work in self._running() if not work.cancelled and id(work.backlog) not in revoked)
+        return min((work.began for work in running), default=None)
 
     def changed(self, cursors: Collection[Cursor]) -> None:
         """Cursors were added, removed, sought, paused, held or released."""
@@ -408,6 +413,7 @@ class Runner:
             self._scheduler.drop(backlog)
         at = min(self._loop.time() + self._options.drain_timeout, deadline)
         self._loop.call_at(at, partial(self._cancel_running, backlogs, "the partition is revoked"))
+        self._loop.call_at(at + _CANCELLED_WITHIN, partial(self._abandon, backlogs))
 
     def lose(self) -> None:
         """Start nothing more of any partition, and cancel what runs."""
@@ -415,6 +421,15 @@ class Runner:
         for backlog in backlogs:
             self._scheduler.drop(backlog)
         self._cancel_running(backlogs, "the partition is lost")
+
+    def _abandon(self, backlogs: list[Backlog]) -> None:
+        """Let a rebalance go on without the calls that do not end although they were cancelled."""
+        for backlog in backlogs:
+            if backlog.running:
+                backlog.abandoned = True
+                names = ", ".join(map(str, backlog.running))
+                log.error("run: handlers do not end although they are cancelled: %s is revoked without them", names)
+        self._engine.reader.give_up_waiting()
 
     def check_closable(self) -> None:
         """Raise in a handler: closing would wait for it."""

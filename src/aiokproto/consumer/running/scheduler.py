@@ -114,7 +114,9 @@ class Backlog:
         size: About their bytes: each counts as much as the average.
         blocked: Whether nothing of it starts now.
         dropped: Whether nothing of it ever starts again.
+        abandoned: Whether calls that run in spite of their cancellation are waited for no more.
         full: Whether nothing more is taken of it now.
+        in_turns: Whether it is queued for its turn.
     """
 
     def __init__(self, partition: TopicPartition, source: object) -> None:
@@ -130,6 +132,7 @@ class Backlog:
         self.size = 0
         self.blocked = False
         self.dropped = False
+        self.abandoned = False
         self.full = False
         self.in_turns = False
 
@@ -193,7 +196,7 @@ class Scheduler:
         for record in records:
             self._grow(backlog, 1, size_of(record))
             # Only one that waits for its first call may still grow.
-            if last is None or last.began or last.attempts or last.done or last.count >= self.limits.batch:
+            if last is None or last.done or last.attempts or last in backlog.running or last.count >= self.limits.batch:
                 last = Work(backlog, [record], True if self._one_lane else None, record.offset)
                 backlog.works.append(last)
                 self._queue(last)
