@@ -33,7 +33,7 @@ Place = tuple[int, int]
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "seed" in metafunc.fixturenames:
-        metafunc.parametrize("seed", range(max(int(metafunc.config.getoption("--crash-runs")) // 2, 1)))
+        metafunc.parametrize("seed", range(max(int(metafunc.config.getoption("--crash-runs") or 0) // 2, 1)))
 
 
 class Victim:

@@ -267,7 +267,8 @@ def test_a_worker_that_is_cancelled_from_outside_ends_the_run_loudly() -> None:
             pass
 
         for name in ("run-intake", "run-watch", "run-0"):
-            async with Consumer("t", **{**options, "group_id": name}) as consumer:
+            options["group_id"] = name
+            async with Consumer("t", **options) as consumer:
                 task = asyncio.create_task(consumer.run(handle))
                 await asyncio.sleep(3)
                 (victim,) = (each for each in asyncio.all_tasks() if each.get_name() == f"aiokproto-consumer-{name}")

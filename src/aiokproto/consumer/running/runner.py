@@ -264,9 +264,10 @@ class Runner:
                 if backlog.full or not self._has_room.is_set():
                     self._relieve(backlog)
                 continue
-            self._finish(work)
             # The handler may have swallowed a cancellation: its task then counts as cancelled.
-            if work.cancelled:
+            cancelled, work.cancelled = work.cancelled, ""
+            self._finish(work)
+            if cancelled:
                 return False
             another = scheduler.start(time(), work_task) if following else None
             if another is None:
