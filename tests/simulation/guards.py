@@ -318,9 +318,9 @@ MUTANTS = (
     ),
     Mutant(
         "handlers of lost partitions are cancelled at once",
-        "consumer/rebalancing.py",
-        "self._assignment.handling.lose()",
-        "pass",
+        "consumer/running/runner.py",
+        "            if partition not in self._assignment.cursors:\n",
+        "            if False:\n",
     ),
     Mutant(
         "the drain of a revocation is limited",

@@ -32,12 +32,14 @@ class Ledger:
     Attributes:
         done: Offsets that were handled to completion, or are dead letters, by partition.
         times: How often each record was.
+        running: Which members run handlers of a partition.
         forgiven: How many records may be done again: those in flight when a run ended or partitions were given up.
     """
 
     def __init__(self) -> None:
         self.done: dict[int, set[int]] = defaultdict(set)
         self.times: dict[tuple[int, int], int] = defaultdict(int)
+        self.running: dict[int, set[Member]] = defaultdict(set)
         self.forgiven = 0
 
     def finish(self, record: Record) -> None:
@@ -150,6 +152,9 @@ class Member:
         else:
             lane = (record.partition, record.offset)
         self._running[lane] = record.offset
+        others = self._ledger.running[record.partition] - {self}
+        assert not others or self._faults, f"two members handle records of partition {record.partition}"
+        self._ledger.running[record.partition].add(self)
         try:
             assert len(self._running) <= self._most
             chance = self._random.random()
@@ -163,7 +168,13 @@ class Member:
                 await asyncio.sleep(0)
         finally:
             del self._running[lane]
+            if not any(each[0] == record.partition for each in self._places()):
+                self._ledger.running[record.partition].discard(self)
         self._ledger.finish(record)
+
+    def _places(self) -> list[tuple[int, object]]:
+        """The partitions, and lanes, of running handlers."""
+        return [lane if isinstance(lane, tuple) else (lane, None) for lane in self._running]  # type: ignore[misc]
 
     def _again(self, error: Exception) -> bool:
         return not isinstance(error, BrokenHandlerError)

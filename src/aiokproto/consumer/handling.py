@@ -40,10 +40,6 @@ class Handling(Protocol):
         """Start nothing more of these partitions; what runs may end until that loop time, and is then cancelled."""
         ...
 
-    def lose(self) -> None:
-        """Start nothing more of any partition now assigned, and cancel what runs: others may own them."""
-        ...
-
     def check_closable(self) -> None:
         """Raise in a handler: closing would wait for it."""
         ...

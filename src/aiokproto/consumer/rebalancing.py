@@ -117,8 +117,6 @@ class Rebalancing:
         members may own the partitions already."""
         self._lost = True
         self._assignment.hold(list(self._assignment.cursors), "lost")
-        if self._assignment.handling is not None:
-            self._assignment.handling.lose()
         self._reader.give_up_waiting()
 
     def session(self, confirmed: bool) -> None:

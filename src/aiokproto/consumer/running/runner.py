@@ -416,13 +416,6 @@ class Runner:
         self._loop.call_at(at, partial(self._cancel_running, backlogs, "the partition is revoked"))
         self._loop.call_at(at + _CANCELLED_WITHIN, partial(self._abandon, backlogs))
 
-    def lose(self) -> None:
-        """Start nothing more of any partition, and cancel what runs."""
-        backlogs = self._of(self._assignment.cursors)
-        for backlog in backlogs:
-            self._scheduler.drop(backlog)
-        self._cancel_running(backlogs, "the partition is lost")
-
     def _abandon(self, backlogs: list[Backlog]) -> None:
         """Let a rebalance go on without the calls that do not end although they were cancelled."""
         for backlog in backlogs:
@@ -464,7 +457,7 @@ class Runner:
             self._leaving.setdefault(partition, set()).add(backlog)
             # After a seek they may end: the partition is still this consumer's.
             if partition not in self._assignment.cursors:
-                self._cancel_running([backlog], "the partition is revoked")
+                self._cancel_running([backlog], "the partition is not assigned any more")
         if (cursor := self._assignment.cursors.get(partition)) is not None:
             self._fill(cursor)
         self._relieve(backlog)
