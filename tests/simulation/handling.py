@@ -174,7 +174,7 @@ class Member:
 
     def _places(self) -> list[tuple[int, object]]:
         """The partitions, and lanes, of running handlers."""
-        return [lane if isinstance(lane, tuple) else (lane, None) for lane in self._running]  # type: ignore[misc]
+        return [lane if isinstance(lane, tuple) else (lane, None) for lane in self._running]
 
     def _again(self, error: Exception) -> bool:
         return not isinstance(error, BrokenHandlerError)
