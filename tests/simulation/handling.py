@@ -61,7 +61,7 @@ class Member:
         self._breaks = random.choice((0, 0, 0, 0.02))
         self._fails = random.choice((0, 0.1, 0.4))
         self._slow = random.choice((0.0, 0.01, 0.1))
-        self._running: dict[object, int] = {}
+        self._running: dict[tuple[int, object], int] = {}
         self._last: dict[tuple[int, object], int] = {}
         self._most = random.choice((1, 3, 16))
         self._pending = random.choice((4, 20, 1000))
@@ -143,7 +143,7 @@ class Member:
             self._ledger.forgiven += self._pending * max(len(status.partitions), 1)
 
     async def _handle(self, record: Record) -> None:
-        lane = {"partition": record.partition, "key": (record.partition, record.key)}.get(self._order)
+        lane = {"partition": (record.partition, None), "key": (record.partition, record.key)}.get(self._order)
         if lane is not None and (self._order == "partition" or record.key is not None):
             assert lane not in self._running, f"two of {lane} are handled at once"
             last = self._last.get((record.partition, lane), -1)
@@ -168,13 +168,9 @@ class Member:
                 await asyncio.sleep(0)
         finally:
             del self._running[lane]
-            if not any(each[0] == record.partition for each in self._places()):
+            if not any(partition == record.partition for partition, _ in self._running):
                 self._ledger.running[record.partition].discard(self)
         self._ledger.finish(record)
-
-    def _places(self) -> list[tuple[int, object]]:
-        """The partitions, and lanes, of running handlers."""
-        return [lane if isinstance(lane, tuple) else (lane, None) for lane in self._running]
 
     def _again(self, error: Exception) -> bool:
         return not isinstance(error, BrokenHandlerError)

@@ -413,6 +413,23 @@ def test_a_call_that_is_cancelled_has_not_failed_whatever_it_raises() -> None:
     run(program)
 
 
+def test_no_call_begins_once_the_run_is_being_ended() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        calls: list[int] = []
+
+        async def handle(record: Record) -> None:
+            calls.append(record.offset)
+            await asyncio.sleep(0.1)
+
+        async with Consumer("t", **options) as consumer:
+            task = asyncio.create_task(consumer.run(handle, order="none", concurrency=4))
+            await until(lambda: len(calls) == 12)
+            assert (await ended(consumer, task)).processed == 12
+            assert len(calls) == 12
+
+    run(program)
+
+
 def test_a_run_without_records_does_nothing() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async def handle(record: Record) -> None:
