@@ -143,14 +143,14 @@ class Member:
             self._ledger.forgiven += self._pending * max(len(status.partitions), 1)
 
     async def _handle(self, record: Record) -> None:
-        lane = {"partition": (record.partition, None), "key": (record.partition, record.key)}.get(self._order)
-        if lane is not None and (self._order == "partition" or record.key is not None):
-            assert lane not in self._running, f"two of {lane} are handled at once"
-            last = self._last.get((record.partition, lane), -1)
+        ordered = self._order == "partition" or (self._order == "key" and record.key is not None)
+        within: object = record.offset if not ordered else record.key if self._order == "key" else None
+        lane = (record.partition, within)
+        assert lane not in self._running, f"two of {lane} are handled at once"
+        if ordered:
+            last = self._last.get(lane, -1)
             assert record.offset >= last, f"{record.offset} of {lane} comes after {last}"
-            self._last[record.partition, lane] = record.offset
-        else:
-            lane = (record.partition, record.offset)
+            self._last[lane] = record.offset
         self._running[lane] = record.offset
         others = self._ledger.running[record.partition] - {self}
         assert not others or self._faults, f"two members handle records of partition {record.partition}"
