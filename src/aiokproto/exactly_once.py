@@ -97,6 +97,7 @@ class ExactlyOnce(AsyncContext):
                 "exactly-once processing decides about its transactions itself: leave out "
                 "transaction_two_phase_commit_enable"
             )
+        consumer._engine.session = "an ExactlyOnce"
         self._consumer = consumer
         self._producer = producer
         self._open: _OpenBatch | None = None

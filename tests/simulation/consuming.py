@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -110,12 +111,13 @@ async def _program(
         assert not left, f"closed, and still running: {left}"
 
 
-async def _produce(cluster: Cluster, random: Random) -> None:
+async def _produce(cluster: Cluster, random: Random, keys: Sequence[bytes | None] = (None,)) -> None:
     async with Producer(
         bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=2000, delivery_timeout_ms=60_000
     ) as producer:
         for number in range(RECORDS):
-            await producer.send("t", b"%d" % number, partition=random.randrange(PARTITIONS))
+            key = keys[number % len(keys)]
+            await producer.send("t", b"%d" % number, key=key, partition=random.randrange(PARTITIONS))
             await asyncio.sleep(random.choice((0, 0.01, 0.1)))
 
 

@@ -24,7 +24,7 @@ from aiokproto.codec.messages.metadata import (
     MetadataResponseTopic,
 )
 from aiokproto.codec.payloads.offsets_topic import OffsetCommitKey
-from aiokproto.consumer import DeadLetterTopic, FetchedBatch, PartitionState
+from aiokproto.consumer import DeadLetterTopic, FetchedBatch, PartitionState, RunSummary
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, ConfigurationError, DeadlineError, MessageTooLargeError
 from aiokproto.producer import Delivery, Outcomes, ProducerRecord
@@ -76,6 +76,8 @@ async def values() -> None:
         assert_type(record.key, bytes | None)
         assert_type(record.raw_value, bytes | None)
         assert_type(record.error, Exception | None)
+    numbers = Producer(bootstrap_servers="s", value_serializer=bytes_of)
+    dead = DeadLetterTopic(lambda record: f"{record.topic}.dlq", numbers)
     both = Consumer("t", bootstrap_servers="s", key_deserializer=bytes.decode, value_deserializer=number_of)
     assert_type(both, Consumer[str, int])
     assert_type(await anext(both), Record[str, int])
@@ -86,14 +88,21 @@ async def values() -> None:
             assert_type(await both.deserialize(each), Record[str, int])
     later = Consumer[bytes, str]("t", bootstrap_servers="s", value_deserializer=text_of)
     assert_type((await anext(later)).value, str | None)
-    numbers = Producer(bootstrap_servers="s", value_serializer=bytes_of)
+
+    async def handle(record: Record[str, int]) -> None:
+        assert_type(record.value, int | None)
+
+    async def handle_all(records: list[Record[str, int]]) -> None:
+        assert_type(records[0].key, str | None)
+
+    assert_type(await both.run(handle, order=lambda record: record.key, dead_letter=dead), RunSummary)
+    assert_type(await both.run(handle_all, batch=10), RunSummary)
     assert_type(numbers, Producer[bytes, int])
     assert_type(await numbers.send("t", 1, key=b"k"), RecordMetadata)
     assert_type(await numbers.send("t", None), RecordMetadata)
     await numbers.send_many("t", [1, 2, ProducerRecord(3)])
     async with numbers.transaction() as txn:
         await txn.post("t", 1)
-    dead = DeadLetterTopic(lambda record: f"{record.topic}.dlq", numbers)
     Consumer("t", bootstrap_servers="s", on_undecodable=dead)
     Consumer("t", bootstrap_servers="s", on_undecodable="skip")
 

@@ -18,6 +18,7 @@ writer instead:
 * :class:`~aiokproto.consumer.rebalancing.Rebalancing` carries out what the group decides, and calls the application
   back.
 * :class:`~aiokproto.consumer.engine.Engine` owns the tasks and joins the parts.
+* :mod:`~aiokproto.consumer.running` calls the application's handler for each record, instead of being read by it.
 
 A fetch response becomes records in three steps: ``fetch_response`` cuts it into chunks of encoded batches (no
 decompression, no checksum), ``reader`` opens one batch of one chunk (checksum, decompression, records), and
@@ -35,5 +36,30 @@ from aiokproto.consumer.consumer import Consumer
 from aiokproto.consumer.cursor import PartitionState, PartitionStatus
 from aiokproto.consumer.dead_letters import DeadLetterTopic
 from aiokproto.consumer.progress import Progress
+from aiokproto.consumer.running import (
+    DeadLetters,
+    PartitionProgress,
+    PermanentError,
+    Retry,
+    RetryTopics,
+    RunStatus,
+    RunSummary,
+    TopicCounts,
+)
 
-__all__ = ["Consumer", "DeadLetterTopic", "FetchedBatch", "PartitionState", "PartitionStatus", "Progress"]
+__all__ = [
+    "Consumer",
+    "DeadLetterTopic",
+    "DeadLetters",
+    "FetchedBatch",
+    "PartitionProgress",
+    "PartitionState",
+    "PartitionStatus",
+    "PermanentError",
+    "Progress",
+    "Retry",
+    "RetryTopics",
+    "RunStatus",
+    "RunSummary",
+    "TopicCounts",
+]

@@ -23,6 +23,7 @@ from aiokproto.consumer.engine import Engine
 from aiokproto.consumer.log_offsets import LogOffsets
 from aiokproto.consumer.positions import Positions
 from aiokproto.consumer.reader import BatchIterator
+from aiokproto.consumer.runs import Runs
 from aiokproto.consumer.subscriber import Subscriber
 from aiokproto.consumer.subscription import (
     SubscriptionState,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 _CLOSE_TIMEOUT_MS = 30_000
 
 
-class Consumer(Subscriber, Positions, Committer, LogOffsets, AsyncContext, ForeignCalls, Generic[K, V]):
+class Consumer(Subscriber, Positions, Committer, LogOffsets, Runs[K, V], AsyncContext, ForeignCalls, Generic[K, V]):
     """Read records from topics, alone or as a member of a group.
 
     ::

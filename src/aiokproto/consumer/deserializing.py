@@ -28,11 +28,16 @@ T = TypeVar("T")
 
 
 class DeserializingReader(Generic[K, V]):
-    """Delivers records with keys and values deserialized, to one caller at a time."""
+    """Delivers records with keys and values deserialized, to one caller at a time.
+
+    Attributes:
+        needed: Whether there is a deserializer.
+    """
 
     def __init__(
         self, assignment: Assignment, reader: Reader, deserializers: Deserializers[K, V], undecodable: Undecodable
     ) -> None:
+        self.needed = bool(deserializers)
         self._assignment = assignment
         self._reader = reader
         self._deserializers = deserializers
@@ -73,6 +78,16 @@ class DeserializingReader(Generic[K, V]):
         self._assignment.current = delivered
         return delivered
 
+    async def take(self, most: int, owner: object) -> list[Record[K, V]]:
+        """Take up to ``most`` of the open records, for the owner of the reader: none if they have changed meanwhile, or
+        the first is settled.
+
+        Raises:
+            RecordDeserializationError: The first record cannot be decoded, and the policy is to raise. It stays.
+        """
+        self._check_alone()
+        return await self._deliver(most, owner)
+
     async def deserialize(self, record: Record) -> Record[K, V]:
         """Return a record with key and value deserialized; the policy does not apply."""
         if self._deserializers.is_async:
@@ -83,8 +98,8 @@ class DeserializingReader(Generic[K, V]):
         if self._busy:
             raise RuntimeError("another task is waiting for records of this consumer; only one can at a time")
 
-    async def _deliver(self, most: int) -> list[Record[K, V]]:
-        """Take up to ``most`` of the open records: none if they have changed meanwhile, or the first is settled.
+    async def _deliver(self, most: int, owner: object = None) -> list[Record[K, V]]:
+        """As :meth:`take`; without an owner, the record that the error is about is taken.
 
         Raises:
             RecordDeserializationError: The first record cannot be decoded, and the policy is to raise.
@@ -92,7 +107,7 @@ class DeserializingReader(Generic[K, V]):
         opened = self._assignment.open
         chosen = opened[: -most - 1 : -1]
         if self._deserializers.is_async:
-            made, error = await self._alone(self._apply_later(chosen))
+            made, error = await self._alone(self._apply_later(chosen), owner)
         else:
             made, error = self._apply(chosen)
         failed = None if made else error
@@ -100,7 +115,11 @@ class DeserializingReader(Generic[K, V]):
             # The record stays, and the next call tries it again.
             raise failed
         if failed is not None and self._undecodable.awaited:
-            await self._alone(self._undecodable.settle(chosen[0], failed))
+            await self._alone(self._undecodable.settle(chosen[0], failed), owner)
+        if failed is not None and owner is not None and not self._undecodable.settles:
+            # The application has not seen it: it is unfinished.
+            self._undecodable.count += 1
+            raise failed
         count = len(made) or int(failed is not None)
         # By identity: after a seek or a revocation the list is another one.
         if self._assignment.open is not opened or opened[: -count - 1 : -1] != chosen[:count]:
@@ -115,12 +134,12 @@ class DeserializingReader(Generic[K, V]):
             self._undecodable.settled(failed)
         return made
 
-    async def _alone(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _alone(self, work: Coroutine[Any, Any, T], owner: object) -> T:
         """Await, while no other task may request records, and nothing is being processed."""
         self._busy = True
         try:
             # The application requests a record: a rebalance must not wait for the one before it.
-            self._reader.requested()
+            self._reader.requested(owner)
             return await work
         finally:
             self._busy = False

@@ -49,6 +49,7 @@ class Reader:
     Attributes:
         requests: How often records were requested.
         waiting: Whether a call waits for records.
+        owner: The only caller that may read; None if any may.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Reader:
         """``check`` raises if the consumer cannot deliver records."""
         self.requests = 0
         self.waiting = False
+        self.owner: object = None
         self._assignment = assignment
         self._check_crcs = check_crcs
         self._check = check
@@ -88,17 +90,18 @@ class Reader:
             handle.cancel()
 
     def give_up_waiting(self) -> None:
-        """End :meth:`wait_processed` now."""
+        """Let :meth:`wait_processed` return now."""
         self._processed.set()
 
-    async def open(self, deadline: float | None = None) -> bool:
-        """Open records into ``assignment.open``. Return False if there are none by that loop time.
+    async def open(self, deadline: float | None = None, *, by: object = None) -> bool:
+        """Open records into ``assignment.open``. Return False if there are none by that loop time. ``by`` is the caller
+        if it is the owner.
 
         Raises:
             KafkaError: A partition, or the consumer, has failed.
         """
         # Outside of the try: a second caller is refused, and must not clear the first one's `waiting`.
-        self._begin()
+        self._begin(by)
         try:
             # Here, where nothing is taken yet: `async for` over buffered records would otherwise never let other tasks
             # run.
@@ -182,10 +185,12 @@ class Reader:
         finally:
             self.waiting = False
 
-    def requested(self) -> None:
+    def requested(self, by: object = None) -> None:
         """The application requests a record, and the last one is processed; raises as :meth:`open`."""
         # First: a consumer that cannot deliver must not count the current record as processed.
         self._check()
+        if self.owner is not by:
+            raise RuntimeError("run() reads the records of this consumer, until it returns: stop_run() ends it")
         if self.waiting:
             raise RuntimeError("another task is waiting for records of this consumer; only one can at a time")
         self.requests += 1
@@ -193,8 +198,8 @@ class Reader:
         self._assignment.mark_processed()
         self._processed.set()
 
-    def _begin(self) -> None:
-        self.requested()
+    def _begin(self, by: object = None) -> None:
+        self.requested(by)
         self.waiting = True
 
     async def _next(self, deadline: float | None) -> Cursor | None:
