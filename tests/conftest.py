@@ -40,9 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--brokers", type=int, choices=(1, 3), default=1, help="how many brokers `cluster` has, and replicas a topic"
     )
-    group.addoption(
-        "--crash-runs", type=int, default=5, help="how often to kill a broker that writes, or a client that copies"
-    )
+    group.addoption("--crash-runs", type=int, default=5, help="how often to kill a process at its work")
 
 
 @cache

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import aiokproto
 from aiokproto.consumer import Consumer
 from aiokproto.producer import Producer
+from aiokproto.types import Record
 from benchmarks import loops
 from benchmarks.clients import Run, Stated
 from benchmarks.loops import Asyncio, Consuming, Producing, Transacting, in_loop, with_client
@@ -108,6 +109,23 @@ async def _async_for(work: Work) -> None:
         work.read(work.messages, size)
 
 
+async def _run(work: Work) -> None:
+    left, size = work.messages, 0
+
+    async def handle(record: Record) -> None:
+        nonlocal left, size
+        size += len(record.value or b"")
+        left -= 1
+        if not left:
+            consumer.stop_run()
+
+    async with _consumer(work) as consumer:
+        with work.meter:
+            _assign(consumer, work)
+            await consumer.run(handle)
+        work.read(work.messages, size)
+
+
 async def _batches(work: Work) -> None:
     async with _consumer(work) as consumer:
         with work.meter:
@@ -166,6 +184,7 @@ class OwnClient:
             "transact": {"transaction(), post()": in_loop(_transact)},
             "consume": {
                 "async for": in_loop(_async_for),
+                "run()": in_loop(_run),
                 "poll()": with_client(loops.take_all, client),
                 "batches(), each value": in_loop(_batches),
                 "batches(), to_arrow()": in_loop(_arrow),

@@ -9,6 +9,8 @@ from libc.stdint cimport int32_t, int64_t
 
 from aiokproto.accelerator.naming cimport name_type, reduce_slots, set_attribute
 
+from types import GenericAlias
+
 from aiokproto.accelerator import Documentation, Signature
 
 cdef object CREATE_TIME = object()
@@ -47,6 +49,20 @@ cdef class Record:
         self.headers = headers
         self.timestamp_type = create_time() if timestamp_type is CREATE_TIME else timestamp_type
         self.leader_epoch = leader_epoch
+
+    __class_getitem__ = classmethod(GenericAlias)
+
+    @property
+    def error(self):
+        return None
+
+    @property
+    def raw_key(self):
+        return self.key
+
+    @property
+    def raw_value(self):
+        return self.value
 
     def __setattr__(self, name, value):
         set_attribute(self, name, value)

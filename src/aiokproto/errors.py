@@ -5,10 +5,13 @@
     KafkaError
     ├── ConfigurationError            an option is unknown, or its value cannot be used      (also ValueError)
     ├── InvalidRecordError            a record is invalid                                    (also ValueError)
+    │   └── SerializationError        … because a serializer failed on it
     ├── CodecError
     │   ├── EncodeError               a message has a value that its version cannot carry
     │   └── DecodeError               bytes are not a valid message
     │       └── CorruptRecordError    … in a record batch
+    │           └── CorruptBatchError … that a consumer has read
+    ├── RecordDeserializationError    a deserializer failed on a record
     ├── UnsupportedCompressionError   a codec that is unknown, or whose library is missing
     ├── UnsupportedVersionError       the broker has no version of an API that fits
     ├── BrokerConnectionError         no connection, or it was lost                          (also ConnectionError)
@@ -35,9 +38,10 @@ and remedies of each class.
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from aiokproto.error_codes import ErrorCode, Policy
+from aiokproto.types import Record
 
 
 class KafkaError(Exception):
@@ -56,6 +60,10 @@ class ConfigurationError(KafkaError, ValueError):
 
 class InvalidRecordError(KafkaError, ValueError):
     """A record has a wrong type, timestamp, header or partition. Nothing of it was buffered: correct the record."""
+
+
+class SerializationError(InvalidRecordError):
+    """A key or value serializer failed: ``__cause__`` has its error. Nothing of the record was buffered."""
 
 
 class CodecError(KafkaError, ValueError):
@@ -81,6 +89,52 @@ class CorruptRecordError(DecodeError):
 
     The batch is damaged where it is stored: seek behind it to continue, and check the broker's disks.
     """
+
+
+class CorruptBatchError(CorruptRecordError):
+    """A record batch that a consumer has read is damaged, so that none of its records can be delivered.
+
+    With ``on_undecodable="raise"`` the partition stops: ``consumer.seek((error.topic, error.partition),
+    error.next_offset)`` continues behind the batch.
+
+    Attributes:
+        topic: The topic.
+        partition: The partition.
+        base_offset: The first offset that could not be read.
+        next_offset: The offset behind the batch, as far as that can be known: the next batch's, or the damaged header's
+            if it is consistent.
+        raw: The batch as it is stored.
+    """
+
+    def __init__(
+        self, message: str, topic: str, partition: int, base_offset: int, next_offset: int, raw: bytes
+    ) -> None:
+        super().__init__(message, topic, partition, base_offset, next_offset, raw)
+        self.topic = topic
+        self.partition = partition
+        self.base_offset = base_offset
+        self.next_offset = next_offset
+        self.raw = raw
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class RecordDeserializationError(KafkaError):
+    """A deserializer failed on a record: ``__cause__`` has its error. The next read continues behind the record.
+
+    Attributes:
+        record: The record as stored: topic, partition, offset, timestamp, headers, and key and value as bytes.
+        origin: Which of both failed, ``"key"`` or ``"value"``.
+    """
+
+    def __init__(self, message: str, record: Record, origin: Literal["key", "value"]) -> None:
+        super().__init__(message, record, origin)
+        self.record = record
+        self.origin = origin
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class UnsupportedCompressionError(KafkaError):

@@ -28,7 +28,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiokproto.async_context import AsyncContext
 from aiokproto.config import integer
@@ -53,7 +53,7 @@ log = logging.getLogger("aiokproto.exactly_once")
 _MAX_RECORDS = 2000
 _POLL_MS = 500.0
 
-Process = Callable[[list[Record], Transaction], Awaitable[None]]
+Process = Callable[[list[Record[Any, Any]], Transaction[Any, Any]], Awaitable[None]]
 """Writes the results of some records to the transaction."""
 
 
@@ -82,7 +82,7 @@ class ExactlyOnce(AsyncContext):
     ``consumer.assignment()``, ``consumer.pause()``.
     """
 
-    def __init__(self, consumer: Consumer, producer: Producer) -> None:
+    def __init__(self, consumer: Consumer[Any, Any], producer: Producer[Any, Any]) -> None:
         """Check that the clients' options can give the guarantee. Nothing is started before :meth:`start`.
 
         Raises:
@@ -97,6 +97,7 @@ class ExactlyOnce(AsyncContext):
                 "exactly-once processing decides about its transactions itself: leave out "
                 "transaction_two_phase_commit_enable"
             )
+        consumer._engine.session = "an ExactlyOnce"
         self._consumer = consumer
         self._producer = producer
         self._open: _OpenBatch | None = None
@@ -143,7 +144,9 @@ class ExactlyOnce(AsyncContext):
 
     # -- batches
 
-    def batches(self, max_records: int = _MAX_RECORDS) -> AsyncIterator[tuple[list[Record], Transaction]]:
+    def batches(
+        self, max_records: int = _MAX_RECORDS
+    ) -> AsyncIterator[tuple[list[Record[Any, Any]], Transaction[Any, Any]]]:
         """Return an iterator of records, each time with a transaction for their results. It ends after :meth:`stop`.
 
         Requesting the next batch commits the transaction. If it cannot be committed, or the application has aborted it,
@@ -190,11 +193,13 @@ class ExactlyOnce(AsyncContext):
                 await txn.__aexit__(type(error), error, error.__traceback__)
                 raise
 
-    async def _next(self, reader: _Batches, max_records: int) -> tuple[list[Record], Transaction] | None:
+    async def _next(
+        self, reader: _Batches, max_records: int
+    ) -> tuple[list[Record[Any, Any]], Transaction[Any, Any]] | None:
         """Finish the last batch and return the next one; None after :meth:`stop`."""
         # Before the next poll: requesting records lets a waiting rebalance go on, so the commit must be done.
         await self._finish(reader)
-        records: list[Record] = []
+        records: list[Record[Any, Any]] = []
         while not records:
             if self._stopped:
                 return None
@@ -219,7 +224,13 @@ class ExactlyOnce(AsyncContext):
 class _OpenBatch:
     """Records that were delivered, and the transaction for their results."""
 
-    def __init__(self, consumer: Consumer, txn: Transaction, records: list[Record], reader: _Batches) -> None:
+    def __init__(
+        self,
+        consumer: Consumer[Any, Any],
+        txn: Transaction[Any, Any],
+        records: list[Record[Any, Any]],
+        reader: _Batches,
+    ) -> None:
         self.txn = txn
         self.progress = consumer.progress(records)
         self.reader = reader
@@ -269,21 +280,21 @@ class _OpenBatch:
         return self.txn.status
 
 
-class _Batches(AsyncIterator[tuple[list[Record], Transaction]]):
+class _Batches(AsyncIterator[tuple[list[Record[Any, Any]], Transaction[Any, Any]]]):
     """One loop over the batches of a session."""
 
     def __init__(self, session: ExactlyOnce, max_records: int) -> None:
         self._session = session
         self._max_records = max_records
 
-    async def __anext__(self) -> tuple[list[Record], Transaction]:
+    async def __anext__(self) -> tuple[list[Record[Any, Any]], Transaction[Any, Any]]:
         found = await self._session._next(self, self._max_records)
         if found is None:
             raise StopAsyncIteration
         return found
 
 
-def _check_consumer(consumer: Consumer) -> None:
+def _check_consumer(consumer: Consumer[Any, Any]) -> None:
     config = consumer.config
     if config.group is None:
         raise ConfigurationError("exactly-once processing needs a consumer with a group_id")

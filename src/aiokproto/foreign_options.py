@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 _SASL = "SASL is not supported yet: connect to a PLAINTEXT or SSL listener"
-_SERIALIZE = "keys and values are bytes: serialize them before the call, e.g. json.dumps(value).encode()"
-_DESERIALIZE = "keys and values are bytes: deserialize record.key and record.value, e.g. json.loads(record.value)"
+_SERIALIZER = "use key_serializer and value_serializer, each a function that returns bytes"
+_DESERIALIZER = "use key_deserializer and value_deserializer, each a function of bytes"
 _TLS = 'use security_protocol="SSL" and ssl_context=ssl.create_default_context(cafile=...)'
 _VERSIONS = "leave it out: versions are negotiated with each broker"
 _CALLBACK = "await the Delivery of post(), or add_done_callback() to asyncio.ensure_future(delivery)"
@@ -30,10 +30,9 @@ HINTS = {
     "sasl_kerberos_service_name": _SASL,
     "sasl_kerberos_domain_name": _SASL,
     "sasl_oauth_token_provider": _SASL,
-    "key_serializer": _SERIALIZE,
-    "value_serializer": _SERIALIZE,
-    "key_deserializer": _DESERIALIZE,
-    "value_deserializer": _DESERIALIZE,
+    "serializer": _SERIALIZER,
+    "deserializer": _DESERIALIZER,
+    "errors_deadletterqueue_topic_name": "use on_undecodable=DeadLetterTopic(topic, producer)",
     "ssl_cafile": _TLS,
     "ssl_certfile": f"{_TLS}, then load_cert_chain(certfile, keyfile)",
     "ssl_keyfile": f"{_TLS}, then load_cert_chain(certfile, keyfile)",

@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from aiokproto.accelerator import twin
+
+if TYPE_CHECKING:
+    # With a default (PEP 696): `Record` alone is a record of bytes.
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=bytes)
+    V = TypeVar("V", default=bytes)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
 
 Header = tuple[str, bytes | None]
 """A record header: its key and value. Keys may repeat; order is kept."""
@@ -124,8 +136,8 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 @twin
-class Record:
-    """A record read from a topic.
+class Record(Generic[K, V]):
+    """A record read from a topic. ``Record[K, V]`` has a key and value that the consumer has deserialized.
 
     Attributes:
         topic: The topic's name.
@@ -157,8 +169,8 @@ class Record:
         partition: int,
         offset: int,
         timestamp: int,
-        key: bytes | None,
-        value: bytes | None,
+        key: K | None,
+        value: V | None,
         headers: tuple[Header, ...] = (),
         timestamp_type: TimestampType = TimestampType.CREATE_TIME,
         leader_epoch: int = -1,
@@ -173,8 +185,108 @@ class Record:
         self.timestamp_type = timestamp_type
         self.leader_epoch = leader_epoch
 
+    @property
+    def error(self) -> Exception | None:
+        """Why the record could not be decoded, a ``RecordDeserializationError`` or ``CorruptBatchError``; None for good
+        records. See ``on_undecodable`` of the consumer."""
+        return None
+
+    @property
+    def raw_key(self) -> bytes | None:
+        """The key as stored, before ``key_deserializer``."""
+        key: Any = self.key
+        raw: bytes | None = key
+        return raw
+
+    @property
+    def raw_value(self) -> bytes | None:
+        """The value as stored, before ``value_deserializer``."""
+        value: Any = self.value
+        raw: bytes | None = value
+        return raw
+
     def __repr__(self) -> str:
         return (
             f"Record(topic={self.topic!r}, partition={self.partition}, offset={self.offset}, "
             f"timestamp={self.timestamp}, key={self.key!r}, value={self.value!r}, headers={self.headers!r})"
         )
+
+
+class DeserializedRecord(Record[K, V]):
+    """A record whose key or value a deserializer has made; ``raw_key`` and ``raw_value`` are what it was made of."""
+
+    __slots__ = ("_raw_key", "_raw_value")
+
+    def __init__(self, record: Record, key: K | None, value: V | None) -> None:
+        super().__init__(
+            record.topic,
+            record.partition,
+            record.offset,
+            record.timestamp,
+            key,
+            value,
+            record.headers,
+            record.timestamp_type,
+            record.leader_epoch,
+        )
+        self._raw_key = record.key
+        self._raw_value = record.value
+
+    @property
+    def raw_key(self) -> bytes | None:
+        return self._raw_key
+
+    @property
+    def raw_value(self) -> bytes | None:
+        return self._raw_value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Slots that are private and read-only: made again from what it was made of.
+        return type(self), (_stored(self), self.key, self.value)
+
+
+class UndecodableRecord(Record[K, V]):
+    """A record that could not be decoded: ``error`` says why, key and value are raw bytes.
+
+    Of a damaged batch, one record stands for all: its offset is the batch's first, its value the whole batch.
+    """
+
+    __slots__ = ("_error",)
+
+    def __init__(self, record: Record, error: Exception) -> None:
+        key: Any = record.key
+        value: Any = record.value
+        super().__init__(
+            record.topic,
+            record.partition,
+            record.offset,
+            record.timestamp,
+            key,
+            value,
+            record.headers,
+            record.timestamp_type,
+            record.leader_epoch,
+        )
+        self._error = error
+
+    @property
+    def error(self) -> Exception | None:
+        return self._error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (_stored(self), self._error)
+
+
+def _stored(record: Record[Any, Any]) -> Record:
+    """Return the record with the bytes that were stored."""
+    return Record(
+        record.topic,
+        record.partition,
+        record.offset,
+        record.timestamp,
+        record.raw_key,
+        record.raw_value,
+        record.headers,
+        record.timestamp_type,
+        record.leader_epoch,
+    )

@@ -152,7 +152,8 @@ def methods(form: type) -> list[str]:
 def special_methods(form: type) -> set[str]:
     """Return the special methods that a class does not have from `object`."""
     names = {name for name in dir(form) if name.startswith("__")} - NO_METHODS - {"__new__", "__init__"}
-    bound = {"__init_subclass__", "__subclasshook__"}
+    # Two are notes of a generic class, for those who ask about types; the last is what copying an object leaves behind.
+    bound = {"__init_subclass__", "__subclasshook__", "__orig_bases__", "__parameters__", "__slotnames__"}
     return {name for name in names - bound if getattr(form, name, None) is not getattr(object, name, None)}
 
 

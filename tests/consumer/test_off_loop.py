@@ -16,6 +16,7 @@ from aiokproto.consumer.assignment import Assignment, Signals
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.reader import CHECKED_ON_LOOP, OFF_LOOP, Reader
 from aiokproto.consumer.start_lookup import COMMITTED
+from aiokproto.consumer.undecodable import Undecodable
 from aiokproto.errors import CorruptRecordError
 from aiokproto.fetched.chunk import BufferedBytes, chunks
 from aiokproto.fetched.decompressed import DecompressedBatch
@@ -49,7 +50,8 @@ class Desk:
         self.cursor = self.assignment.get(AT)
         self.cursor.set_position(0)
         self.threads = Counting()
-        self.reader = Reader(self.assignment, check_crcs, nothing, self.run_in_thread)
+        undecodable = Undecodable("raise", None)
+        self.reader = Reader(self.assignment, check_crcs, nothing, self.run_in_thread, undecodable)
 
     def run_in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
         return asyncio.get_running_loop().run_in_executor(self.threads, work)
@@ -138,7 +140,8 @@ async def test_a_wrong_checksum_of_a_large_batch_is_raised_after_the_records_bef
         bad = bytearray(stored(OFF_LOOP, "gzip", 1))
         bad[-1] ^= 1
         at.feed(stored(10) + bytes(bad))
-        with pytest.raises(CorruptRecordError, match=r"t-0 at offset 0: .*checksum"):
+        assert [record.offset for record in await at.batch()] == [0]
+        with pytest.raises(CorruptRecordError, match=r"t-0 at offset 1: .*checksum"):
             await at.batch()
 
 

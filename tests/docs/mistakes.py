@@ -155,11 +155,11 @@ OPTIONS = [
         "ssl_context=",
     ),
     made(
-        "aiokafka's serializer",
-        lambda: producer(value_serializer=str.encode),
+        "a serializer that is no function",
+        lambda: producer(value_serializer="json"),
         ConfigurationError,
-        "'value_serializer'",
-        "before the call",
+        "value_serializer='json'",
+        "a function that returns bytes",
     ),
     made("aiokafka's loop", lambda: producer(loop=None), ConfigurationError, "'loop'", "leave it out"),
     made(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 from aiokproto import Producer
 from aiokproto.broker import Cluster
@@ -48,12 +50,14 @@ def schedule(seed: int, protocol: str = "classic") -> list[Fault]:
     return draw_some(seed, UNTIL, BROKERS, PARTITIONS, apis)
 
 
-def run(seed: int, faults: list[Fault], protocol: str = "classic") -> Simulation:
-    """Consume under these faults; raises AssertionError if a guarantee is violated."""
-    return run_within_turns(seed, lambda simulation: _program(simulation, faults, PROTOCOLS[protocol]))
+def run(seed: int, faults: list[Fault], protocol: str = "classic", **options: Any) -> Simulation:
+    """Consume under these faults, with more options; raises AssertionError if a guarantee is violated."""
+    return run_within_turns(seed, lambda simulation: _program(simulation, faults, PROTOCOLS[protocol], options))
 
 
-async def _program(simulation: Simulation, faults: list[Fault], protocols: tuple[str, ...]) -> None:
+async def _program(
+    simulation: Simulation, faults: list[Fault], protocols: tuple[str, ...], more: dict[str, Any]
+) -> None:
     random, ledger = simulation.random, Ledger()
     # When the last member of the consumer protocol leaves, the group becomes a classic one in a generation that members
     # of the classic protocol have not joined yet: Kafka has them lose their partitions, even without a fault.
@@ -70,6 +74,7 @@ async def _program(simulation: Simulation, faults: list[Fault], protocols: tuple
             "heartbeat_interval_ms": 300,
             "max_poll_interval_ms": 20_000,
             "request_timeout_ms": 2000,
+            **more,
         }
         strategy = random.choice(STRATEGIES)
 
@@ -106,12 +111,13 @@ async def _program(simulation: Simulation, faults: list[Fault], protocols: tuple
         assert not left, f"closed, and still running: {left}"
 
 
-async def _produce(cluster: Cluster, random: Random) -> None:
+async def _produce(cluster: Cluster, random: Random, keys: Sequence[bytes | None] = (None,)) -> None:
     async with Producer(
         bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=2000, delivery_timeout_ms=60_000
     ) as producer:
         for number in range(RECORDS):
-            await producer.send("t", b"%d" % number, partition=random.randrange(PARTITIONS))
+            key = keys[number % len(keys)]
+            await producer.send("t", b"%d" % number, key=key, partition=random.randrange(PARTITIONS))
             await asyncio.sleep(random.choice((0, 0.01, 0.1)))
 
 

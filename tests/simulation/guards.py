@@ -211,7 +211,7 @@ MUTANTS = (
     Mutant(
         "the processed record is waited for before it is revoked",
         "consumer/rebalancing.py",
-        "while not self._lost and not self._assignment.being_processed().keys().isdisjoint(partitions):",
+        "while not self._lost and self._assignment.is_busy(partitions):",
         "while False:",
     ),
     Mutant(
@@ -247,8 +247,8 @@ MUTANTS = (
     Mutant(
         "what is processed is not finished",
         "consumer/assignment.py",
-        "first = self.being_processed() if processed else {}",
-        "first = dict[TopicPartition, int]()",
+        "            first = self.being_processed()\n",
+        "            first = dict[TopicPartition, int]()\n",
     ),
     Mutant(
         "what is paused is delivered no more",
@@ -393,5 +393,65 @@ MUTANTS = (
         "group/reconciliation.py",
         "            await self._owner.lose(items)\n            self._membership.give_up(items)\n        if",
         "            self._membership.give_up(items)\n        if",
+    ),
+    Mutant(
+        "a commit ends before the first record that run() has not finished",
+        "consumer/assignment.py",
+        "first = self.handling.unfinished()",
+        "first = {}",
+    ),
+    Mutant(
+        "after run() each partition continues at its first unfinished record",
+        "consumer/running/runner.py",
+        "self._assignment.seek(partition, unfinished[partition])",
+        "pass",
+    ),
+    Mutant(
+        "nothing of a partition is handled while calls from before run",
+        "consumer/running/runner.py",
+        "self._scheduler.block(backlog, cursor.partition in self._leaving)",
+        "self._scheduler.block(backlog, False)",
+    ),
+    Mutant(
+        "a revocation waits for handlers",
+        "consumer/assignment.py",
+        "return self.handling.is_busy(partitions)",
+        "return False",
+    ),
+    Mutant(
+        "handlers of lost partitions are cancelled at once",
+        "consumer/running/runner.py",
+        "            if partition not in self._assignment.cursors:\n",
+        "            if False:\n",
+    ),
+    Mutant(
+        "the drain of a revocation is limited",
+        "consumer/running/runner.py",
+        "at = min(self._loop.time() + self._options.drain_timeout, deadline)",
+        "at = deadline",
+    ),
+    Mutant(
+        "handlers that end count as requests for records",
+        "consumer/engine.py",
+        "requests += handling.progress",
+        "pass",
+    ),
+    Mutant(
+        "a call that is cancelled has not failed, whatever it raises",
+        "consumer/running/runner.py",
+        'if why in ("", _TIMED_OUT):',
+        "if True:",
+    ),
+    Mutant(
+        "nothing starts once a run is being ended",
+        "consumer/running/scheduler.py",
+        "if self.stopped or self.running >= self.limits.running:",
+        "if self.running >= self.limits.running:",
+    ),
+    Mutant(
+        "records of before a seek are not handled after it",
+        "consumer/running/runner.py",
+        "            if backlog.source != cursor.version:\n                self._forget(backlog)\n            else:\n",
+        "            if True:\n",
     ),
 )

@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 from aiokproto import Consumer
-from aiokproto.errors import CommitError, DeadlineError
+from aiokproto.errors import CommitError, DeadlineError, RecordDeserializationError
 from aiokproto.simulation import Simulation
 from aiokproto.types import OffsetAndMetadata, Record, TopicPartition
 from tests.simulation.faults import Fault
@@ -88,8 +88,11 @@ class Member:
         self._finish()
         if way == "poll":
             count = self._simulation.random.choice((1, 5, 500))
-            for record in await self._in_time(self.consumer.poll(timeout * 1000, count), timeout, way):
-                self._receive(record)
+            try:
+                for record in await self._in_time(self.consumer.poll(timeout * 1000, count), timeout, way):
+                    self._receive(record)
+            except RecordDeserializationError as error:
+                self._receive(error.record)
             return
         try:
             if way == "anext":
@@ -102,6 +105,8 @@ class Member:
                     self._receive(record)
         except asyncio.TimeoutError:
             pass
+        except RecordDeserializationError as error:
+            self._receive(error.record)
 
     def stop(self) -> None:
         """Close soon."""

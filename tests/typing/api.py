@@ -5,6 +5,7 @@ A method is looked at in a coroutine that takes what it needs as parameters, so 
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from typing_extensions import assert_type
@@ -23,7 +24,7 @@ from aiokproto.codec.messages.metadata import (
     MetadataResponseTopic,
 )
 from aiokproto.codec.payloads.offsets_topic import OffsetCommitKey
-from aiokproto.consumer import FetchedBatch, PartitionState
+from aiokproto.consumer import DeadLetterTopic, FetchedBatch, PartitionState, RunSummary
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, ConfigurationError, DeadlineError, MessageTooLargeError
 from aiokproto.producer import Delivery, Outcomes, ProducerRecord
@@ -52,6 +53,58 @@ async def producer() -> None:
                 assert_type(outcome, KafkaError)
         assert_type(await opened.partitions_for("t"), int)
         await opened.flush(timeout_ms=10)
+
+
+async def text_of(raw: bytes) -> str:
+    return raw.decode()
+
+
+def number_of(raw: bytes) -> int:
+    return int(raw)
+
+
+def bytes_of(number: int) -> bytes:
+    return str(number).encode()
+
+
+async def values() -> None:
+    assert_type(Consumer("t", bootstrap_servers="s"), Consumer[bytes, bytes])
+    json_values = Consumer("t", bootstrap_servers="s", value_deserializer=json.loads)
+    assert_type(json_values, Consumer[bytes, Any])
+    async for record in json_values:
+        assert_type(record, Record[bytes, Any])
+        assert_type(record.key, bytes | None)
+        assert_type(record.raw_value, bytes | None)
+        assert_type(record.error, Exception | None)
+    numbers = Producer(bootstrap_servers="s", value_serializer=bytes_of)
+    dead = DeadLetterTopic(lambda record: f"{record.topic}.dlq", numbers)
+    both = Consumer("t", bootstrap_servers="s", key_deserializer=bytes.decode, value_deserializer=number_of)
+    assert_type(both, Consumer[str, int])
+    assert_type(await anext(both), Record[str, int])
+    assert_type(await both.poll(), list[Record[str, int]])
+    assert_type((await both.poll())[0].value, int | None)
+    async for batch in both.batches():
+        for each in batch:
+            assert_type(await both.deserialize(each), Record[str, int])
+    later = Consumer[bytes, str]("t", bootstrap_servers="s", value_deserializer=text_of)
+    assert_type((await anext(later)).value, str | None)
+
+    async def handle(record: Record[str, int]) -> None:
+        assert_type(record.value, int | None)
+
+    async def handle_all(records: list[Record[str, int]]) -> None:
+        assert_type(records[0].key, str | None)
+
+    assert_type(await both.run(handle, order=lambda record: record.key, dead_letter=dead), RunSummary)
+    assert_type(await both.run(handle_all, batch=10), RunSummary)
+    assert_type(numbers, Producer[bytes, int])
+    assert_type(await numbers.send("t", 1, key=b"k"), RecordMetadata)
+    assert_type(await numbers.send("t", None), RecordMetadata)
+    await numbers.send_many("t", [1, 2, ProducerRecord(3)])
+    async with numbers.transaction() as txn:
+        await txn.post("t", 1)
+    Consumer("t", bootstrap_servers="s", on_undecodable=dead)
+    Consumer("t", bootstrap_servers="s", on_undecodable="skip")
 
 
 def partitioner(topic: str, key: bytes | None, value: bytes | None, partitions: object, available: object, /) -> int:

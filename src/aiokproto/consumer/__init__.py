@@ -13,9 +13,12 @@ writer instead:
   They alone write a cursor's ``fetch``.
 * :class:`~aiokproto.consumer.reader.Reader` decodes buffered batches when the application requests records. It alone
   takes from a cursor's ``buffer``.
+* :class:`~aiokproto.consumer.deserializing.DeserializingReader` delivers if there are
+  deserializers; :class:`~aiokproto.consumer.undecodable.Undecodable` decides about what cannot be decoded.
 * :class:`~aiokproto.consumer.rebalancing.Rebalancing` carries out what the group decides, and calls the application
   back.
 * :class:`~aiokproto.consumer.engine.Engine` owns the tasks and joins the parts.
+* :mod:`~aiokproto.consumer.running` calls the application's handler for each record, instead of being read by it.
 
 A fetch response becomes records in three steps: ``fetch_response`` cuts it into chunks of encoded batches (no
 decompression, no checksum), ``reader`` opens one batch of one chunk (checksum, decompression, records), and
@@ -31,6 +34,32 @@ from __future__ import annotations
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.consumer import Consumer
 from aiokproto.consumer.cursor import PartitionState, PartitionStatus
+from aiokproto.consumer.dead_letters import DeadLetterTopic
 from aiokproto.consumer.progress import Progress
+from aiokproto.consumer.running import (
+    DeadLetters,
+    PartitionProgress,
+    PermanentError,
+    Retry,
+    RetryTopics,
+    RunStatus,
+    RunSummary,
+    TopicCounts,
+)
 
-__all__ = ["Consumer", "FetchedBatch", "PartitionState", "PartitionStatus", "Progress"]
+__all__ = [
+    "Consumer",
+    "DeadLetterTopic",
+    "DeadLetters",
+    "FetchedBatch",
+    "PartitionProgress",
+    "PartitionState",
+    "PartitionStatus",
+    "PermanentError",
+    "Progress",
+    "Retry",
+    "RetryTopics",
+    "RunStatus",
+    "RunSummary",
+    "TopicCounts",
+]

@@ -11,12 +11,13 @@ Partitions with buffered records queue up and deliver in turn, one opened batch 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.delivery import DeliveryState
+from aiokproto.consumer.handling import Handling
 from aiokproto.errors import ConfigurationError, KafkaError, UnknownTopicError
 from aiokproto.types import OffsetAndMetadata, Record, TopicPartition
 
@@ -42,12 +43,14 @@ class Assignment(DeliveryState):
     Attributes:
         cursors: A cursor per partition.
         delivered: How many batches were delivered so far.
+        handling: What :meth:`Consumer.run` has taken; None while it does not run.
     """
 
     def __init__(self, signals: Signals) -> None:
         super().__init__()
         self.cursors: dict[TopicPartition, Cursor] = {}
         self.delivered = 0
+        self.handling: Handling | None = None
         # The partition that `open` belongs to; None when no record is open.
         self._serving: Cursor | None = None
         # Partitions with something to deliver, in turn. An entry can be outdated (paused, removed): next_cursor() drops
@@ -119,6 +122,15 @@ class Assignment(DeliveryState):
                 self.enqueue(cursor)
         self._signals.changed(cursors)
 
+    def fill(self, cursor: Cursor, full: bool) -> None:
+        """Take nothing of a partition for :meth:`Consumer.run`, or take it again."""
+        cursor.fill(full)
+        if full:
+            self._interrupt(cursor)
+        else:
+            self.arrived(cursor)
+        self._signals.changed([cursor])
+
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue from an offset."""
         cursor = self.get(partition)
@@ -148,6 +160,11 @@ class Assignment(DeliveryState):
         cursor.seek(start)
         self._signals.changed([cursor])
 
+    def refetch(self, cursor: Cursor, offset: int) -> None:
+        """Fetch from this offset: what was fetched last ended with damage."""
+        cursor.fetch.advance(offset)
+        self._signals.changed([cursor])
+
     def fail(self, cursor: Cursor, error: KafkaError) -> None:
         """Stop a partition until the application seeks; the next read raises the error."""
         cursor.fail(error)
@@ -159,7 +176,7 @@ class Assignment(DeliveryState):
 
     def enqueue(self, cursor: Cursor) -> None:
         """Queue a partition for delivery if it has something to deliver."""
-        # While it is served it is in no queue: _yield_serving() queues it again.
+        # While it is served it is in no queue: end_turn() queues it again.
         if cursor.ready and not cursor.queued and cursor is not self._serving:
             cursor.queued = True
             self._turns.append(cursor)
@@ -173,7 +190,7 @@ class Assignment(DeliveryState):
         """Return the partition to deliver next, None if there is nothing. It stays first until :meth:`serve` or
         :meth:`yield_turn`."""
         # The application has taken all open records, or a seek has dropped them: the next partition's turn.
-        self._yield_serving()
+        self.end_turn()
         while self._turns:
             cursor = self._turns[0]
             # The same partition may have been removed and assigned again: that is another cursor.
@@ -226,6 +243,19 @@ class Assignment(DeliveryState):
         del records[-count:]
         return taken
 
+    def end_turn(self) -> None:
+        """Take back what is open; if there is more of its partition, it queues behind the others."""
+        cursor, self._serving, self.open = self._serving, None, []
+        if cursor is not None:
+            # Not at each record: the hot path only pops.
+            cursor.buffer.delivered()
+            self.enqueue(cursor)
+
+    def served(self) -> Cursor:
+        """Return the partition whose records are open."""
+        assert self._serving is not None
+        return self._serving
+
     def stop(self) -> None:
         """Deliver nothing more."""
         self._serving = None
@@ -250,14 +280,25 @@ class Assignment(DeliveryState):
             first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
         return first
 
+    def is_busy(self, partitions: Collection[TopicPartition]) -> bool:
+        """Return whether the application is processing a record of these partitions."""
+        if self.handling is not None:
+            return self.handling.is_busy(partitions)
+        return not self.being_processed().keys().isdisjoint(partitions)
+
     def committable(
         self, *, processed: bool, among: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets to commit: positions, or with ``processed`` only up to what is processed.
 
-        A partition whose start position is unknown has none.
+        While :meth:`Consumer.run` runs, both are up to what its handler has finished. A partition whose start position
+        is unknown has none.
         """
-        first = self.being_processed() if processed else {}
+        first: Mapping[TopicPartition, int] = {}
+        if self.handling is not None:
+            first = self.handling.unfinished()
+        elif processed:
+            first = self.being_processed()
         found = {
             partition: cursor.committable(first.get(partition))
             for partition, cursor in self.cursors.items()
@@ -270,10 +311,3 @@ class Assignment(DeliveryState):
             self._serving = None
             # A new list and not clear(): the buffer still owns the old one, with its undelivered records.
             self.open = []
-
-    def _yield_serving(self) -> None:
-        cursor, self._serving, self.open = self._serving, None, []
-        if cursor is not None:
-            # Not at each record: the hot path only pops.
-            cursor.buffer.delivered()
-            self.enqueue(cursor)

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+from aiokproto.errors import CorruptBatchError, copied
 from aiokproto.fetched.chunk import read_batch
 from aiokproto.records import RecordBatch
 from aiokproto.records.arrow_extra import require_arrow
-from aiokproto.types import Record, TopicPartition
+from aiokproto.types import Record, TopicPartition, UndecodableRecord
 
 
 class FetchedBatch:
@@ -30,6 +31,9 @@ class FetchedBatch:
 
     __slots__ = ("base_offset", "next_offset", "partition", "record_batches", "topic")
 
+    error: CorruptBatchError | None = None
+    """Why the batch cannot be read; None for every good one. See ``on_undecodable="return"``."""
+
     def __init__(
         self, partition: TopicPartition, base_offset: int, next_offset: int, record_batches: Sequence[RecordBatch]
     ) -> None:
@@ -39,7 +43,7 @@ class FetchedBatch:
         self.record_batches = record_batches
 
     def __iter__(self) -> Iterator[Record]:
-        """Decode the records.
+        """Decode the records. Deserializers are not applied: see :meth:`Consumer.deserialize`.
 
         Raises:
             CorruptRecordError: A record is damaged although the checksum is right, or was not verified.
@@ -82,3 +86,29 @@ class FetchedBatch:
             f"FetchedBatch(topic={self.topic!r}, partition={self.partition}, base_offset={self.base_offset}, "
             f"next_offset={self.next_offset})"
         )
+
+
+class DamagedBatch(FetchedBatch):
+    """A batch that cannot be read: ``error`` says why, and it iterates the one record that stands for it."""
+
+    __slots__ = ("_record", "error")
+
+    def __init__(
+        self, partition: TopicPartition, base_offset: int, next_offset: int, record: UndecodableRecord
+    ) -> None:
+        super().__init__(partition, base_offset, next_offset, ())
+        assert isinstance(record.error, CorruptBatchError)
+        self._record = record
+        self.error: CorruptBatchError | None = record.error
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter([self._record])
+
+    def to_arrow(self, *, headers: bool = False, columns: Sequence[str] | None = None) -> Any:
+        """Raise the error."""
+        assert self.error is not None
+        raise copied(self.error)
+
+    @property
+    def size_in_bytes(self) -> int:
+        return len(self._record.raw_value or b"")

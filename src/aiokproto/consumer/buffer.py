@@ -61,13 +61,17 @@ class RecordBuffer:
         """Drop everything and set the position."""
         self.records = []
         self.batch = None
-        # A thread that is opening the old batch goes on; its result is not used.
-        self.opening = None
-        while self.chunks:
-            # drop() takes its bytes off the broker's account.
-            self.chunks.popleft().drop()
+        self.drop()
         self.end = offset
         self.leader_epoch = leader_epoch
+
+    def drop(self) -> None:
+        """Drop what is not opened: it is fetched again."""
+        # A thread that is opening a batch goes on; its result is not used.
+        self.opening = None
+        while self.chunks:
+            # Takes its bytes off the broker's account.
+            self.chunks.popleft().drop()
 
     def put(self, chunk: Chunk) -> None:
         """Append a chunk. One without records for the application (control batches only) just moves the position."""
@@ -101,24 +105,44 @@ class RecordBuffer:
         if chunk.exhausted:
             self.chunks.popleft()
 
+    def replaced(self, record: Record, end: int) -> None:
+        """Store the record that stands for the first chunk's first batch, or for its damage; ``end`` is behind that."""
+        chunk = self.chunks[0]
+        self.opening = None
+        self.records = [record]
+        # batches() cannot deliver the damaged one: see FetchedBatch.error.
+        self.batch = None
+        if chunk.batches:
+            chunk.take()
+        else:
+            chunk.damage = chunk.rest = None
+        self.end = end
+        if chunk.exhausted:
+            self.chunks.popleft()
+
     def delivered(self) -> None:
         """Release the batch whose records are delivered: it is a view of the whole fetch response."""
         if not self.records:
             self.batch = None
 
-    def take(self) -> list[RecordBatch]:
-        """Take the undelivered batches of the first chunk, and move the position behind them."""
+    def take(self, count: int) -> list[RecordBatch]:
+        """Take the first undelivered batches of the first chunk, and move the position behind them.
+
+        ``count`` includes the batch that is open.
+        """
         # A batch that `async for` has begun: batches() delivers the whole of it, and FetchedBatch leaves out what comes
         # before its base offset.
         batches = [self.batch] if self.records and self.batch else []
         self.opening = None
         # A new list: the assignment may still hold the old one as its open records.
         self.records = []
-        if self.chunks:
+        if self.chunks and len(batches) < count:
             chunk = self.chunks[0]
-            batches += chunk.take_all()
-            self.end = chunk.end
-            self.leader_epoch = batches[-1].partition_leader_epoch if batches else self.leader_epoch
+            while len(batches) < count:
+                batches.append(chunk.batches[0])
+                self.end = chunk.take()
             if chunk.exhausted:
                 self.chunks.popleft()
+        if batches:
+            self.leader_epoch = batches[-1].partition_leader_epoch
         return batches

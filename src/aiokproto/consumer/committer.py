@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from aiokproto.consumer.part import ConsumerPart
 from aiokproto.consumer.progress import Progress
@@ -81,7 +82,7 @@ class Committer(ConsumerPart):
             raise CommitError(f"the consumer is in no generation of its group: {member.state}")
         return member.metadata
 
-    def progress(self, records: Iterable[Record]) -> Progress:
+    def progress(self, records: Iterable[Record[Any, Any]]) -> Progress:
         """Return how far ``records``, which were just delivered, have brought this consumer. No I/O.
 
         For transactions: ``txn.send_offsets(progress)`` commits exactly these records, and ``progress.rewind()`` lets

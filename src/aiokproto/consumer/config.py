@@ -9,6 +9,7 @@ from typing import Any, get_args
 from aiokproto.config import boolean, duration, integer, one_of, positive, seconds, text
 from aiokproto.consumer.fetch_request import FetchConfig
 from aiokproto.consumer.position_resolver import RESETS
+from aiokproto.consumer.undecodable import Policy, to_policy
 from aiokproto.errors import ConfigurationError
 from aiokproto.group.assignors import make_assignors
 from aiokproto.group.config import GroupConfig, GroupProtocol
@@ -28,6 +29,7 @@ class ConsumerConfig:
     enable_auto_commit: bool
     auto_commit_interval: float
     check_crcs: bool
+    on_undecodable: Policy
     fetch: FetchConfig
 
     @classmethod
@@ -56,6 +58,7 @@ class ConsumerConfig:
             enable_auto_commit=boolean("enable_auto_commit", options["enable_auto_commit"]),
             auto_commit_interval=duration("auto_commit_interval_ms", options["auto_commit_interval_ms"]),
             check_crcs=boolean("check_crcs", options["check_crcs"]),
+            on_undecodable=to_policy(options["on_undecodable"]),
             fetch=FetchConfig(
                 min_bytes=integer("fetch_min_bytes", options["fetch_min_bytes"], 0, _LARGEST),
                 max_bytes=integer("fetch_max_bytes", options["fetch_max_bytes"], 1, _LARGEST),

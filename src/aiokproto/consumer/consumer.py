@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from inspect import signature
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast, get_args
 
 from aiokproto.async_context import AsyncContext
 from aiokproto.cluster import ClusterClient
@@ -15,11 +15,15 @@ from aiokproto.config import ClusterConfig, ConnectionOptions, integer, one_of, 
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.committer import Committer
 from aiokproto.consumer.config import ConsumerConfig
+from aiokproto.consumer.dead_letters import DeadLetterTopic
 from aiokproto.consumer.delivery import RecordIterator
+from aiokproto.consumer.deserializers import Deserializers
+from aiokproto.consumer.deserializing import DeserializingReader
 from aiokproto.consumer.engine import Engine
 from aiokproto.consumer.log_offsets import LogOffsets
 from aiokproto.consumer.positions import Positions
 from aiokproto.consumer.reader import BatchIterator
+from aiokproto.consumer.runs import Runs
 from aiokproto.consumer.subscriber import Subscriber
 from aiokproto.consumer.subscription import (
     SubscriptionState,
@@ -33,7 +37,7 @@ from aiokproto.foreign_calls import (
 )
 from aiokproto.group.assignors import Assignor
 from aiokproto.group.config import GroupProtocol, LeaveMode
-from aiokproto.types import Record
+from aiokproto.types import K, Record, V
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -42,7 +46,7 @@ if TYPE_CHECKING:
 _CLOSE_TIMEOUT_MS = 30_000
 
 
-class Consumer(Subscriber, Positions, Committer, LogOffsets, AsyncContext, ForeignCalls):
+class Consumer(Subscriber, Positions, Committer, LogOffsets, Runs[K, V], AsyncContext, ForeignCalls, Generic[K, V]):
     """Read records from topics, alone or as a member of a group.
 
     ::
@@ -62,6 +66,11 @@ class Consumer(Subscriber, Positions, Committer, LogOffsets, AsyncContext, Forei
     partitions, commits nothing, and starts where ``auto_offset_reset`` says. :meth:`assign` selects partitions instead
     of topics.
 
+    **Keys and values** are bytes, or what ``key_deserializer`` and ``value_deserializer`` make of them: then the class
+    is ``Consumer[K, V]``, and ``record.value`` is ``V | None``. They are called when a record is delivered, and never
+    for None: a tombstone stays one. What cannot be decoded is an error of one record, not the end of the consumer: see
+    ``on_undecodable``.
+
     The consumer binds to an event loop in :meth:`start`, which ``async with`` calls, and can be created without one.
 
     Args:
@@ -74,6 +83,17 @@ class Consumer(Subscriber, Positions, Committer, LogOffsets, AsyncContext, Forei
             given, else a member. A group changes its protocol while it runs when its members do, one after the other.
         group_remote_assignor: The broker's assignor, ``"uniform"`` or ``"range"``, with ``group_protocol="consumer"``;
             None leaves it to the broker.
+        key_deserializer: Makes a key of bytes: a function, or a coroutine function, which is decided once, here. None
+            leaves bytes. A ConnectionError or TimeoutError that it raises is raised by the read as it is, and the next
+            read tries the record again; any other exception means that the record cannot be decoded. mypy cannot infer
+            the type that a coroutine function returns: write ``Consumer[bytes, Order]("orders", ...)``.
+        value_deserializer: Likewise for values.
+        on_undecodable: What becomes of a record that a deserializer fails on, and of a damaged batch: ``"raise"``
+            (the read raises ``RecordDeserializationError`` and the next one continues behind the record; after a
+            ``CorruptBatchError`` the partition stops until you :meth:`seek` behind the batch), ``"skip"`` (logged, at
+            most once in 10 s, and counted in :attr:`undecodable`), ``"return"`` (delivered with raw bytes and
+            ``record.error`` set; one record stands for a damaged batch), or a
+            :class:`~aiokproto.consumer.DeadLetterTopic` (delivery goes on once its dead letter is acknowledged).
         auto_offset_reset: Where to start if the group has committed no offset, and where to continue if the offset is
             not in the log: ``"latest"`` (new records only), ``"earliest"``, or ``"none"`` (raise).
         enable_auto_commit: Whether processed records are committed automatically.
@@ -112,6 +132,9 @@ class Consumer(Subscriber, Positions, Committer, LogOffsets, AsyncContext, Forei
         group_instance_id: str | None = None,
         group_protocol: GroupProtocol = "classic",
         group_remote_assignor: str | None = None,
+        key_deserializer: Callable[[bytes], Awaitable[K] | K] | None = None,
+        value_deserializer: Callable[[bytes], Awaitable[V] | V] | None = None,
+        on_undecodable: Literal["raise", "skip", "return"] | DeadLetterTopic = "raise",
         auto_offset_reset: Literal["earliest", "latest", "none"] = "latest",
         enable_auto_commit: bool = True,
         auto_commit_interval_ms: float = 5000,
@@ -134,6 +157,7 @@ class Consumer(Subscriber, Positions, Committer, LogOffsets, AsyncContext, Forei
                 "group_instance_id": group_instance_id,
                 "group_protocol": group_protocol,
                 "group_remote_assignor": group_remote_assignor,
+                "on_undecodable": on_undecodable,
                 "auto_offset_reset": auto_offset_reset,
                 "enable_auto_commit": enable_auto_commit,
                 "auto_commit_interval_ms": auto_commit_interval_ms,
@@ -153,9 +177,14 @@ class Consumer(Subscriber, Positions, Committer, LogOffsets, AsyncContext, Forei
         )
         names = to_topics(topics, "Consumer")
         cluster = ClusterClient(ClusterConfig.parse(connection, own=OPTIONS))
-        self._engine = Engine(cluster, config, SubscriptionState(topics=names))
-        self._assignment = self._engine.assignment
-        self._records = RecordIterator(self._assignment, self._engine.reader.open)
+        self._engine = engine = Engine(cluster, config, SubscriptionState(topics=names))
+        self._assignment = engine.assignment
+        deserializers = Deserializers(key_deserializer, value_deserializer)
+        self._deserializing = DeserializingReader(self._assignment, engine.reader, deserializers, engine.undecodable)
+        # Without deserializers nothing of them is on the path of a record.
+        self._records: RecordIterator | DeserializingReader[K, V] = (
+            self._deserializing if deserializers else RecordIterator(self._assignment, engine.reader.open)
+        )
 
     @property
     def config(self) -> ConsumerConfig:
@@ -211,14 +240,16 @@ class Consumer(Subscriber, Positions, Committer, LogOffsets, AsyncContext, Forei
 
     # Records
 
-    def __aiter__(self) -> RecordIterator:
+    def __aiter__(self) -> AsyncIterator[Record[K, V]]:
         self._engine.cluster.check_loop()
-        return self._records
+        return cast("AsyncIterator[Record[K, V]]", self._records)
 
-    def __anext__(self) -> Coroutine[Any, Any, Record]:
+    def __anext__(self) -> Coroutine[Any, Any, Record[K, V]]:
         """Return the next record.
 
         Raises:
+            RecordDeserializationError: A deserializer failed on the record, with ``on_undecodable="raise"``. It counts
+                as delivered: the next call continues behind it.
             OffsetOutOfRangeError, CorruptRecordError, UnknownTopicError, AuthorizationError: A partition cannot be read
                 any further; the message names it. The next call continues with the others, and after a seek with it.
             GroupError, FencedError: The group rejects this member.
@@ -228,25 +259,28 @@ class Consumer(Subscriber, Positions, Committer, LogOffsets, AsyncContext, Forei
             # In another thread, for run_coroutine_threadsafe(): the coroutine runs, and checks, in a loop.
             return self._next_record()
         self._engine.cluster.check_loop()
-        return self._records.__anext__()
+        return cast("Coroutine[Any, Any, Record[K, V]]", self._records.__anext__())
 
-    async def _next_record(self) -> Record:
+    async def _next_record(self) -> Record[K, V]:
         self._engine.cluster.check_loop()
-        return await self._records.__anext__()
+        return cast("Record[K, V]", await self._records.__anext__())
 
     @foreign_poll
-    async def poll(self, timeout_ms: float = 500, max_records: int = 500) -> list[Record]:
+    async def poll(self, timeout_ms: float = 500, max_records: int = 500) -> list[Record[K, V]]:
         """Return up to ``max_records`` records as soon as there is one, or none after ``timeout_ms``.
 
         With ``timeout_ms=0`` it returns what is buffered; if nothing is, other tasks run first. It can return fewer
         records than are buffered, so that other tasks run in between. All of them count as processed with the next
-        call. Raises the errors of ``async for``.
+        call. Raises the errors of ``async for``; records before one that cannot be decoded are returned first.
+        ``timeout_ms`` does not limit deserializers.
         """
         integer("max_records", max_records, 1)
-        timeout = seconds("timeout_ms", timeout_ms)
+        deadline = asyncio.get_running_loop().time() + seconds("timeout_ms", timeout_ms)
+        if self._records is self._deserializing:
+            return await self._deserializing.poll(deadline, max_records)
         assignment = self._assignment
         # It returns with records open, or not at all.
-        if not await self._engine.reader.open(asyncio.get_running_loop().time() + timeout):
+        if not await self._engine.reader.open(deadline):
             return []
         # No await from here on: a cancellation would lose the records that were taken out.
         records = assignment.take(max_records)
@@ -254,13 +288,28 @@ class Consumer(Subscriber, Positions, Committer, LogOffsets, AsyncContext, Forei
             records += assignment.take(max_records - len(records))
         # All of them are being processed now, until the next call.
         assignment.current = records
-        return records
+        return cast("list[Record[K, V]]", records)
+
+    async def deserialize(self, record: Record) -> Record[K, V]:
+        """Return a record of :meth:`batches` with key and value deserialized. ``on_undecodable`` does not apply.
+
+        Raises:
+            RecordDeserializationError: A deserializer failed.
+        """
+        return await self._deserializing.deserialize(record)
+
+    @property
+    def undecodable(self) -> int:
+        """How many records and damaged batches could not be decoded so far, whatever ``on_undecodable`` says."""
+        return self._engine.undecodable.count
 
     def batches(self, *, decompress: bool = True) -> AsyncIterator[FetchedBatch]:
         """Return an endless iterator of batches: records of one partition from one fetch, up to about a megabyte.
 
-        Records are decoded when you iterate the batch; damage inside a batch is detected then. Raises the errors of
-        ``async for``.
+        Records are decoded when you iterate the batch; damage inside a batch with a right checksum is detected then,
+        and raised. Deserializers are not applied, so that batches can be passed on as they are, and ``to_arrow()`` has
+        the stored bytes: :meth:`deserialize` applies them to a record. A batch with a wrong checksum is treated as
+        ``on_undecodable`` says; with ``"return"``, ``batch.error`` is set. Raises the errors of ``async for``.
 
         Args:
             decompress: Whether large compressed batches are decompressed in a thread before they are delivered, so that

@@ -36,6 +36,7 @@ class PartitionStatus(Enum):
     PAUSED = "paused"
     REVOKING = "being revoked"
     RESOLVING = "looking up the start position"
+    FULL = "run() has as many unfinished records as it may"
     BUFFERED = "records are buffered"
     NO_LEADER = "no leader is known"
     BACKING_OFF = "waiting to retry"
@@ -70,11 +71,13 @@ class Cursor:
         paused: Whether the application has paused the partition.
         held: Why the group keeps it from being fetched and delivered: it is being assigned or revoked, or the session
             is unconfirmed. Empty otherwise.
+        full: Whether :meth:`Consumer.run` takes no records of it now: its handlers have enough, or the next one is not
+            due.
         queued: Whether it is queued for delivery.
         error: Why it has stopped until the application seeks; the next read raises it.
     """
 
-    __slots__ = ("buffer", "error", "fetch", "held", "lookup", "partition", "paused", "queued", "version")
+    __slots__ = ("buffer", "error", "fetch", "full", "held", "lookup", "partition", "paused", "queued", "version")
 
     def __init__(self, partition: TopicPartition, start: int, held: str = "") -> None:
         self.partition = partition
@@ -84,6 +87,7 @@ class Cursor:
         self.version = next(_VERSIONS)
         self.paused = False
         self.held = held
+        self.full = False
         self.queued = False
         self.error: KafkaError | None = None
 
@@ -99,7 +103,12 @@ class Cursor:
     def ready(self) -> bool:
         """Whether records, or an error, can be delivered now."""
         # An error is delivered too, so a failed partition is ready.
-        return not self.paused and not self.held and (bool(self.buffer) or self.error is not None)
+        return not self.stopped and (bool(self.buffer) or self.error is not None)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing is delivered, whatever is buffered."""
+        return self.paused or self.full or bool(self.held)
 
     @property
     def unresolved(self) -> bool:
@@ -109,7 +118,7 @@ class Cursor:
     @property
     def fetchable(self) -> bool:
         """Whether the partition should be fetched; broker and time are the fetcher's business."""
-        if self.fetch.offset is None or self.paused or self.held or self.error is not None:
+        if self.fetch.offset is None or self.stopped or self.error is not None:
             return False
         # What follows a damaged batch could not be delivered before it.
         return not self.buffer.damaged
@@ -160,6 +169,11 @@ class Cursor:
         self.paused = paused
         self._park()
 
+    def fill(self, full: bool) -> None:
+        """Stop or continue delivery to :meth:`Consumer.run`; buffered records stay."""
+        self.full = full
+        self._park()
+
     def hold(self, why: str) -> None:
         """Stop delivery for the group, with the reason; an empty reason ends it."""
         self.held = why
@@ -171,7 +185,7 @@ class Cursor:
         self._park()
 
     def _park(self) -> None:
-        if self.paused or self.held or self.error is not None:
+        if self.stopped or self.error is not None:
             self.buffer.park()
         else:
             self.buffer.unpark()

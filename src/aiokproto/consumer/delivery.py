@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, final
 
 from aiokproto.accelerator import twin
 from aiokproto.types import Record
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from aiokproto.consumer.batch import FetchedBatch
 
-    Current = Record | FetchedBatch | list[Record] | None
+    Current = Record[Any, Any] | FetchedBatch | Sequence[Record[Any, Any]] | None
 
 
 @twin

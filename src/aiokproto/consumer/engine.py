@@ -20,6 +20,7 @@ from aiokproto.consumer.rebalancing import Rebalancing
 from aiokproto.consumer.silence import SilenceWatch
 from aiokproto.consumer.start_lookup import COMMITTED, EARLIEST
 from aiokproto.consumer.subscription import SubscriptionState
+from aiokproto.consumer.undecodable import Undecodable
 from aiokproto.errors import ClientClosedError, CommitError, ConfigurationError, DeadlineError, KafkaError
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.config import LeaveMode
@@ -53,22 +54,26 @@ class Engine:
         cluster: Metadata and connections.
         assignment: The assigned partitions.
         reader: Delivers records.
+        undecodable: What becomes of records that cannot be decoded.
         lookup: Looks up offsets in the log.
         fetcher: Fetches records.
         member: The group member; None without a group.
         rebalancing: Carries out what a rebalance changes.
         offsets: The group's committed offsets; None without a group.
         subscription: What the application has subscribed to or assigned.
+        session: What else reads this consumer, so that :meth:`Consumer.run` cannot; empty for nothing.
     """
 
     def __init__(self, cluster: ClusterClient, config: ConsumerConfig, subscription: SubscriptionState) -> None:
         self.cluster = cluster
         self.subscription = subscription
         self.config = config
+        self.session = ""
         self.assignment = Assignment(Signals(self._changed, self._arrived, self._room))
-        self.reader = Reader(self.assignment, config.check_crcs, self.check, cluster.run_in_thread)
-        self.lookup = OffsetLookup(cluster, config.fetch.read_committed)
         group = config.group
+        self.undecodable = Undecodable(config.on_undecodable, group.group_id if group else None)
+        self.reader = Reader(self.assignment, config.check_crcs, self.check, cluster.run_in_thread, self.undecodable)
+        self.lookup = OffsetLookup(cluster, config.fetch.read_committed)
         self.offsets = GroupOffsets(cluster, group.group_id) if group else None
         self.resolver = PositionResolver(cluster, self.assignment, self.lookup, self.offsets, config.auto_offset_reset)
         self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.resolver.reset)
@@ -103,6 +108,8 @@ class Engine:
 
     def _changed(self, cursors: Collection[Cursor] = ()) -> None:
         self._moved.set()
+        if self.assignment.handling is not None:
+            self.assignment.handling.changed(cursors)
         # Only marks and events: the signal comes from inside calls of the application, which must not wait.
         self.fetcher.changed(cursors)
         self.resolver.changed(cursors)
@@ -146,6 +153,11 @@ class Engine:
             self.assignment.seek(partition, self._given_up.pop(partition).offset)
 
     # Lifecycle
+
+    @property
+    def closing(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._closing
 
     @property
     def running(self) -> bool:
@@ -243,6 +255,8 @@ class Engine:
             return
         if self.rebalancing.in_callback():
             raise RuntimeError("a consumer cannot be closed in a rebalance callback: closing waits for the callback")
+        if self.assignment.handling is not None:
+            self.assignment.handling.check_closable()
         deadline = asyncio.get_running_loop().time() + timeout
         # From here on no new read, and the end of a task is no failure.
         self._closing = True
@@ -254,6 +268,8 @@ class Engine:
         self.reader.wake()
         in_time = False
         try:
+            if self.assignment.handling is not None:
+                await self.assignment.handling.finish(deadline - _left(deadline) / 2)
             # First the tasks: the last commit must not meet a rebalance.
             await self._end_tasks(deadline)
             await self._last_commit(deadline)
@@ -282,7 +298,7 @@ class Engine:
     async def _last_commit(self, deadline: float) -> None:
         if self.member is not None and self.config.enable_auto_commit:
             try:
-                await self._commit_processed(_left(deadline) / 2)
+                await self.commit_processed(_left(deadline) / 2)
                 await self._commit_given_up(_left(deadline) / 2)
             except KafkaError as error:
                 log.warning("consumer: closing: %s", error)
@@ -424,7 +440,7 @@ class Engine:
 
     async def _commit_before_revoking(self, partitions: Collection[TopicPartition], timeout: float) -> None:
         if self.config.enable_auto_commit:
-            await self._commit_processed(timeout, partitions)
+            await self.commit_processed(timeout, partitions)
 
     async def _watch_progress(self, member: GroupMember) -> None:
         """Leave the group if the application stops requesting records, so that other members get the partitions."""
@@ -435,15 +451,24 @@ class Engine:
         since = loop.time()
         while True:
             await asyncio.sleep(min(limit / 4, 1.0))
+            handling, requests = self.assignment.handling, self.reader.requests
+            if handling is not None:
+                # While run() takes nothing more, handlers that end are what says that the application is alive.
+                requests += handling.progress
             # `current` by identity: `async for` requests records without a call of the reader for each.
-            now = (self.reader.requests, self.assignment.current)
+            now = (requests, self.assignment.current)
             if self.reader.waiting or now[0] != seen[0] or now[1] is not seen[1]:
                 seen, since = now, loop.time()
+            began = handling.oldest() if handling is not None else None
+            if began is not None and loop.time() - began > limit and member.owned:
+                reason = f"a handler has run for {loop.time() - began:.1f} s (max_poll_interval_ms)"
             elif loop.time() - since > limit and member.owned:
                 reason = f"no record was requested in {loop.time() - since:.1f} s (max_poll_interval_ms)"
-                log.warning("consumer: %s: leaving group %s until the next request", reason, self.config.group.group_id)
-                member.leave_on_poll_timeout(reason)
                 since = loop.time()
+            else:
+                continue
+            log.warning("consumer: %s: leaving group %s until the next request", reason, self.config.group.group_id)
+            member.leave_on_poll_timeout(reason)
 
     # Commits
 
@@ -472,7 +497,7 @@ class Engine:
             await asyncio.sleep(interval)
             try:
                 # Not the interval alone: with a short one every commit would time out on a slow coordinator.
-                await self._commit_processed(max(interval, 5.0))
+                await self.commit_processed(max(interval, 5.0))
                 await self._commit_given_up(max(interval, 5.0))
             # A rebalance took the partitions: ordinary, and their new owner goes on from the last commit.
             except CommitError as error:
@@ -490,7 +515,7 @@ class Engine:
             self._commit_refused = error
             self.reader.wake()
 
-    async def _commit_processed(self, timeout: float, among: Iterable[TopicPartition] | None = None) -> None:
+    async def commit_processed(self, timeout: float, among: Iterable[TopicPartition] | None = None) -> None:
         """Commit the processed offsets that are not committed yet."""
         await self.commit(self._processed(among), timeout)
 

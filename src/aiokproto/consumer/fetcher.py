@@ -283,6 +283,7 @@ class Fetcher:
             (cursor.error, PartitionStatus.FAILED, str(cursor.error)),
             (cursor.held, PartitionStatus.REVOKING, cursor.held),
             (cursor.paused, PartitionStatus.PAUSED, ""),
+            (cursor.full, PartitionStatus.FULL, ""),
             (cursor.unresolved, PartitionStatus.RESOLVING, cursor.lookup.failure),
             (cursor.buffer, PartitionStatus.BUFFERED, counted(cursor.buffer.size, "byte")),
             (fetch.retry_at > now, PartitionStatus.BACKING_OFF, fetch.failure),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.errors import CommitError
@@ -18,7 +19,7 @@ class Progress:
     """
 
     def __init__(
-        self, records: Iterable[Record], assignment: Assignment, group_metadata: Callable[[], GroupMetadata]
+        self, records: Iterable[Record[Any, Any]], assignment: Assignment, group_metadata: Callable[[], GroupMetadata]
     ) -> None:
         self._first: dict[TopicPartition, int] = {}
         self._next: dict[TopicPartition, OffsetAndMetadata] = {}

@@ -12,14 +12,22 @@ from functools import partial
 from typing import Any, TypeVar
 
 from aiokproto.consumer.assignment import Assignment
-from aiokproto.consumer.batch import FetchedBatch
+from aiokproto.consumer.batch import DamagedBatch, FetchedBatch
 from aiokproto.consumer.cursor import Cursor
-from aiokproto.errors import BrokerError, CorruptRecordError, KafkaError, UnsupportedCompressionError
+from aiokproto.consumer.damage import locate, stand_in, undamaged
+from aiokproto.consumer.undecodable import Undecodable
+from aiokproto.errors import (
+    BrokerError,
+    CorruptBatchError,
+    CorruptRecordError,
+    KafkaError,
+    UnsupportedCompressionError,
+)
 from aiokproto.fetched.chunk import expected_size, open_batch
 from aiokproto.fetched.decompressed import decompress_ahead, is_decompressible
 from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.records import RecordBatch
-from aiokproto.types import Record
+from aiokproto.types import Record, UndecodableRecord
 
 OFF_LOOP = 256 * 1024
 """Decompressed bytes above which a batch is opened in a thread: about a millisecond of the event loop."""
@@ -41,18 +49,26 @@ class Reader:
     Attributes:
         requests: How often records were requested.
         waiting: Whether a call waits for records.
+        owner: The only caller that may read; None if any may.
     """
 
     def __init__(
-        self, assignment: Assignment, check_crcs: bool, check: Callable[[], None], run_in_thread: RunInThread
+        self,
+        assignment: Assignment,
+        check_crcs: bool,
+        check: Callable[[], None],
+        run_in_thread: RunInThread,
+        undecodable: Undecodable,
     ) -> None:
         """``check`` raises if the consumer cannot deliver records."""
         self.requests = 0
         self.waiting = False
+        self.owner: object = None
         self._assignment = assignment
         self._check_crcs = check_crcs
         self._check = check
         self._run_in_thread = run_in_thread
+        self._undecodable = undecodable
         # For the one call that waits; set by whatever may give it records or an error.
         self._arrived = asyncio.Event()
         # For a revocation that waits for the application; set by each request for records.
@@ -74,17 +90,18 @@ class Reader:
             handle.cancel()
 
     def give_up_waiting(self) -> None:
-        """End :meth:`wait_processed` now."""
+        """Let :meth:`wait_processed` return now."""
         self._processed.set()
 
-    async def open(self, deadline: float | None = None) -> bool:
-        """Open records into ``assignment.open``. Return False if there are none by that loop time.
+    async def open(self, deadline: float | None = None, *, by: object = None) -> bool:
+        """Open records into ``assignment.open``. Return False if there are none by that loop time. ``by`` is the caller
+        if it is the owner.
 
         Raises:
             KafkaError: A partition, or the consumer, has failed.
         """
         # Outside of the try: a second caller is refused, and must not clear the first one's `waiting`.
-        self._begin()
+        self._begin(by)
         try:
             # Here, where nothing is taken yet: `async for` over buffered records would otherwise never let other tasks
             # run.
@@ -92,6 +109,8 @@ class Reader:
             while (cursor := await self._next(deadline)) is not None:
                 # Records may be open from before, of a partition whose delivery was interrupted.
                 if cursor.buffer.records or self._open(cursor):
+                    if await self._settled(cursor):
+                        continue
                     self._assignment.serve(cursor)
                     return True
             return False
@@ -118,6 +137,9 @@ class Reader:
                     # Deliver what was opened before it; the next call finds the error again, and raises it.
                     return False
             if buffer.records:
+                # A dead letter would be waited for.
+                if self._undecodable.settles and type(buffer.records[-1]) is UndecodableRecord:
+                    return False
                 self._assignment.serve(cursor)
                 return True
             cursor = self._assignment.next_cursor()
@@ -134,22 +156,27 @@ class Reader:
             while (cursor := await self._next(deadline)) is not None:
                 buffer = cursor.buffer
                 batches = [buffer.batch] if buffer.records and buffer.batch else []
-                if buffer.chunks:
+                damaged = bool(buffer.records) and not batches
+                if buffer.chunks and not damaged:
                     batches += buffer.chunks[0].batches
+                if damaged:
+                    if await self._settled(cursor):
+                        continue
+                    return self._deliver_damaged(cursor)
                 if not batches:
-                    self._fail(cursor, buffer.chunks[0].damage or CorruptRecordError("no batch"))
+                    self._damaged(cursor, buffer.chunks[0].damage)
                     continue
                 try:
                     prepared = self._prepared(cursor, batches, decompress)
                 except CorruptRecordError as error:
-                    self._fail(cursor, error)
+                    self._damaged(cursor, error)
                     continue
                 if prepared is None:
                     continue
                 # Before take(), which moves it.
                 base = cursor.position
                 assert base is not None
-                buffer.take()
+                buffer.take(len(prepared))
                 self._assignment.delivered_at_once(cursor)
                 result = FetchedBatch(cursor.partition, base, buffer.end, prepared)
                 self._assignment.current = result
@@ -158,16 +185,22 @@ class Reader:
         finally:
             self.waiting = False
 
-    def _begin(self) -> None:
+    def requested(self, by: object = None) -> None:
+        """The application requests a record, and the last one is processed; raises as :meth:`open`."""
         # First: a consumer that cannot deliver must not count the current record as processed.
         self._check()
+        if self.owner is not by:
+            raise RuntimeError("run() reads the records of this consumer, until it returns: stop_run() ends it")
         if self.waiting:
             raise RuntimeError("another task is waiting for records of this consumer; only one can at a time")
-        self.waiting = True
         self.requests += 1
         # Requesting the next record is what says that the last one is processed.
         self._assignment.mark_processed()
         self._processed.set()
+
+    def _begin(self, by: object = None) -> None:
+        self.requested(by)
+        self.waiting = True
 
     async def _next(self, deadline: float | None) -> Cursor | None:
         """Wait for the partition to deliver next; None after the deadline. Raises the partition's error, if it has
@@ -205,8 +238,7 @@ class Reader:
         """Open the next batch of a partition. Return whether there are records now."""
         chunk = cursor.buffer.chunks[0]
         if not chunk.batches:
-            self._fail(cursor, chunk.damage or CorruptRecordError("no batch"))
-            return False
+            return self._damaged(cursor, chunk.damage)
         batch = chunk.batches[0]
         work = partial(open_batch, batch, cursor.partition, cursor.buffer.end, self._check_crcs)
         try:
@@ -215,7 +247,10 @@ class Reader:
                 records: list[Record] | None = work()
             else:
                 records = self._in_thread(cursor, id(batch), work)
-        except (CorruptRecordError, UnsupportedCompressionError) as error:
+        except CorruptRecordError as error:
+            return self._damaged(cursor, error)
+        except UnsupportedCompressionError as error:
+            # Not about the batch: this installation lacks a library, for all batches of that codec.
             self._fail(cursor, error)
             return False
         if records is None:
@@ -224,14 +259,15 @@ class Reader:
         return bool(records)
 
     def _prepared(self, cursor: Cursor, batches: list[RecordBatch], decompress: bool) -> list[RecordBatch] | None:
-        """Verify checksums, and decompress large batches if wanted. Return None while a thread does it."""
+        """Verify checksums, and decompress large batches if wanted. Return None while a thread does it.
+
+        Returns the batches before the first damaged one; raises if that is the first of all.
+        """
         ahead = decompress and any(is_decompressible(batch) and expected_size(batch) > OFF_LOOP for batch in batches)
 
         def prepare() -> list[RecordBatch]:
-            if self._check_crcs:
-                for batch in batches:
-                    batch.validate()
-            return decompress_ahead(batches) if ahead else batches
+            good = undamaged(batches) if self._check_crcs else batches
+            return decompress_ahead(good) if ahead else good
 
         if ahead or (self._check_crcs and sum(batch.size_in_bytes for batch in batches) > CHECKED_ON_LOOP):
             return self._in_thread(cursor, (decompress, *map(id, batches)), prepare)
@@ -264,9 +300,64 @@ class Reader:
             return
         self._assignment.arrived(cursor)
 
+    def _damaged(self, cursor: Cursor, damage: KafkaError | None) -> bool:
+        """Put a record in the place of a damaged batch, or stop the partition. Return whether there is a record."""
+        error = damage or CorruptRecordError("no batch")
+        buffer = cursor.buffer
+        located = None
+        if isinstance(error, CorruptRecordError):
+            located = locate(cursor.partition, buffer, cursor.fetch.high_watermark, error)
+        if located == "refetch":
+            buffer.drop()
+            self._assignment.refetch(cursor, buffer.end)
+            return False
+        if not self._undecodable.settles:
+            # Settled ones are counted when they are.
+            self._undecodable.count += 1
+        if located is None or self._undecodable.policy == "raise":
+            self._fail(cursor, located or error)
+            return False
+        buffer.replaced(stand_in(located), located.next_offset)
+        if not buffer.chunks:
+            # The damaged header said otherwise, or what follows could not be cut.
+            self._assignment.refetch(cursor, located.next_offset)
+        return True
+
+    async def _settled(self, cursor: Cursor) -> bool:
+        """Skip a damaged batch, or write its dead letter, as the policy says. Return False if it says neither.
+
+        Raises:
+            KafkaError: The dead letter could not be written; the next call tries again.
+        """
+        records = cursor.buffer.records
+        record = records[-1]
+        if type(record) is not UndecodableRecord:
+            return False
+        assert record.error is not None
+        if not self._undecodable.settles:
+            return False
+        await self._undecodable.settle(record, record.error)
+        # A seek may have replaced it meanwhile.
+        if cursor.buffer.records is records:
+            records.clear()
+            self._assignment.delivered_at_once(cursor)
+            self._undecodable.settled(record.error)
+        return True
+
+    def _deliver_damaged(self, cursor: Cursor) -> FetchedBatch:
+        """Deliver the record that stands for a damaged batch, as a batch."""
+        buffer = cursor.buffer
+        record = buffer.records[-1]
+        assert isinstance(record, UndecodableRecord)
+        buffer.records = []
+        self._assignment.delivered_at_once(cursor)
+        result = DamagedBatch(cursor.partition, record.offset, buffer.end, record)
+        self._assignment.current = result
+        return result
+
     def _fail(self, cursor: Cursor, error: KafkaError) -> None:
-        if not isinstance(error, BrokerError):
-            # Errors of brokers name their partition already.
+        # Others name their partition already.
+        if not isinstance(error, BrokerError | CorruptBatchError):
             error = type(error)(f"{cursor.partition} at offset {cursor.buffer.end}: {error}")
         self._assignment.fail(cursor, error)
 

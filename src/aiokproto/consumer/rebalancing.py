@@ -169,7 +169,9 @@ class Rebalancing:
         loop = asyncio.get_running_loop()
         # Before anything is waited for: the record that is being processed is the last one.
         self._assignment.hold(partitions, "being revoked")
-        while not self._lost and not self._assignment.being_processed().keys().isdisjoint(partitions):
+        if self._assignment.handling is not None:
+            self._assignment.handling.revoke(partitions, deadline)
+        while not self._lost and self._assignment.is_busy(partitions):
             if loop.time() >= deadline:
                 log.warning("consumer: %s revoked while records are processed, which took too long", names(partitions))
                 break

@@ -58,12 +58,24 @@ class Chunk:
         size: Bytes that are not opened.
         batches: Batches that are not opened.
         damage: The error of what follows the last good batch; None if nothing damaged follows.
+        rest: What begins with the damaged batch; None without damage.
         wanted_size: If the broker cut even the first batch, the bytes to request so that it is whole (or, while its
             size is not known, so that the size can be read); else 0.
         parked: Whether it cannot be delivered now.
     """
 
-    __slots__ = ("_buffered", "batches", "damage", "end", "parked", "partition", "position", "size", "wanted_size")
+    __slots__ = (
+        "_buffered",
+        "batches",
+        "damage",
+        "end",
+        "parked",
+        "partition",
+        "position",
+        "rest",
+        "size",
+        "wanted_size",
+    )
 
     def __init__(self, partition: TopicPartition, position: int) -> None:
         self.partition = partition
@@ -75,6 +87,7 @@ class Chunk:
         self.size = 0
         self.batches: deque[RecordBatch] = deque()
         self.damage: KafkaError | None = None
+        self.rest: memoryview | None = None
         self.wanted_size = 0
 
     @property
@@ -109,6 +122,7 @@ class Chunk:
     def drop(self) -> None:
         """Discard the chunk: it does not count as buffered any more."""
         self.take_all()
+        self.rest = None
 
     def park(self) -> None:
         """Count the chunk as not deliverable, and copy its batches if they keep a much larger response alive.
@@ -164,11 +178,14 @@ def chunks(
     """
     chunk = Chunk(partition, position)
     passed = found = work = 0
+    # Where the batch begins that is read now.
+    at = 0
 
     def wanted() -> Iterator[RecordBatch]:
-        nonlocal passed, found
+        nonlocal passed, found, at
         # Checksums are compared when the batch is opened, in a thread if it is large.
         for batch in decode(data, check_crc=False):
+            at = batch.position
             # By the end and not the base: the requested offset can lie in the middle of a batch.
             if batch.next_offset > position:
                 found += 1
@@ -177,6 +194,7 @@ def chunks(
                 yield batch
             else:
                 passed += batch.size_in_bytes
+            at = batch.position + batch.size_in_bytes
 
     try:
         # All batches from the position on: an abort marker ends a transaction whose batches were skipped.
@@ -194,6 +212,8 @@ def chunks(
     except CorruptRecordError as error:
         # Kept and not raised: the good batches before it are delivered first.
         chunk.damage = error
+        # Without anything found only a size is missing: no batch is known to be damaged.
+        chunk.rest = None if chunk.wanted_size else data[at:]
     yield chunk
 
 

@@ -10,6 +10,8 @@ from aiokproto.producer._delivery cimport BatchSlice, Delivery, new_delivery
 from aiokproto.producer._queue cimport OpenBatchSlot, TopicQueues
 from aiokproto.records._writer cimport NO_HEADERS, RecordWriter
 
+from types import GenericAlias
+
 from aiokproto.accelerator import Documentation, Signature
 from aiokproto.producer.partitioner import check_partition, key_hash
 from aiokproto.producer.record import PendingRecord, as_bytes, check_headers, check_timestamp
@@ -37,6 +39,7 @@ cdef class RecordAppender:
     cdef readonly dict _ready_topics
     cdef public object _partitioner
     cdef public object _append_later
+    cdef public object _post_serialized
     # The event loop's thread; see the pure form.
     cdef public unsigned long _thread
     # None is the system clock, which is read without a Python call.
@@ -49,8 +52,11 @@ cdef class RecordAppender:
         self._ready_topics = {}
         self._partitioner = partitioner
         self._append_later = append_later
+        self._post_serialized = None
         self._thread = 0
         self._wall = None
+
+    __class_getitem__ = classmethod(GenericAlias)
 
     def _set_ready(self, topic, TopicQueues queues):
         # The remembered lookup must not outlive the right to append.
@@ -160,6 +166,11 @@ cdef class Post(Call):
     cdef object timestamp
 
     cdef object begin(self):
+        if self.appender._post_serialized is not None:
+            self.inner = self.appender._post_serialized(
+                self.topic, self.value, self.key, self.headers, self.partition, self.timestamp
+            )
+            return None
         appended = self.appender.append(self.topic, self.value, self.key, self.headers, self.partition, self.timestamp)
         if type(appended) is Delivery:
             return appended

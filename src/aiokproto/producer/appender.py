@@ -9,21 +9,21 @@ Everything else goes through ``_append_later`` (:class:`~aiokproto.producer.buff
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from aiokproto.accelerator import twin
 from aiokproto.producer.delivery import BatchSlice, Delivery
 from aiokproto.producer.partitioner import Partitioner, check_partition, key_hash
 from aiokproto.producer.record import PendingRecord, as_bytes, check_headers, check_timestamp
 from aiokproto.runtime import SYSTEM, thread_id
-from aiokproto.types import Header
+from aiokproto.types import Header, K, V
 
 if TYPE_CHECKING:
     from aiokproto.producer.queue import TopicQueues
 
 
 @twin
-class RecordAppender:
+class RecordAppender(Generic[K, V]):
     """Appends records to open batches.
 
     The producer inherits from it, so that :meth:`post` is a single call for nearly every record.
@@ -43,6 +43,8 @@ class RecordAppender:
         self._ready_topics: dict[str, TopicQueues] = {}
         self._partitioner = partitioner
         self._append_later = append_later
+        # post() with serializers; None without.
+        self._post_serialized: Callable[..., Coroutine[Any, Any, Delivery]] | None = None
         # The event loop's thread. A call in another thread takes the slow path, which raises ConfigurationError:
         # reading a thread's id is far cheaper than asking asyncio for the running loop.
         self._thread = 0
@@ -62,9 +64,9 @@ class RecordAppender:
     async def post(
         self,
         topic: str,
-        value: bytes | None,
+        value: V | None,
         *,
-        key: bytes | None = None,
+        key: K | None = None,
         headers: Sequence[Header] = (),
         partition: int | None = None,
         timestamp: int | None = None,
@@ -82,7 +84,10 @@ class RecordAppender:
             KafkaError: As for :meth:`~aiokproto.producer.Producer.send`, except for errors of the broker: the delivery
                 raises those.
         """
-        appended = self._append(topic, value, key, headers, partition, timestamp)
+        if self._post_serialized is not None:
+            return await self._post_serialized(topic, value, key, headers, partition, timestamp)
+        # Without serializers K and V are bytes; anything else is refused.
+        appended = self._append(topic, value, key, headers, partition, timestamp)  # type: ignore[arg-type]
         if isinstance(appended, Delivery):
             return appended
         return await self._append_later(appended)

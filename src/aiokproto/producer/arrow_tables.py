@@ -32,7 +32,7 @@ def is_table(records: object) -> TypeGuard[SupportsArrow]:
 class TableAppender:
     """Appends the rows of tables."""
 
-    def __init__(self, appender: RecordAppender, buffer: Buffer) -> None:
+    def __init__(self, appender: RecordAppender[Any, Any], buffer: Buffer) -> None:
         self._appender = appender
         self._buffer = buffer
 

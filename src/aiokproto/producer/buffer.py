@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from aiokproto.cluster import ClusterClient, ClusterSnapshot
 from aiokproto.errors import (
@@ -67,7 +67,7 @@ class Buffer:
             "the producer is not started: use async with, or await start()"
         )
         # Who may append without this class; set once the producer is open, replaced by each transaction.
-        self._writer: RecordAppender | None = None
+        self._writer: RecordAppender[Any, Any] | None = None
         self._linger = settings.limits.linger
         self._max_block = settings.max_block
         self._memory = settings.limits.buffer_memory
@@ -102,7 +102,7 @@ class Buffer:
         self._timer = timer
         self.closed = None
 
-    def set_writer(self, writer: RecordAppender, session: WriteSession) -> None:
+    def set_writer(self, writer: RecordAppender[Any, Any], session: WriteSession) -> None:
         """Let ``writer`` append without waiting, and no other. Its topics become ready with their first records."""
         self._stop_writer()
         runtime = current()

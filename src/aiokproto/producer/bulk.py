@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import Any
 
 from aiokproto.errors import InvalidRecordError, KafkaError, MessageTooLargeError
 from aiokproto.producer.appender import RecordAppender
 from aiokproto.producer.delivery import Delivery
 from aiokproto.producer.outcomes import Part, RejectedRecords
-from aiokproto.producer.record import ProducerRecord
+from aiokproto.producer.record import PendingRecord, ProducerRecord
 
 _CHUNK = 1000
 
 
 async def append_all(
-    appender: RecordAppender, topic: str, records: Iterable[bytes | ProducerRecord], partition: int | None
+    appender: RecordAppender[Any, Any],
+    topic: str,
+    records: Iterable[bytes | ProducerRecord],
+    partition: int | None,
+    serialize_and_append: Callable[..., Awaitable[Delivery | PendingRecord]] | None,
 ) -> list[Part]:
-    """Append records. Return for each, in order, its batch or the error.
+    """Append records, with serializers each by ``serialize_and_append``. Return for each, in order, its batch or the
+    error.
 
     Runs of plain values are appended in one call (``_append_run``). An invalid or too large record fails alone; any
     other error fails all records after it as well, as each would wait for ``max_block_ms`` again.
@@ -35,7 +41,8 @@ async def append_all(
                 parts.append(RejectedRecords(stop, len(chunk) - start))
                 break
             # With a partition given each record takes the single path: the run knows only the sticky batch.
-            run = appender._append_run(topic, chunk, start) if partition is None else None
+            plain = partition is None and serialize_and_append is None
+            run = appender._append_run(topic, chunk, start) if plain else None
             if run is not None:
                 parts.append(run)
                 start += run.count
@@ -46,7 +53,11 @@ async def append_all(
                 record if isinstance(record, ProducerRecord) else (record, None, (), None, None)
             )
             try:
-                one = appender._append(topic, value, key, headers, partition if where is None else where, timestamp)
+                where = partition if where is None else where
+                if serialize_and_append is None:
+                    one = appender._append(topic, value, key, headers, where, timestamp)
+                else:
+                    one = await serialize_and_append(topic, value, key, headers, where, timestamp)
                 # As a slice, without the Delivery: the results of millions of records need no object each.
                 parts.append((one if isinstance(one, Delivery) else await appender._append_later(one)).run())
             except (InvalidRecordError, MessageTooLargeError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import warnings
+from collections.abc import Awaitable, Callable
 from inspect import signature
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
@@ -24,12 +25,14 @@ from aiokproto.producer.partitioner import Partitioner
 from aiokproto.producer.prepared_transaction import PreparedTransaction
 from aiokproto.producer.record_sender import RecordSender
 from aiokproto.producer.sender import Sender
+from aiokproto.producer.serializers import Serializers
 from aiokproto.producer.sticky import StickyPartitioner
 from aiokproto.producer.summary import aborted, delivery_error, summary, undelivered
 from aiokproto.producer.transaction import Transaction
 from aiokproto.producer.transaction_manager import TransactionManager
 from aiokproto.producer.waiting import wait_all
 from aiokproto.runtime import current
+from aiokproto.types import K, V
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -42,7 +45,7 @@ DISCONNECT = 5.0
 """Longest time to disconnect (s) when :meth:`Producer.close` has no deadline."""
 
 
-class Producer(AsyncContext, ForeignCalls, RecordSender):
+class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
     """Writes records to topics.
 
     ::
@@ -53,6 +56,10 @@ class Producer(AsyncContext, ForeignCalls, RecordSender):
     There are three ways to write a record. :meth:`send` waits until it is acknowledged, :meth:`post` until it is
     buffered, and :meth:`try_post` does not wait at all. :meth:`send_many` writes many records at :meth:`post`'s cost
     per record. :meth:`send_batch` and :meth:`post_batch` write record batches without decoding them.
+
+    Keys and values are bytes, or what ``key_serializer`` and ``value_serializer`` take: then the class is
+    ``Producer[K, V]``. With serializers that are coroutine functions, calls of several tasks are written in the order
+    in which these return.
 
     Records of one partition are written in the order of the calls, also after retries. Without idempotence this needs
     ``max_in_flight_requests_per_connection=1``, and a retry can write a record twice.
@@ -65,6 +72,8 @@ class Producer(AsyncContext, ForeignCalls, RecordSender):
     def __init__(
         self,
         *,
+        key_serializer: Callable[[K], Awaitable[bytes] | bytes] | None = None,
+        value_serializer: Callable[[V], Awaitable[bytes] | bytes] | None = None,
         acks: Literal[0, 1, -1, "all"] = "all",
         enable_idempotence: bool | None = None,
         linger_ms: float = 5,
@@ -90,6 +99,9 @@ class Producer(AsyncContext, ForeignCalls, RecordSender):
         """Check the options. No connection is opened before :meth:`start`.
 
         Args:
+            key_serializer: Makes bytes of a key: a function, or a coroutine function, which is decided once, here.
+                None for keys that are bytes. It is not called for None. The partitioner gets the bytes.
+            value_serializer: Likewise for values.
             acks: Which replicas must have a record before it is acknowledged: "all" (or -1) for all in-sync replicas, 1
                 for the leader, 0 for none. With 0 neither errors nor offsets are known.
             enable_idempotence: Whether brokers drop duplicates that retries cause (KIP-98). Needs ``acks="all"`` and
@@ -174,7 +186,8 @@ class Producer(AsyncContext, ForeignCalls, RecordSender):
         )
         # With a transactional id the producer's own session never opens: each transaction brings one.
         session = WriteSession(None if transactional_id is None else only_in_transactions)
-        super().__init__(_partitioner(self._settings), Buffer(self._accumulator, self._settings), session)
+        serializers = Serializers(key_serializer, value_serializer)
+        super().__init__(_partitioner(self._settings), Buffer(self._accumulator, self._settings), session, serializers)
         self._transactions: TransactionManager | None = None
         if transactional_id is not None:
             self._transactions = TransactionManager(
@@ -436,7 +449,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender):
             what = f"unclosed Producer, {counted(unsent, 'record')} unsent"
             warnings.warn(what, ResourceWarning, source=self, stacklevel=1)
 
-    def transaction(self) -> Transaction:
+    def transaction(self) -> Transaction[K, V]:
         """Return a transaction, which begins with ``async with``. One at a time can be open.
 
         Raises:
@@ -444,7 +457,9 @@ class Producer(AsyncContext, ForeignCalls, RecordSender):
         """
         if self._transactions is None:
             raise ConfigurationError("transaction() needs the option transactional_id")
-        return Transaction(self._partitioner, self._buffer, self._transactions, self._outcome_timeout)
+        return Transaction(
+            self._partitioner, self._buffer, self._transactions, self._outcome_timeout, self._serializers
+        )
 
     @property
     def prepared_transaction(self) -> PreparedTransaction | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from aiokproto.errors import InvalidRecordError
 from aiokproto.types import Header
@@ -15,15 +15,16 @@ class ProducerRecord(NamedTuple):
     """A record for :meth:`~aiokproto.producer.Producer.send_many`.
 
     Attributes:
-        value: The value; None is a tombstone.
-        key: The key, or None.
+        value: The value: bytes, or what ``value_serializer`` takes; None is a tombstone.
+        key: The key, likewise, or None.
         headers: Keys and values, in order.
         partition: The partition; None leaves it to the partitioner.
         timestamp: Milliseconds since the epoch; None for now.
     """
 
-    value: bytes | None
-    key: bytes | None = None
+    # Any: a NamedTuple can be generic from Python 3.11 on.
+    value: Any
+    key: Any = None
     headers: Sequence[Header] = ()
     partition: int | None = None
     timestamp: int | None = None
@@ -51,7 +52,7 @@ def as_bytes(what: str, content: object) -> bytes | None:
         return content
     if isinstance(content, bytearray | memoryview):
         return bytes(content)
-    remedy = "encode it" if isinstance(content, str) else "serialize it, as in json.dumps(…).encode()"
+    remedy = "encode it" if isinstance(content, str) else "pass a serializer, or serialize it: json.dumps(…).encode()"
     raise InvalidRecordError(f"{what} must be bytes, got {type(content).__name__}; {remedy}")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import cast
 
+from aiokproto.errors import ConfigurationError
 from aiokproto.producer.appender import RecordAppender
 from aiokproto.producer.arrow_tables import SupportsArrow, TableAppender, is_table
 from aiokproto.producer.buffer import Buffer, WriteSession
@@ -14,29 +15,39 @@ from aiokproto.producer.delivery import BatchDelivery, Delivery
 from aiokproto.producer.encoded_batches import SupportsRecordBatches, record_batches
 from aiokproto.producer.outcomes import Outcomes, outcomes_of
 from aiokproto.producer.partitioner import Partitioner
-from aiokproto.producer.record import ProducerRecord
+from aiokproto.producer.record import PendingRecord, ProducerRecord
+from aiokproto.producer.serializers import Serializers
 from aiokproto.producer.waiting import wait_done
 from aiokproto.records import RecordBatch
 from aiokproto.records.compression import Bytes
-from aiokproto.types import Header, RecordMetadata
+from aiokproto.types import Header, K, RecordMetadata, V
 
 
-class RecordSender(RecordAppender):
+class RecordSender(RecordAppender[K, V]):
     """Writes records while its session may append to the buffer."""
 
-    def __init__(self, partitioner: Partitioner | None, buffer: Buffer, session: WriteSession) -> None:
+    def __init__(
+        self,
+        partitioner: Partitioner | None,
+        buffer: Buffer,
+        session: WriteSession,
+        serializers: Serializers[K, V],
+    ) -> None:
         # Bound to the session: a call that waits in one transaction cannot append to the next.
         super().__init__(partitioner, partial(buffer.append, session))
         self._buffer = buffer
         self._session = session
         self._tables = TableAppender(self, buffer)
+        self._serializers = serializers
+        if serializers:
+            self._post_serialized = self._serialize_and_post
 
     async def send(
         self,
         topic: str,
-        value: bytes | None,
+        value: V | None,
         *,
-        key: bytes | None = None,
+        key: K | None = None,
         headers: Sequence[Header] = (),
         partition: int | None = None,
         timestamp: int | None = None,
@@ -47,7 +58,7 @@ class RecordSender(RecordAppender):
 
         Args:
             topic: The topic.
-            value: The value; None is a tombstone.
+            value: The value: bytes, or what ``value_serializer`` takes; None is a tombstone.
             key: The key, or None. Records with the same key are written to the same partition.
             headers: Pairs of key and value, in order; keys can repeat.
             partition: The partition; None lets the partitioner choose.
@@ -58,6 +69,7 @@ class RecordSender(RecordAppender):
 
         Raises:
             InvalidRecordError: An argument has the wrong type or is out of range, or the broker rejected the record.
+            SerializationError: A serializer failed; nothing was buffered.
             MessageTooLargeError: The record is larger than ``max_request_size``, or than the topic's
                 ``max.message.bytes``.
             UnknownTopicError: The topic does not exist. Likewise InvalidTopicError and AuthorizationError.
@@ -66,10 +78,13 @@ class RecordSender(RecordAppender):
             BrokerError: The broker rejected the record.
             ClientClosedError: The producer is not started, is closed, or has failed.
         """
-        appended = self._append(topic, value, key, headers, partition, timestamp)
-        if not isinstance(appended, Delivery):
-            appended = await self._append_later(appended)
-        where = await appended
+        if self._post_serialized is not None:
+            where = await (await self._serialize_and_post(topic, value, key, headers, partition, timestamp))
+        else:
+            appended = self._append(topic, value, key, headers, partition, timestamp)  # type: ignore[arg-type]
+            if not isinstance(appended, Delivery):
+                appended = await self._append_later(appended)
+            where = await appended
         # Waiting has let the sender run, so the next slow append need not yield.
         self._buffer.task_has_waited()
         return where
@@ -77,9 +92,9 @@ class RecordSender(RecordAppender):
     def try_post(
         self,
         topic: str,
-        value: bytes | None,
+        value: V | None,
         *,
-        key: bytes | None = None,
+        key: K | None = None,
         headers: Sequence[Header] = (),
         partition: int | None = None,
         timestamp: int | None = None,
@@ -90,17 +105,65 @@ class RecordSender(RecordAppender):
         never awaits prevents the producer from sending.
 
         Raises:
+            ConfigurationError: A serializer is asynchronous.
             BufferFullError: The buffer is full, other calls wait for memory, or the topic's metadata is not known yet;
                 ``await partitions_for(topic)`` requests it.
             KafkaError: As for :meth:`post`.
         """
-        appended = self._append(topic, value, key, headers, partition, timestamp)
+        if self._post_serialized is None:
+            appended = self._append(topic, value, key, headers, partition, timestamp)  # type: ignore[arg-type]
+        elif self._serializers.is_async:
+            raise ConfigurationError("try_post() cannot await an async serializer: use await post()")
+        else:
+            raw_key, raw_value = self._serializers.apply(key, value)
+            appended = self._append(topic, raw_value, raw_key, headers, partition, timestamp)
         return appended if isinstance(appended, Delivery) else self._buffer.try_append(self._session, appended)
+
+    async def _serialize_and_post(
+        self,
+        topic: str,
+        value: V | None,
+        key: K | None,
+        headers: Sequence[Header],
+        partition: int | None,
+        timestamp: int | None,
+    ) -> Delivery:
+        appended = await self._serialize_and_append(topic, value, key, headers, partition, timestamp)
+        return appended if isinstance(appended, Delivery) else await self._append_later(appended)
+
+    async def _serialize_and_append(
+        self,
+        topic: str,
+        value: V | None,
+        key: K | None,
+        headers: Sequence[Header],
+        partition: int | None,
+        timestamp: int | None,
+    ) -> Delivery | PendingRecord:
+        """As :meth:`_append`. Cancelled, nothing is appended."""
+        if timestamp is None:
+            # Before the serializers: it is the time of the event.
+            timestamp = self._now_ms()
+        if self._serializers.is_async:
+            raw_key, raw_value = await self._serializers.apply_later(key, value)
+        else:
+            raw_key, raw_value = self._serializers.apply(key, value)
+        return self._append(topic, raw_value, raw_key, headers, partition, timestamp)
+
+    async def post_bytes(
+        self, topic: str, value: bytes | None, *, key: bytes | None = None, headers: Sequence[Header] = ()
+    ) -> Delivery:
+        """Buffer a record that is serialized already: :meth:`post` without the serializers.
+
+        It serves to copy records, such as dead letters, as they are stored. Raises and suspends as :meth:`post`.
+        """
+        appended = self._append(topic, value, key, headers, None, None)
+        return appended if isinstance(appended, Delivery) else await self._append_later(appended)
 
     async def send_many(
         self,
         topic: str,
-        records: Iterable[bytes | ProducerRecord] | SupportsArrow,
+        records: Iterable[V | ProducerRecord] | SupportsArrow,
         *,
         partition: int | None = None,
     ) -> Outcomes:
@@ -114,7 +177,8 @@ class RecordSender(RecordAppender):
             records: Values; or a :class:`ProducerRecord` for a record with a key, headers, partition or timestamp. Or a
                 table of pyarrow, Polars, pandas, DuckDB or any library with Arrow's PyCapsule interface. A table has a
                 column ``value`` and optionally ``key``, ``headers``, ``timestamp`` and ``partition``: see
-                :func:`~aiokproto.records.rows.from_arrow`. Its rows are written without a Python object per row.
+                :func:`~aiokproto.records.rows.from_arrow`. Its rows are written without a Python object per row, and
+                without the serializers.
             partition: The partition of records without one of their own; None lets the partitioner choose.
 
         Returns:
@@ -132,7 +196,8 @@ class RecordSender(RecordAppender):
             parts = await self._tables.append(topic, records, partition)
         else:
             values = cast("Iterable[bytes | ProducerRecord]", records)
-            parts = await append_all(self, topic, values, partition)
+            append = None if self._post_serialized is None else self._serialize_and_append
+            parts = await append_all(self, topic, values, partition, append)
         # One after the other, as their outcomes come in about this order; failures are results here.
         for part in parts:
             for outcome in outcomes_of(part):

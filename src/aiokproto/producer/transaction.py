@@ -24,8 +24,9 @@ from aiokproto.producer.partitioner import Partitioner
 from aiokproto.producer.prepared_transaction import PreparedTransaction
 from aiokproto.producer.record import ProducerRecord
 from aiokproto.producer.record_sender import RecordSender
+from aiokproto.producer.serializers import Serializers
 from aiokproto.producer.transaction_manager import TransactionManager
-from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from aiokproto.types import GroupMetadata, K, OffsetAndMetadata, TopicPartition, V
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -56,7 +57,7 @@ class TransactionStatus(Enum):
     """Aborted, or being aborted: it cannot be committed any more."""
 
 
-class Transaction(AsyncContext, RecordSender):
+class Transaction(AsyncContext, RecordSender[K, V]):
     """Records and offsets that become visible together, or not at all. :meth:`Producer.transaction` makes it.
 
     ::
@@ -79,10 +80,15 @@ class Transaction(AsyncContext, RecordSender):
     """
 
     def __init__(
-        self, partitioner: Partitioner | None, buffer: Buffer, manager: TransactionManager, flush_timeout: float
+        self,
+        partitioner: Partitioner | None,
+        buffer: Buffer,
+        manager: TransactionManager,
+        flush_timeout: float,
+        serializers: Serializers[K, V],
     ) -> None:
         not_begun = ConfigurationError("the transaction has not begun: async with producer.transaction() as txn")
-        super().__init__(partitioner, buffer, WriteSession(not_begun))
+        super().__init__(partitioner, buffer, WriteSession(not_begun), serializers)
         self._manager = manager
         self._flush_timeout = flush_timeout
         self.status = TransactionStatus.NEW
@@ -255,7 +261,7 @@ class Transaction(AsyncContext, RecordSender):
             raise ConfigurationError(str(self._session.closed))
 
     async def send_many(
-        self, topic: str, records: Iterable[bytes | ProducerRecord] | SupportsArrow, *, partition: int | None = None
+        self, topic: str, records: Iterable[V | ProducerRecord] | SupportsArrow, *, partition: int | None = None
     ) -> Outcomes:
         """As :meth:`Producer.send_many <aiokproto.producer.Producer.send_many>`; one failed record aborts."""
         outcomes = await super().send_many(topic, records, partition=partition)

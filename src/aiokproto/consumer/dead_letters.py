@@ -1,0 +1,133 @@
+"""Dead letters: records that cannot be processed, written to a topic of their own with the cause in headers.
+
+The headers are those of Kafka's dead-letter queues for share groups (KIP-1191), so that tools for these can read them.
+Kafka writes no timestamp and no class of the error; those two have names of the same form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from aiokproto.errors import ConfigurationError
+from aiokproto.types import Header, Record
+
+PREFIX = "__dlq.errors."
+"""What the names of the headers begin with."""
+
+_LONGEST_MESSAGE = 8 * 1024
+"""Most bytes of an error's text in a header: a decoder's error can quote the whole value."""
+
+
+class SupportsPostBytes(Protocol):
+    """A producer, as far as dead letters need one."""
+
+    async def post_bytes(
+        self, topic: str, value: bytes | None, *, key: bytes | None = None, headers: Sequence[Header] = ()
+    ) -> Awaitable[Any]: ...
+
+
+class DeadLetterTopic:
+    """Writes records that cannot be processed to a topic, with the cause in headers.
+
+    A dead letter has the record's key and value as they were stored, its headers, and in addition, as UTF-8 text:
+
+    ================================= ============================================================
+    ``__dlq.errors.topic``            the topic that the record was read from
+    ``__dlq.errors.partition``        its partition there
+    ``__dlq.errors.offset``           its offset there
+    ``__dlq.errors.timestamp``        its timestamp there, in milliseconds; absent if it has none
+    ``__dlq.errors.group``            the consumer group; absent without one
+    ``__dlq.errors.delivery.count``   how often it was delivered; absent if nobody has counted
+    ``__dlq.errors.exception.class``  the class of the error, with its module
+    ``__dlq.errors.message``          the text of the error
+    ================================= ============================================================
+
+    A record that was a dead letter before keeps only the newest of these headers. The producer's partitioner decides by
+    the key, and its serializers are not applied.
+    """
+
+    def __init__(self, topic: str | Callable[[Record[Any, Any]], str], producer: SupportsPostBytes) -> None:
+        """Create it; nothing is connected.
+
+        Args:
+            topic: The topic, or a function that returns it for a record, such as
+                ``lambda record: f"{record.topic}.dlq"``.
+            producer: A :class:`~aiokproto.producer.Producer`, which you start and close. Its ``acks`` and
+                ``delivery_timeout_ms`` apply. One with a ``transactional_id`` cannot be used.
+
+        Raises:
+            ConfigurationError: An argument has the wrong type.
+        """
+        if not isinstance(topic, str) and not callable(topic):
+            raise ConfigurationError(f"topic={topic!r}: expected a topic's name, or a function of the record")
+        if not hasattr(producer, "post_bytes"):
+            raise ConfigurationError(f"producer={producer!r}: expected a Producer")
+        self._topic = topic
+        self._producer = producer
+
+    async def write(
+        self,
+        record: Record[Any, Any],
+        error: BaseException,
+        *,
+        group: str | None = None,
+        delivery_count: int | None = None,
+    ) -> None:
+        """Write a record, and wait until it is acknowledged.
+
+        Cancelled before the record is buffered, it is never sent. Cancelled later, it is still delivered.
+
+        Args:
+            record: The record, as the consumer delivered it.
+            error: Why it cannot be processed.
+            group: The consumer group.
+            delivery_count: How often the record was delivered.
+
+        Raises:
+            KafkaError: As :meth:`Producer.send() <aiokproto.producer.Producer.send>`. The record counts as unprocessed.
+        """
+        await (await self.post(record, error, group=group, delivery_count=delivery_count))
+
+    async def post(
+        self,
+        record: Record[Any, Any],
+        error: BaseException,
+        *,
+        group: str | None = None,
+        delivery_count: int | None = None,
+    ) -> Awaitable[Any]:
+        """Buffer a record, as :meth:`write` does, without waiting for its acknowledgement.
+
+        Await the delivery before the record counts as processed. Cancelled, the record is never sent.
+
+        Raises:
+            KafkaError: As :meth:`Producer.post() <aiokproto.producer.Producer.post>`.
+        """
+        topic = self._topic if isinstance(self._topic, str) else self._topic(record)
+        headers = [header for header in record.headers if not header[0].startswith(PREFIX)]
+        headers += _cause(record, error, group, delivery_count)
+        return await self._producer.post_bytes(topic, record.raw_value, key=record.raw_key, headers=headers)
+
+
+def _cause(
+    record: Record[Any, Any], error: BaseException, group: str | None, delivery_count: int | None
+) -> list[Header]:
+    """Return the headers that say where a record was read, and why it is a dead letter."""
+    kind = type(error)
+    texts = {
+        "topic": record.topic,
+        "partition": str(record.partition),
+        "offset": str(record.offset),
+        "timestamp": None if record.timestamp < 0 else str(record.timestamp),
+        "group": group,
+        "delivery.count": None if delivery_count is None else str(delivery_count),
+        "exception.class": f"{kind.__module__}.{kind.__qualname__}",
+        "message": str(error) or None,
+    }
+    # "replace": an exception's text may have lone surrogates, which UTF-8 cannot have.
+    return [
+        (PREFIX + name, text.encode(errors="replace")[:_LONGEST_MESSAGE])
+        for name, text in texts.items()
+        if text is not None
+    ]

@@ -1,0 +1,95 @@
+"""Deserializers: keys and values of the application, made of the bytes of records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, Literal, cast
+
+from aiokproto.coroutines import is_async
+from aiokproto.errors import ConfigurationError, RecordDeserializationError
+from aiokproto.types import DeserializedRecord, K, Record, V
+
+NOT_ABOUT_THE_RECORD = (ConnectionError, TimeoutError, asyncio.TimeoutError)
+"""Errors of what a deserializer asks, such as a schema registry: trying again can succeed, and skipping would lose
+records. ``asyncio.TimeoutError`` is another class in Python 3.10."""
+
+
+class Deserializers(Generic[K, V]):
+    """The deserializers of keys and of values.
+
+    Attributes:
+        is_async: Whether one of them has to be awaited: :meth:`apply_later` then, else :meth:`apply`.
+    """
+
+    __slots__ = ("_key", "_value", "is_async")
+
+    def __init__(
+        self,
+        key: Callable[[bytes], Awaitable[K] | K] | None,
+        value: Callable[[bytes], Awaitable[V] | V] | None,
+    ) -> None:
+        """None for what stays bytes.
+
+        Raises:
+            ConfigurationError: One cannot be called.
+        """
+        for name, given in (("key_deserializer", key), ("value_deserializer", value)):
+            if given is not None and not callable(given):
+                raise ConfigurationError(f"{name}={given!r}: expected a function of bytes")
+        # Decided once: asking each result whether it is awaitable would cost as much as many deserializers.
+        self._key = (key, is_async(key))
+        self._value = (value, is_async(value))
+        self.is_async = self._key[1] or self._value[1]
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return self._key[0] is not None or self._value[0] is not None
+
+    def apply(self, record: Record) -> Record[K, V]:
+        """Return the record with key and value deserialized.
+
+        Raises:
+            RecordDeserializationError: A deserializer has failed.
+            ConnectionError, TimeoutError: From a deserializer: it is not about the record, which can be tried again.
+        """
+        key: Any = record.key
+        value: Any = record.value
+        origin: Literal["key", "value"] = "key"
+        try:
+            # None is not passed: there is nothing to deserialize, and a tombstone stays one.
+            if key is not None and self._key[0] is not None:
+                key = self._key[0](key)
+            origin = "value"
+            if value is not None and self._value[0] is not None:
+                value = self._value[0](value)
+        except NOT_ABOUT_THE_RECORD:
+            raise
+        except Exception as error:
+            raise _failed(record, origin, error) from error
+        return DeserializedRecord(record, key, value)
+
+    async def apply_later(self, record: Record) -> Record[K, V]:
+        """As :meth:`apply`, and await what is asynchronous."""
+        made: list[Any] = [record.key, record.value]
+        origin: Literal["key", "value"] = "key"
+        try:
+            for place, (deserializer, awaited) in enumerate((self._key, self._value)):
+                origin = "value" if place else "key"
+                if made[place] is not None and deserializer is not None:
+                    result = deserializer(made[place])
+                    made[place] = await cast("Awaitable[Any]", result) if awaited else result
+        except NOT_ABOUT_THE_RECORD:
+            raise
+        except Exception as error:
+            raise _failed(record, origin, error) from error
+        return DeserializedRecord(record, *made)
+
+
+def _failed(record: Record, origin: Literal["key", "value"], error: Exception) -> RecordDeserializationError:
+    return RecordDeserializationError(
+        f"{record.topic}-{record.partition}: the {origin} of the record at offset {record.offset} cannot be "
+        f"deserialized: {error!r}",
+        record,
+        origin,
+    )

@@ -1,0 +1,195 @@
+"""Delivery with deserializers: what ``async for`` and ``poll`` do if there are any.
+
+**Nothing is lost or repeated.** Records are looked at first and taken last: a record leaves the open list, which moves
+the position, only after its deserializer has returned and its dead letter is acknowledged, and nothing is awaited from
+there to the return. A call that is cancelled has taken nothing. A seek, pause or revocation meanwhile has replaced the
+list, and the results are dropped.
+
+Errors are found in the order of the offsets. The good records before one are delivered first: the next call begins with
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from aiokproto.consumer.assignment import Assignment
+from aiokproto.consumer.deserializers import NOT_ABOUT_THE_RECORD, Deserializers
+from aiokproto.consumer.reader import Reader
+from aiokproto.consumer.undecodable import Undecodable
+from aiokproto.errors import RecordDeserializationError
+from aiokproto.types import K, Record, UndecodableRecord, V
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+T = TypeVar("T")
+
+
+class DeserializingReader(Generic[K, V]):
+    """Delivers records with keys and values deserialized, to one caller at a time.
+
+    Attributes:
+        needed: Whether there is a deserializer.
+    """
+
+    def __init__(
+        self, assignment: Assignment, reader: Reader, deserializers: Deserializers[K, V], undecodable: Undecodable
+    ) -> None:
+        self.needed = bool(deserializers)
+        self._assignment = assignment
+        self._reader = reader
+        self._deserializers = deserializers
+        self._undecodable = undecodable
+        # While something is awaited here. Not reader.waiting: the group must notice a deserializer that hangs.
+        self._busy = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Record[K, V]:
+        """Deliver the next record. Raises as :meth:`Consumer.__anext__`."""
+        self._check_alone()
+        while True:
+            if not self._assignment.open:
+                await self._reader.open()
+            delivered = await self._deliver(1)
+            if delivered:
+                self._assignment.current = delivered[0]
+                return delivered[0]
+
+    async def poll(self, deadline: float, most: int) -> list[Record[K, V]]:
+        """Deliver up to ``most`` records, or none if there are none by that loop time."""
+        self._check_alone()
+        delivered: list[Record[K, V]] = []
+        while not delivered:
+            if not await self._reader.open(deadline):
+                return []
+            delivered = await self._deliver(most)
+        # More, as long as nothing has to be awaited: a cancellation would lose what was taken.
+        while len(delivered) < most and not self._deserializers.is_async and self._reader.open_at_once():
+            more, error = self._apply(self._assignment.open[: len(delivered) - most - 1 : -1])
+            self._take(len(more), more)
+            delivered += more
+            # The next call begins with it.
+            if error is not None:
+                break
+        self._assignment.current = delivered
+        return delivered
+
+    async def take(self, most: int, owner: object) -> list[Record[K, V]]:
+        """Take up to ``most`` of the open records, for the owner of the reader: none if they have changed meanwhile, or
+        the first is settled.
+
+        Raises:
+            RecordDeserializationError: The first record cannot be decoded, and the policy is to raise. It stays.
+        """
+        self._check_alone()
+        return await self._deliver(most, owner)
+
+    async def deserialize(self, record: Record) -> Record[K, V]:
+        """Return a record with key and value deserialized; the policy does not apply."""
+        if self._deserializers.is_async:
+            return await self._deserializers.apply_later(record)
+        return self._deserializers.apply(record)
+
+    def _check_alone(self) -> None:
+        if self._busy:
+            raise RuntimeError("another task is waiting for records of this consumer; only one can at a time")
+
+    async def _deliver(self, most: int, owner: object = None) -> list[Record[K, V]]:
+        """As :meth:`take`; without an owner, the record that the error is about is taken.
+
+        Raises:
+            RecordDeserializationError: The first record cannot be decoded, and the policy is to raise.
+        """
+        opened = self._assignment.open
+        chosen = opened[: -most - 1 : -1]
+        if self._deserializers.is_async:
+            made, error = await self._alone(self._apply_later(chosen), owner)
+        else:
+            made, error = self._apply(chosen)
+        failed = None if made else error
+        if isinstance(failed, NOT_ABOUT_THE_RECORD):
+            # The record stays, and the next call tries it again.
+            raise failed
+        if failed is not None and self._undecodable.awaited:
+            await self._alone(self._undecodable.settle(chosen[0], failed), owner)
+        if failed is not None and owner is not None and not self._undecodable.settles:
+            # The application has not seen it: it is unfinished.
+            self._undecodable.count += 1
+            raise failed
+        count = len(made) or int(failed is not None)
+        # By identity: after a seek or a revocation the list is another one.
+        if self._assignment.open is not opened or opened[: -count - 1 : -1] != chosen[:count]:
+            return []
+        self._take(count, made)
+        if failed is not None:
+            if not self._undecodable.settles:
+                self._undecodable.count += 1
+                # Delivered as an error: it is processed when the next record is requested.
+                self._assignment.current = chosen[0]
+                raise failed
+            self._undecodable.settled(failed)
+        return made
+
+    async def _alone(self, work: Coroutine[Any, Any, T], owner: object) -> T:
+        """Await, while no other task may request records, and nothing is being processed."""
+        self._busy = True
+        try:
+            # The application requests a record: a rebalance must not wait for the one before it.
+            self._reader.requested(owner)
+            return await work
+        finally:
+            self._busy = False
+            # Without effect on work that was awaited; not awaited, it would be reported.
+            work.close()
+
+    def _take(self, count: int, made: list[Record[K, V]]) -> None:
+        """Remove the first records: the position is behind them now."""
+        if count:
+            del self._assignment.open[-count:]
+        if self._undecodable.policy == "return":
+            # Damaged batches were counted when they were found.
+            self._undecodable.count += sum(isinstance(each.error, RecordDeserializationError) for each in made)
+
+    def _apply(self, records: list[Record]) -> tuple[list[Record[K, V]], Exception | None]:
+        """Return the records up to the first with an error, and that error.
+
+        Raising it while records are taken would lose these.
+        """
+        made: list[Record[K, V]] = []
+        for record in records:
+            try:
+                made.append(self._stand_in(record) or self._deserializers.apply(record))
+            except RecordDeserializationError as error:
+                if not self._returned(record, error, made):
+                    return made, error
+            except NOT_ABOUT_THE_RECORD as error:
+                return made, error
+        return made, None
+
+    async def _apply_later(self, records: list[Record]) -> tuple[list[Record[K, V]], Exception | None]:
+        """As :meth:`_apply`."""
+        made: list[Record[K, V]] = []
+        for record in records:
+            try:
+                made.append(self._stand_in(record) or await self._deserializers.apply_later(record))
+            except RecordDeserializationError as error:
+                if not self._returned(record, error, made):
+                    return made, error
+            except NOT_ABOUT_THE_RECORD as error:
+                return made, error
+        return made, None
+
+    def _stand_in(self, record: Record) -> Record[K, V] | None:
+        """Return the record itself if it stands for a damaged batch."""
+        return cast("Record[K, V]", record) if type(record) is UndecodableRecord else None
+
+    def _returned(self, record: Record, error: RecordDeserializationError, made: list[Record[K, V]]) -> bool:
+        """Append the record with its error, if that is the policy."""
+        if self._undecodable.policy != "return":
+            return False
+        made.append(UndecodableRecord(record, error))
+        return True

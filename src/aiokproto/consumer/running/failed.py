@@ -1,0 +1,59 @@
+"""What becomes of records that the handler failed to handle."""
+
+from __future__ import annotations
+
+import logging
+from typing import Literal
+
+from aiokproto.consumer.running.options import NotAwaitableError, RunOptions
+from aiokproto.consumer.running.retry import PermanentError
+from aiokproto.consumer.running.scheduler import Work
+from aiokproto.group.config import GroupConfig
+from aiokproto.runtime import uniform
+
+log = logging.getLogger("aiokproto.consumer")
+
+
+class Failures:
+    """Decides by the options: first retries in place, then retry topics, then the dead-letter topic."""
+
+    def __init__(self, options: RunOptions, group: GroupConfig | None) -> None:
+        self._retry = options.retry
+        self._topics = options.retry_topics
+        self._dead_letters = options.dead_letter
+        self._group = group.group_id if group else None
+
+    def pause(self, work: Work, error: Exception) -> float | None:
+        """Return the seconds until the call is made again, None if it is not."""
+        if isinstance(error, NotAwaitableError) or not self._retry.again(error, work.attempts):
+            return None
+        return self._retry.pause(work.attempts, uniform(0, 1))
+
+    def splits(self, work: Work, error: Exception) -> bool:
+        """Return whether the records of a batch are handled one by one, so that only the bad ones are given up."""
+        elsewhere = self._topics is not None or self._dead_letters is not None
+        several = isinstance(work.item, list) and len(work.item) > 1
+        return elsewhere and several and not isinstance(error, NotAwaitableError)
+
+    async def give_up(self, work: Work, error: Exception) -> Literal["retried", "dead-lettered"]:
+        """Write a record to a retry topic, or to the dead-letter topic. Raises the error if there is neither.
+
+        Raises:
+            KafkaError: It could not be written.
+        """
+        if isinstance(error, NotAwaitableError):
+            raise error
+        (record,) = work.records if len(work.records) == 1 else (None,)
+        if record is None:
+            raise error
+        if self._topics is not None and not isinstance(error, PermanentError):
+            topic = self._topics.next(record)
+            if topic is not None:
+                await self._topics.write(topic, record, error)
+                log.info("run: %s: written to %s: %r", work, topic, error)
+                return "retried"
+        if self._dead_letters is None:
+            raise error
+        await self._dead_letters.write(record, error, group=self._group, delivery_count=work.attempts)
+        log.warning("run: %s: a dead letter after %d attempts: %r", work, work.attempts, error)
+        return "dead-lettered"

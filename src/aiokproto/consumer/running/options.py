@@ -1,0 +1,94 @@
+"""The arguments of :meth:`Consumer.run`, validated."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from aiokproto.config import boolean, duration, integer, one_of, positive, seconds
+from aiokproto.consumer.running.retry import NO_RETRY, Retry
+from aiokproto.consumer.running.retry_topics import RetryTopics
+from aiokproto.consumer.running.scheduler import Lane, Limits
+from aiokproto.errors import ConfigurationError
+from aiokproto.types import Record
+
+Handler = Callable[[Any], Awaitable[object]]
+"""A coroutine function of a record, or of a list of records."""
+
+
+class NotAwaitableError(ConfigurationError):
+    """The handler is no coroutine function: nothing was awaited, so no record is finished."""
+
+
+class DeadLetters(Protocol):
+    """Where records go that cannot be handled: a :class:`~aiokproto.consumer.DeadLetterTopic`, or an object like it."""
+
+    async def write(
+        self,
+        record: Record[Any, Any],
+        error: BaseException,
+        *,
+        group: str | None = None,
+        delivery_count: int | None = None,
+    ) -> None:
+        """Store a record with the error of its handler and how often that was called; return once it is stored."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The arguments of :meth:`Consumer.run`; durations in seconds."""
+
+    handler: Handler
+    order: str | Lane
+    limits: Limits
+    retry: Retry
+    retry_topics: RetryTopics | None
+    dead_letter: DeadLetters | None
+    drain_timeout: float
+    handler_timeout: float | None
+    handle_signals: bool
+
+    @classmethod
+    def parse(cls, handler: Handler, given: dict[str, Any]) -> RunOptions:
+        """Validate the arguments.
+
+        Raises:
+            ConfigurationError: A value is invalid; the message names it.
+        """
+        if not callable(handler):
+            raise ConfigurationError(f"run({handler!r}): expected a coroutine function of a record")
+        order = given["order"]
+        if not callable(order):
+            order = one_of("order", order, ("partition", "key", "none"))
+        batch = given["batch"]
+        if batch is not None:
+            integer("batch", batch, 1)
+            if order not in ("partition", "none"):
+                raise ConfigurationError("a batch has records of many keys: pass order='partition' or order='none'")
+        _check("retry", given["retry"], Retry)
+        _check("retry_topics", given["retry_topics"], RetryTopics)
+        if given["dead_letter"] is not None and not callable(getattr(given["dead_letter"], "write", None)):
+            raise ConfigurationError(f"dead_letter={given['dead_letter']!r}: expected a DeadLetterTopic")
+        timeout = given["handler_timeout_ms"]
+        return cls(
+            handler=handler,
+            order=order,
+            limits=Limits(
+                records=positive("max_pending_records", given["max_pending_records"]),
+                size=positive("max_pending_bytes", given["max_pending_bytes"]),
+                running=positive("concurrency", given["concurrency"]),
+                batch=batch or 0,
+            ),
+            retry=given["retry"] or NO_RETRY,
+            retry_topics=given["retry_topics"],
+            dead_letter=given["dead_letter"],
+            drain_timeout=seconds("drain_timeout_ms", given["drain_timeout_ms"]),
+            handler_timeout=None if timeout is None else duration("handler_timeout_ms", timeout),
+            handle_signals=boolean("handle_signals", given["handle_signals"]),
+        )
+
+
+def _check(name: str, value: object, kind: type) -> None:
+    if value is not None and not isinstance(value, kind):
+        raise ConfigurationError(f"{name}={value!r}: expected {kind.__name__}(…), or None")

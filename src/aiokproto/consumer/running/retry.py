@@ -1,0 +1,82 @@
+"""When a record whose handler failed is handled again. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from aiokproto.config import duration, integer, seconds, text
+from aiokproto.errors import ConfigurationError
+
+Failing = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
+"""Exceptions that may pass: classes, or a function that returns whether to try again."""
+
+
+class PermanentError(Exception):
+    """Raise it in a handler of :meth:`Consumer.run() <aiokproto.consumer.Consumer.run>` for a record that no retry can
+    help: it becomes a dead letter, or without a dead-letter topic ends the run."""
+
+
+@dataclass(frozen=True)
+class Retry:
+    """How often, and after which pauses, the handler gets a record again that it failed to handle.
+
+    The pauses double, from ``backoff_ms`` to ``max_backoff_ms``, and each varies at random between half and all of it.
+    While a record waits, later ones of its key (or partition, by ``order``) wait too; the handler's place is free.
+
+    Attributes:
+        attempts: Calls of the handler in all; 1 for no retry.
+        backoff_ms: The first pause.
+        max_backoff_ms: The longest pause.
+        on: Exception classes, or a function of the exception that returns whether to try again. Others, and
+            :class:`PermanentError`, are not retried.
+
+    Raises:
+        ConfigurationError: An argument is invalid.
+    """
+
+    attempts: int = 5
+    backoff_ms: float = 100
+    max_backoff_ms: float = 10_000
+    on: Failing = (Exception,)
+
+    def __post_init__(self) -> None:
+        integer("Retry(attempts)", self.attempts, 1)
+        seconds("Retry(backoff_ms)", self.backoff_ms)
+        seconds("Retry(max_backoff_ms)", self.max_backoff_ms, self.backoff_ms)
+        kinds = self.on if isinstance(self.on, tuple) else (self.on,)
+        classes = all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds)
+        if not classes and (isinstance(self.on, type | tuple) or not callable(self.on)):
+            raise ConfigurationError(f"Retry(on={self.on!r}): expected exception classes, or a function")
+
+    def again(self, error: Exception, attempts: int) -> bool:
+        """Return whether to call the handler again after so many failed attempts, the last with this error."""
+        if attempts >= self.attempts:
+            return False
+        return self.may_pass(error)
+
+    def may_pass(self, error: Exception) -> bool:
+        """Return whether another attempt can succeed."""
+        if isinstance(error, PermanentError):
+            return False
+        if isinstance(self.on, type | tuple):
+            return isinstance(error, self.on)
+        return bool(self.on(error))
+
+    def pause(self, attempts: int, random: float) -> float:
+        """Return the seconds until the next attempt, after so many failed ones; ``random`` lies between 0 and 1."""
+        # min: 2 ** attempts of a large number does not fit a float.
+        longest = min(self.backoff_ms * 2.0 ** min(attempts - 1, 60), self.max_backoff_ms)
+        return longest * (0.5 + random / 2) / 1000
+
+
+NO_RETRY = Retry(attempts=1)
+"""One attempt."""
+
+
+def to_delays(topics: Mapping[str, float]) -> dict[str, float]:
+    """Check the topics of :class:`RetryTopics`. Return their delays in seconds."""
+    if not isinstance(topics, Mapping) or not topics:
+        raise ConfigurationError(f"RetryTopics({topics!r}): expected {{topic: delay in ms}}")
+    named = {text("RetryTopics topic", topic): delay for topic, delay in topics.items()}
+    return {topic: duration(f"RetryTopics[{topic!r}]", delay) for topic, delay in named.items()}

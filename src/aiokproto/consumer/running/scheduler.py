@@ -1,0 +1,420 @@
+"""What may be handled next, and what may be committed. Pure.
+
+A :class:`Backlog` has the records of one partition that are delivered and not finished, in order of their offsets. A
+:class:`Work` is what one call of the handler gets: a record, or some consecutive ones. Its states::
+
+    queued ── its key's turn ──► ready ── start() ──► running ── finish() ──► done
+                                   ▲                    │
+                                   └── due() ◄─ postpone() (a retry that waits)
+
+* **Order.** Works of one key form a lane: the next one becomes ready when the one before is done, so a work that is
+  retried keeps the later ones of its key waiting. ``order="partition"`` has one lane, ``"none"`` has none. Keys are
+  compared as they are and not by a hash, so different keys never wait for each other.
+* **Fairness.** Partitions with ready works take turns, one work each.
+* **Commits.** :attr:`Backlog.lowest` is the lowest offset that is not done; the offset before it, and whatever gap lies
+  between, is finished. A work that is done stays in :attr:`Backlog.works` until all before it are: the length is
+  limited (:attr:`Limits.span`), and the partition is not read any further meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, NamedTuple
+
+from aiokproto.types import Record, TopicPartition
+
+_RECORD_OVERHEAD = 200
+"""Bytes that a record occupies besides its key and value."""
+
+Lane = Callable[[Record[Any, Any]], Hashable]
+"""Returns what records have in common that are handled in order; None for none."""
+
+
+class Limits(NamedTuple):
+    """How much may be delivered and not finished.
+
+    Attributes:
+        records: Records in all.
+        size: Bytes in all.
+        running: Calls of the handler at a time.
+        batch: Records for one call; 0 if the handler gets single records.
+    """
+
+    records: int
+    size: int
+    running: int
+    batch: int = 0
+
+    @property
+    def span(self) -> int:
+        """Most works of one partition from the lowest one that is not done."""
+        return self.records
+
+
+class Work:
+    """What one call of the handler gets.
+
+    Attributes:
+        backlog: The partition's.
+        item: The record, or a list of records; None once it is done or dropped.
+        rest: Records of a batch that failed, which are handled one by one after ``item``.
+        lane: The lane in which it keeps its place; None for none.
+        offset: The lowest offset that is not done.
+        count: How many records it has.
+        done: Whether it is finished.
+        attempts: Failed calls of the handler.
+        began: The time of the call; meaningful while it runs.
+        task: The task that runs it.
+        timer: Ends its pause, or its time.
+        cancelled: Why its call is being cancelled; empty if it is not.
+    """
+
+    # Defaults of the class: one is made for each record, and few need more than __init__ sets.
+    rest: list[Record[Any, Any]] | None = None
+    done = False
+    attempts = 0
+    began = 0.0
+    task: Any = None
+    timer: Any = None
+    cancelled = ""
+
+    def __init__(self, backlog: Backlog, item: Any, lane: Hashable, offset: int) -> None:
+        self.backlog = backlog
+        self.item = item
+        self.lane = lane
+        self.offset = offset
+        self.count = 1
+
+    @property
+    def records(self) -> list[Record[Any, Any]]:
+        """The records of the next call."""
+        return [self.item] if isinstance(self.item, Record) else list(self.item)
+
+    def __str__(self) -> str:
+        first = self.records[0] if self.item else None
+        key = "" if first is None or first.raw_key is None else f" (key {first.raw_key!r:.80})"
+        more = f" and {self.count - 1} more" if self.count > 1 else ""
+        return f"{self.backlog.partition} at offset {self.offset}{key}{more}"
+
+
+class Backlog:
+    """The works of one partition from a position on: each assignment, and each seek, begins another.
+
+    Attributes:
+        partition: The partition.
+        source: Identifies the position from which they were read.
+        works: Those that are not done, and those after the first of these, in order of their offsets.
+        queue: With one lane: the records after the only work, which become a work in their turn.
+        lanes: Lane → the works that wait for the one whose turn it is.
+        ready: Works that can start.
+        running: Works that are being handled.
+        postponed: Works that wait for their retry.
+        count: Records that are not done.
+        size: About their bytes: each counts as much as the average.
+        blocked: Whether nothing of it starts now.
+        dropped: Whether nothing of it ever starts again.
+        abandoned: Whether calls that run in spite of their cancellation are waited for no more.
+        full: Whether nothing more is taken of it now.
+        in_turns: Whether it is queued for its turn.
+    """
+
+    def __init__(self, partition: TopicPartition, source: object) -> None:
+        self.partition = partition
+        self.source = source
+        self.works: deque[Work] = deque()
+        self.queue: deque[Record[Any, Any]] = deque()
+        self.lanes: dict[Hashable, deque[Work]] = {}
+        self.ready: deque[Work] = deque()
+        self.running: set[Work] = set()
+        self.postponed: set[Work] = set()
+        self.count = 0
+        self.size = 0
+        self.blocked = False
+        self.dropped = False
+        self.abandoned = False
+        self.full = False
+        self.in_turns = False
+
+    @property
+    def lowest(self) -> int | None:
+        """The lowest offset that is not done; None if there is none."""
+        return self.works[0].offset if self.works else None
+
+    def advance(self) -> None:
+        """Forget what is done and has nothing unfinished before it."""
+        works = self.works
+        while works and works[0].done:
+            works.popleft()
+
+
+class Scheduler:
+    """The works of all partitions.
+
+    Attributes:
+        count: Records that are not done.
+        size: Their bytes.
+        running: Works that are being handled.
+        stopped: Whether nothing starts any more.
+    """
+
+    def __init__(self, order: str | Lane, limits: Limits) -> None:
+        """``order``: ``"partition"``, ``"key"``, ``"none"``, or a function of a record that returns its lane."""
+        self.count = 0
+        self.size = 0
+        self.running = 0
+        self.stopped = False
+        self.limits = limits
+        self._lane: Lane | None = order if callable(order) else _key if order == "key" else None
+        self._one_lane = order == "partition"
+        self._turns: deque[Backlog] = deque()
+
+    # Records in
+
+    def put(self, backlog: Backlog, records: Iterable[Record[Any, Any]]) -> None:
+        """Queue delivered records, in order of their offsets."""
+        if self.limits.batch:
+            self._put_batches(backlog, records)
+            return
+        records = list(records)
+        self._grow(backlog, len(records), sum(map(size_of, records)))
+        if self._one_lane:
+            backlog.queue.extend(records)
+            if backlog.queue and not backlog.works:
+                self._next_in_queue(backlog)
+            return
+        lane: Hashable = None
+        for record in records:
+            if self._lane is not None:
+                lane = self._lane(record)
+            work = Work(backlog, record, lane, record.offset)
+            backlog.works.append(work)
+            self._queue(work)
+
+    def _put_batches(self, backlog: Backlog, records: Iterable[Record[Any, Any]]) -> None:
+        last = backlog.works[-1] if backlog.works else None
+        for record in records:
+            self._grow(backlog, 1, size_of(record))
+            # Only one that waits for its first call may still grow.
+            if last is None or last.done or last.attempts or last in backlog.running or last.count >= self.limits.batch:
+                last = Work(backlog, [record], True if self._one_lane else None, record.offset)
+                backlog.works.append(last)
+                self._queue(last)
+            else:
+                last.item.append(record)
+                last.count += 1
+
+    def _next_in_queue(self, backlog: Backlog) -> None:
+        record = backlog.queue.popleft()
+        work = Work(backlog, record, None, record.offset)
+        backlog.works.append(work)
+        self._make_ready(work)
+
+    def _grow(self, backlog: Backlog, count: int, size: int) -> None:
+        backlog.count += count
+        backlog.size += size
+        self.count += count
+        self.size += size
+
+    def _queue(self, work: Work) -> None:
+        backlog, lane = work.backlog, work.lane
+        if lane is not None:
+            waiting = backlog.lanes.get(lane)
+            if waiting is not None:
+                waiting.append(work)
+                return
+            backlog.lanes[lane] = deque()
+        self._make_ready(work)
+
+    def _make_ready(self, work: Work) -> None:
+        backlog = work.backlog
+        backlog.ready.append(work)
+        if not backlog.in_turns and not backlog.blocked:
+            backlog.in_turns = True
+            self._turns.append(backlog)
+
+    # Works
+
+    @property
+    def may_start(self) -> bool:
+        """Whether another work could start now. It may be wrong about partitions that were blocked or dropped."""
+        return bool(self._turns) and not self.stopped and self.running < self.limits.running
+
+    def start(self, now: float, task: object = None) -> Work | None:
+        """Return the work to handle next, None if there is none or as many run as may."""
+        turns = self._turns
+        if self.stopped or self.running >= self.limits.running:
+            return None
+        while turns:
+            backlog = turns.popleft()
+            ready = backlog.ready
+            if backlog.blocked or not ready:
+                backlog.in_turns = False
+                continue
+            work = ready.popleft()
+            if ready:
+                turns.append(backlog)
+            else:
+                backlog.in_turns = False
+            work.began = now
+            work.task = task
+            backlog.running.add(work)
+            self.running += 1
+            return work
+        return None
+
+    def finish(self, work: Work) -> None:
+        """A running work is done: it never starts again, and the next one of its lane is ready."""
+        backlog = work.backlog
+        backlog.running.discard(work)
+        self.running -= 1
+        work.done = True
+        self._shrink(backlog, work.count)
+        work.item = work.task = None
+        backlog.advance()
+        if backlog.queue:
+            self._next_in_queue(backlog)
+        elif work.lane is not None and not backlog.dropped:
+            self._next_in_lane(work)
+
+    def follow(self, work: Work) -> bool:
+        """With one lane: a running work is done, and becomes the next record's. Return False, having done nothing, if
+        there is none, or another partition waits for its turn.
+
+        As :meth:`finish` and then :meth:`start`, for a part of the time.
+        """
+        backlog = work.backlog
+        queue = backlog.queue
+        if not queue or backlog.blocked or self.stopped or (self._turns and self.running >= self.limits.running):
+            return False
+        self._shrink(backlog, 1)
+        work.item = item = queue.popleft()
+        work.offset = item.offset
+        work.attempts = 0
+        return True
+
+    def finish_one(self, work: Work) -> None:
+        """One record of a running batch is done, which is now handled record by record; the next one is ready."""
+        assert work.rest, "the last one of a batch is done with finish()"
+        backlog = work.backlog
+        self._shrink(backlog, 1)
+        work.count -= 1
+        work.attempts = 0
+        work.item = [work.rest.pop(0)]
+        work.offset = work.item[0].offset
+        self.postpone(work)
+        self.due(work)
+
+    def postpone(self, work: Work) -> None:
+        """A running work stops without being done. Unless its backlog was dropped, its lane waits for it, until
+        :meth:`due` makes it ready again."""
+        backlog = work.backlog
+        backlog.running.discard(work)
+        self.running -= 1
+        work.task = None
+        if backlog.dropped:
+            self._shrink(backlog, work.count)
+            work.item = work.rest = None
+        else:
+            backlog.postponed.add(work)
+
+    def due(self, work: Work) -> None:
+        """A postponed work is ready."""
+        if work in work.backlog.postponed:
+            work.backlog.postponed.discard(work)
+            self._make_ready(work)
+
+    # Partitions
+
+    def block(self, backlog: Backlog, blocked: bool) -> None:
+        """Start nothing of a backlog, or continue."""
+        backlog.blocked = blocked or backlog.dropped
+        if not backlog.blocked and backlog.ready and not backlog.in_turns:
+            backlog.in_turns = True
+            self._turns.append(backlog)
+
+    def drop(self, backlog: Backlog) -> None:
+        """Start nothing of a backlog ever again. What runs goes on; :attr:`Backlog.lowest` stays true."""
+        if backlog.dropped:
+            return
+        backlog.dropped = backlog.blocked = True
+        for work in backlog.works:
+            if not work.done and work not in backlog.running:
+                self._shrink(backlog, work.count)
+                work.item = work.rest = None
+        if backlog.queue:
+            self._shrink(backlog, len(backlog.queue))
+            # The lowest offset stays true when the running work is done.
+            backlog.works.append(Work(backlog, None, None, backlog.queue[0].offset))
+            backlog.queue.clear()
+        backlog.ready.clear()
+        backlog.lanes.clear()
+        backlog.postponed.clear()
+
+    def share(self, partitions: int) -> int:
+        """Return how many records one of so many partitions may have that are not done.
+
+        A part, so that a partition whose records are not handled leaves room to the others.
+        """
+        return max(self.limits.records // max(partitions, 1), 1)
+
+    def room(self, backlog: Backlog, partitions: int) -> int:
+        """Return how many more records may be taken of a partition; 0 if none."""
+        limits = self.limits
+        if backlog.size and backlog.size >= max(limits.size // max(partitions, 1), 1):
+            return 0
+        span = limits.span - len(backlog.works)
+        return max(min(self.share(partitions) - backlog.count, limits.records - self.count, span), 0)
+
+    def relieved(self, backlog: Backlog, partitions: int) -> bool:
+        """Whether a full backlog has become small enough to take more; a good part less, so that it does not change
+        with each record."""
+        limits = self.limits
+        return (
+            backlog.count <= self.share(partitions) // 2
+            and backlog.size <= limits.size // max(partitions, 1) // 2
+            and len(backlog.works) <= limits.span - max(limits.span // 4, 1)
+        )
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more may be taken of any partition."""
+        return self.count >= self.limits.records or self.size >= self.limits.size
+
+    @property
+    def has_room(self) -> bool:
+        """Whether to take records again after :attr:`full`: with a good part of the limits free."""
+        records, size = self.limits.records, self.limits.size
+        return self.count <= records - max(records // 4, 1) and self.size <= size - max(size // 4, 1)
+
+    def _next_in_lane(self, work: Work) -> None:
+        lanes = work.backlog.lanes
+        waiting = lanes[work.lane]
+        if waiting:
+            self._make_ready(waiting.popleft())
+        else:
+            del lanes[work.lane]
+
+    def _shrink(self, backlog: Backlog, count: int) -> None:
+        size = backlog.size * count // backlog.count
+        backlog.count -= count
+        backlog.size -= size
+        self.count -= count
+        self.size -= size
+
+
+def size_of(record: Record[Any, Any]) -> int:
+    """Return about how many bytes of memory a record occupies."""
+    # As stored: what a deserializer makes of it has no size that is known.
+    key, value = record.raw_key, record.raw_value
+    size = _RECORD_OVERHEAD
+    if key is not None:
+        size += len(key)
+    if value is not None:
+        size += len(value)
+    return size
+
+
+def _key(record: Record[Any, Any]) -> Hashable:
+    # As stored: a deserialized key may have no hash.
+    return record.raw_key

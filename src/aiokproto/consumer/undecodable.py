@@ -1,0 +1,105 @@
+"""What becomes of records that cannot be decoded: ``on_undecodable``.
+
+There are two kinds. A deserializer fails on one record: the deserializing reader finds that when it delivers. A whole
+batch is damaged: the reader finds that when it opens the batch, and puts one
+:class:`~aiokproto.types.UndecodableRecord` in its place.
+
+With ``"raise"`` and ``"return"`` the application decides, so the record counts as processed when every record does:
+once the next one is requested. The other policies settle it here, before the position moves behind it: it is logged, or
+its dead letter is acknowledged. A process that is killed in between reads it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from typing import Any, Literal
+
+from aiokproto.consumer.dead_letters import DeadLetterTopic
+from aiokproto.errors import ConfigurationError, KafkaError
+from aiokproto.types import Record
+
+log = logging.getLogger("aiokproto.consumer")
+
+LOGGED_EVERY = 10.0
+"""Seconds in which at most one skipped record is logged."""
+
+Policy = Literal["raise", "skip", "return"] | DeadLetterTopic
+
+_NAMES = ("raise", "skip", "return")
+
+
+def to_policy(option: object) -> Policy:
+    """Check ``on_undecodable``.
+
+    Raises:
+        ConfigurationError: It is no policy.
+    """
+    if isinstance(option, DeadLetterTopic):
+        return option
+    for name in _NAMES:
+        if option == name:
+            return name  # type: ignore[return-value]
+    raise ConfigurationError(f"on_undecodable={option!r}: expected {', '.join(map(repr, _NAMES))} or a DeadLetterTopic")
+
+
+class Undecodable:
+    """The policy, and what it has done.
+
+    Attributes:
+        policy: The option.
+        count: Records and damaged batches that could not be decoded so far.
+    """
+
+    def __init__(self, policy: Policy, group: str | None) -> None:
+        self.policy = policy
+        self.count = 0
+        self._group = group
+        # Buffered dead letters whose records are not delivered past yet. A call that is cancelled leaves them to the
+        # next one, so that no letter is written twice.
+        self._letters: dict[Record[Any, Any], Awaitable[Any]] = {}
+        self._log_at = float("-inf")
+        self._unlogged = 0
+
+    @property
+    def settles(self) -> bool:
+        """Whether the application never sees such records."""
+        return self.policy == "skip" or isinstance(self.policy, DeadLetterTopic)
+
+    @property
+    def awaited(self) -> bool:
+        """Whether :meth:`settle` waits."""
+        return isinstance(self.policy, DeadLetterTopic)
+
+    async def settle(self, record: Record[Any, Any], error: Exception) -> None:
+        """Do what must be done before the position moves behind the record; then call :meth:`settled`.
+
+        Raises:
+            KafkaError: The dead letter could not be written; the record stays.
+        """
+        if not isinstance(self.policy, DeadLetterTopic):
+            return
+        if record not in self._letters:
+            # The deserializer's own error says more than that there was one.
+            cause = error.__cause__ or error
+            self._letters[record] = await self.policy.post(record, cause, group=self._group)
+        try:
+            await self._letters[record]
+        except KafkaError:
+            del self._letters[record]
+            raise
+
+    def settled(self, error: Exception) -> None:
+        """Count a record that the position has moved behind, and log it."""
+        self.count += 1
+        # Letters of records that a seek or a rebalance has dropped go with it: these records are read again.
+        self._letters.clear()
+        now = asyncio.get_running_loop().time()
+        if now - self._log_at < LOGGED_EVERY:
+            self._unlogged += 1
+            return
+        what = "skipped" if self.policy == "skip" else "written to the dead-letter topic"
+        more = f" (and {self._unlogged} more since the last message)" if self._unlogged else ""
+        log.warning("consumer: %s%s: %s", what, more, error)
+        self._log_at, self._unlogged = now, 0

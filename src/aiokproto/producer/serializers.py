@@ -1,0 +1,70 @@
+"""Serializers: the bytes of keys and values of the application."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic
+
+from aiokproto.coroutines import is_async
+from aiokproto.errors import ConfigurationError, SerializationError
+from aiokproto.types import K, V
+
+
+class Serializers(Generic[K, V]):
+    """The serializers of keys and of values.
+
+    Attributes:
+        is_async: Whether one of them has to be awaited: :meth:`apply_later` then, else :meth:`apply`.
+    """
+
+    __slots__ = ("_key", "_value", "is_async")
+
+    def __init__(
+        self,
+        key: Callable[[K], Awaitable[bytes] | bytes] | None,
+        value: Callable[[V], Awaitable[bytes] | bytes] | None,
+    ) -> None:
+        """None for what is bytes already.
+
+        Raises:
+            ConfigurationError: One cannot be called.
+        """
+        for name, given in (("key_serializer", key), ("value_serializer", value)):
+            if given is not None and not callable(given):
+                raise ConfigurationError(f"{name}={given!r}: expected a function that returns bytes")
+        self._key = ("key", key, is_async(key))
+        self._value = ("value", value, is_async(value))
+        self.is_async = self._key[2] or self._value[2]
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return self._key[1] is not None or self._value[1] is not None
+
+    def apply(self, key: K | None, value: V | None) -> tuple[bytes | None, bytes | None]:
+        """Return the bytes of key and value.
+
+        Raises:
+            SerializationError: A serializer has failed.
+        """
+        made: list[Any] = [key, value]
+        for place, (name, serializer, _) in enumerate((self._key, self._value)):
+            # None is not passed: it is no key, or a tombstone.
+            if made[place] is not None and serializer is not None:
+                try:
+                    made[place] = serializer(made[place])
+                except Exception as error:
+                    raise SerializationError(f"{name}_serializer failed: {error!r}") from error
+        return made[0], made[1]
+
+    async def apply_later(self, key: K | None, value: V | None) -> tuple[bytes | None, bytes | None]:
+        """As :meth:`apply`, and await what is asynchronous."""
+        made: list[Any] = [key, value]
+        result: Any
+        for place, (name, serializer, awaited) in enumerate((self._key, self._value)):
+            if made[place] is not None and serializer is not None:
+                try:
+                    result = serializer(made[place])
+                    made[place] = await result if awaited else result
+                except Exception as error:
+                    raise SerializationError(f"{name}_serializer failed: {error!r}") from error
+        return made[0], made[1]

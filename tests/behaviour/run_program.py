@@ -1,0 +1,43 @@
+"""A program that handles records until it is killed: `python -m tests.behaviour.run_program SERVERS TOPIC ORDER`.
+
+It writes a line for each record, before the handler returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from random import Random
+
+from aiokproto import Consumer, Record
+
+PENDING, CONCURRENCY = 40, 8
+
+
+async def main(servers: str, topic: str, order: str) -> None:
+    random = Random()
+
+    async def handle(record: Record) -> None:
+        # So that handlers overlap, and end in another order.
+        for _ in range(random.randrange(50)):
+            await asyncio.sleep(0)
+        # One write: the line of a killed process is there as a whole, or not at all.
+        os.write(1, b"%d %d\n" % (record.partition, record.offset))
+
+    consumer = Consumer(
+        topic,
+        bootstrap_servers=servers,
+        group_id=f"{topic}-group",
+        group_instance_id="the only one",
+        auto_offset_reset="earliest",
+        auto_commit_interval_ms=5,
+        session_timeout_ms=6000,
+        heartbeat_interval_ms=200,
+    )
+    async with consumer:
+        await consumer.run(handle, concurrency=CONCURRENCY, order=order, max_pending_records=PENDING)  # type: ignore[call-overload]
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,372 @@
+"""Whatever cannot be decoded, and whenever a call is cancelled: each record is seen once, and committed after that."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from typing import Any, Literal, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiokproto.consumer.assignment import Assignment, Signals
+from aiokproto.consumer.dead_letters import DeadLetterTopic
+from aiokproto.consumer.deserializers import Deserializers
+from aiokproto.consumer.deserializing import DeserializingReader
+from aiokproto.consumer.reader import Reader
+from aiokproto.consumer.start_lookup import COMMITTED
+from aiokproto.consumer.undecodable import Policy, Undecodable
+from aiokproto.errors import CorruptBatchError, DeadlineError, RecordDeserializationError
+from aiokproto.fetched.chunk import BufferedBytes, chunks
+from aiokproto.records import BatchRecord, encode
+from aiokproto.types import Header, Record, TopicPartition
+
+AT = TopicPartition("t", 0)
+END = b'"end"'
+PolicyName = Literal["raise", "skip", "return", "dead letter"]
+POLICIES: tuple[PolicyName, ...] = ("raise", "skip", "return", "dead letter")
+
+
+class StoredBatch(NamedTuple):
+    """The values of a batch, and how it is damaged: not at all, in its records, in its last offset, or in its magic."""
+
+    values: list[bytes | None]
+    damage: Literal["", "records", "last offset", "magic"] = ""
+
+
+class FakeDelivery:
+    """Awaiting it can be cancelled, as of a real one, without effect on the outcome."""
+
+    def __init__(self, outcome: asyncio.Future[None]) -> None:
+        self._outcome = outcome
+
+    def __await__(self) -> Generator[Any, None, None]:
+        while not self._outcome.done():
+            yield
+        self._outcome.result()
+
+
+class Letters:
+    """A producer for dead letters: each is acknowledged some iterations of the event loop later, or fails at first."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.written: list[int] = []
+        self.acknowledged: set[int] = set()
+        self._failures = failures
+
+    async def post_bytes(
+        self, topic: str, value: bytes | None, *, key: bytes | None = None, headers: Sequence[Header] = ()
+    ) -> Awaitable[Any]:
+        await asyncio.sleep(0)
+        offset = int(dict(headers)["__dlq.errors.offset"] or b"")
+        outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._failures:
+            self._failures -= 1
+            outcome.set_exception(DeadlineError("not acknowledged"))
+            return FakeDelivery(outcome)
+        self.written.append(offset)
+
+        def acknowledge() -> None:
+            self.acknowledged.add(offset)
+            outcome.set_result(None)
+
+        loop = asyncio.get_running_loop()
+        loop.call_soon(lambda: loop.call_soon(acknowledge))
+        return FakeDelivery(outcome)
+
+
+class World:
+    """One partition with these batches, and a consumer's reader of it."""
+
+    def __init__(self, log: list[StoredBatch], policy: PolicyName, *, is_async: bool, failures: int = 0) -> None:
+        self.raw: list[tuple[int, bytes]] = []
+        self.end = 0
+        for batch in log:
+            self.raw.append((self.end, stored(batch, self.end)))
+            self.end += len(batch.values)
+        self.letters = Letters(failures)
+        chosen: Policy = DeadLetterTopic("dead", self.letters) if policy == "dead letter" else policy
+
+        def soon() -> None:
+            # Not at once: a fetcher takes its time.
+            asyncio.get_running_loop().call_soon(self.pump)
+
+        self.assignment = Assignment(Signals(lambda _: soon(), lambda: self.reader.wake(), soon))
+        self.undecodable = Undecodable(chosen, "g")
+        self.reader = Reader(self.assignment, True, lambda: None, self._in_thread, self.undecodable)
+        self.assignment.add([AT], COMMITTED)
+        self.cursor = self.assignment.get(AT)
+        self.cursor.set_position(0)
+        self.deserializers: Deserializers[bytes, Any] = Deserializers(None, later if is_async else json.loads)
+        self.records = DeserializingReader(self.assignment, self.reader, self.deserializers, self.undecodable)
+
+    def _in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        raise AssertionError("all batches are small")
+
+    def pump(self) -> None:
+        """What the fetcher does: two batches at a time, from the one that has the offset on."""
+        cursor, wanted = self.cursor, self.cursor.fetch.offset
+        if not cursor.fetchable or wanted is None or cursor.buffer.chunks or wanted >= self.end:
+            return
+        cursor.fetch.high_watermark = self.end
+        first = max(place for place, (base, _) in enumerate(self.raw) if base <= wanted)
+        data = b"".join(raw for _, raw in self.raw[first : first + 2])
+        for chunk in chunks(AT, wanted, memoryview(data), []):
+            cursor.received(chunk, BufferedBytes())
+            self.assignment.arrived(cursor)
+
+    def committable(self) -> int:
+        return self.assignment.committable(processed=True)[AT].offset
+
+
+async def later(raw: bytes) -> Any:
+    for _ in range(len(raw) % 3):
+        await asyncio.sleep(0)
+    return json.loads(raw)
+
+
+def stored(batch: StoredBatch, base: int) -> bytes:
+    records = [BatchRecord(base + place, 1, b"k", value) for place, value in enumerate(batch.values)]
+    raw = bytearray(encode(records, base_offset=base))
+    if batch.damage == "records":
+        raw[-1] ^= 0xFF
+    elif batch.damage == "last offset":
+        # Claims far more offsets than it has.
+        raw[23:27] = (1000).to_bytes(4, "big")
+    elif batch.damage == "magic":
+        raw[16] = 9
+    return bytes(raw)
+
+
+Read = Callable[[World], Awaitable[list[Record[Any, Any]]]]
+
+
+async def one(world: World) -> list[Record[Any, Any]]:
+    return [await world.records.__anext__()]
+
+
+async def three(world: World) -> list[Record[Any, Any]]:
+    return await world.records.poll(asyncio.get_running_loop().time() + 60, 3)
+
+
+async def bytes_of_batches(world: World) -> list[Record[Any, Any]]:
+    batch = await world.reader.batch()
+    assert batch is not None
+    return list(batch)
+
+
+class Seen(NamedTuple):
+    """What a reader got: values by offset, offsets of records and of batches with an error."""
+
+    values: dict[int, Any]
+    errors: list[int]
+    damaged: list[int]
+
+
+async def read_all(world: World, reads: list[Read], cancel: list[int]) -> Seen:
+    """Read to the last record by these calls in turn; cancel each after so many iterations of the loop (0: never)."""
+    seen = Seen({}, [], [])
+    reached, processed_at_error = 0, [0]
+    for turn in range(1000):
+        world.pump()
+        task = asyncio.ensure_future(reads[turn % len(reads)](world))
+        patience = cancel[turn % len(cancel)] if cancel else 0
+        if patience and turn < 100:
+            for _ in range(patience):
+                await asyncio.sleep(0)
+            task.cancel()
+        try:
+            records = await task
+        except asyncio.CancelledError:
+            continue
+        except DeadlineError:
+            # The dead letter could not be written: nothing is settled.
+            continue
+        except RecordDeserializationError as error:
+            seen.errors.append(error.record.offset)
+            # It is not processed yet: a process that ends here reads it again.
+            processed_at_error.append(world.committable() - error.record.offset)
+            continue
+        except CorruptBatchError as error:
+            seen.damaged.append(error.base_offset)
+            world.assignment.seek(AT, error.next_offset)
+            continue
+        for record in records:
+            assert record.offset >= reached, "in order, and none twice"
+            reached = record.offset + 1
+            if isinstance(record.error, CorruptBatchError):
+                seen.damaged.append(record.offset)
+            elif record.error is not None:
+                seen.errors.append(record.offset)
+                assert record.value == record.raw_value
+            else:
+                seen.values[record.offset] = record.value
+        # What was returned last is not processed.
+        assert max(processed_at_error) <= 0
+        assert not records or world.committable() <= records[0].offset
+        if records and records[-1].raw_value == END:
+            return seen
+    raise AssertionError(f"no end: {seen}")
+
+
+def expected(log: list[StoredBatch], *, deserialized: bool) -> Seen:
+    seen = Seen({}, [], [])
+    base = 0
+    for batch in log:
+        if batch.damage:
+            seen.damaged.append(base)
+        else:
+            for place, value in enumerate(batch.values):
+                if value == b"bad" and deserialized:
+                    seen.errors.append(base + place)
+                else:
+                    seen.values[base + place] = json.loads(value) if value is not None and deserialized else value
+        base += len(batch.values)
+    return seen
+
+
+values = st.lists(st.sampled_from([b"1", b'"two"', b"[3, 33]", None, b"bad"]), min_size=1, max_size=5)
+damages: Any = st.sampled_from(["", "", "", "records", "last offset", "magic"])
+logs = st.lists(st.builds(StoredBatch, values, damages), max_size=6).map(lambda log: [*log, StoredBatch([END])])
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    log=logs,
+    policy=st.sampled_from(POLICIES),
+    reads=st.lists(st.sampled_from([one, three]), min_size=1, max_size=4),
+    cancel=st.lists(st.integers(0, 6), max_size=5),
+    is_async=st.booleans(),
+    failures=st.integers(0, 2),
+)
+def test_every_record_is_seen_once_or_settled(
+    log: list[StoredBatch], policy: PolicyName, reads: list[Read], cancel: list[int], is_async: bool, failures: int
+) -> None:
+    async def run() -> tuple[World, Seen]:
+        world = World(log, policy, is_async=is_async, failures=failures)
+        return world, await read_all(world, reads, cancel)
+
+    world, seen = asyncio.run(run())
+    wanted = expected(log, deserialized=True)
+    assert seen.values == wanted.values
+    assert world.undecodable.count == len(wanted.errors) + len(wanted.damaged)
+    if policy in ("raise", "return"):
+        assert (seen.errors, seen.damaged) == (wanted.errors, wanted.damaged)
+    else:
+        assert (seen.errors, seen.damaged) == ([], [])
+    if policy == "dead letter":
+        # Once each, whatever was cancelled: a letter that is under way belongs to the next call.
+        assert world.letters.written == sorted(wanted.errors + wanted.damaged)
+        assert world.letters.acknowledged == set(world.letters.written)
+
+
+@settings(max_examples=150, deadline=None)
+@given(log=logs, policy=st.sampled_from(POLICIES), cancel=st.lists(st.integers(0, 6), max_size=5))
+def test_batches_leave_out_the_damaged_ones(log: list[StoredBatch], policy: PolicyName, cancel: list[int]) -> None:
+    async def run() -> tuple[World, Seen]:
+        world = World(log, policy, is_async=False)
+        return world, await read_all(world, [bytes_of_batches], cancel)
+
+    world, seen = asyncio.run(run())
+    wanted = expected(log, deserialized=False)
+    assert seen.values == wanted.values
+    assert seen.damaged == (wanted.damaged if policy in ("raise", "return") else [])
+    assert world.undecodable.count == len(wanted.damaged)
+    if policy == "dead letter":
+        assert world.letters.written == wanted.damaged
+
+
+async def test_a_dead_letter_is_acknowledged_before_the_position_moves() -> None:
+    world = World([StoredBatch([b"bad", END])], "dead letter", is_async=False)
+    world.pump()
+    task = asyncio.ensure_future(one(world))
+    while not world.letters.written:
+        await asyncio.sleep(0)
+    assert (world.committable(), world.letters.acknowledged) == (0, set())
+    [record] = await task
+    assert (record.offset, world.letters.acknowledged, world.committable()) == (1, {0}, 1)
+
+
+async def test_a_seek_during_a_deserializer_drops_its_result() -> None:
+    world = World([StoredBatch([b"[1]", b"[22]", END])], "raise", is_async=True)
+    world.pump()
+    await one(world)
+    task = asyncio.ensure_future(one(world))
+    await asyncio.sleep(0)
+    world.assignment.seek(AT, 2)
+    world.pump()
+    assert [record.value for record in await task] == ["end"]
+
+
+async def test_a_second_task_is_refused_during_a_deserializer() -> None:
+    world = World([StoredBatch([b"[1]", END])], "raise", is_async=True)
+    world.pump()
+    # The first call waits in the reader, the second one in the deserializer.
+    task = asyncio.ensure_future(three(world))
+    await asyncio.sleep(0)
+    with pytest.raises(RuntimeError, match="another task"):
+        await one(world)
+    assert len(await task) == 2
+
+
+@pytest.mark.parametrize("error", [ConnectionError("no registry"), TimeoutError()])
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_what_is_not_about_the_record_is_raised_and_tried_again(error: Exception, is_async: bool) -> None:
+    down = True
+
+    def registry(raw: bytes) -> Any:
+        if down and raw == b"[2]":
+            raise error
+        return json.loads(raw)
+
+    async def asked(raw: bytes) -> Any:
+        return registry(raw)
+
+    world = World([StoredBatch([b"[1]", b"[2]", END])], "skip", is_async=is_async)
+    world.records._deserializers = Deserializers(None, asked if is_async else registry)
+    world.pump()
+    assert [record.value for record in await three(world)] == [[1]]
+    with pytest.raises(type(error)):
+        await three(world)
+    down = False
+    assert [record.value for record in await three(world)] == [[2], "end"]
+    assert world.undecodable.count == 0
+
+
+def test_a_damaged_size_stops_the_partition_whatever_the_policy() -> None:
+    async def run() -> None:
+        world = World([StoredBatch([b"1"]), StoredBatch([END])], "skip", is_async=False)
+        base, raw = world.raw[1]
+        world.raw[1] = (base, raw[:8] + b"\x00\x00\x00\x05" + raw[12:])
+        world.pump()
+        assert [record.value for record in await one(world)] == [1]
+        with pytest.raises(Exception, match="length 5 is too small"):
+            await one(world)
+
+    asyncio.run(run())
+
+
+class Asynchronous:
+    async def __call__(self, raw: bytes) -> str:
+        return raw.decode()
+
+
+def test_deserializers_get_no_nulls_and_errors_have_the_record() -> None:
+    deserializers: Deserializers[str, Any] = Deserializers(bytes.decode, json.loads)
+    record = deserializers.apply(Record("t", 0, 7, 1, b"k", None, (("h", b"1"),)))
+    assert (record.key, record.value, record.raw_key, record.raw_value) == ("k", None, b"k", None)
+    with pytest.raises(RecordDeserializationError, match="t-0: the value of the record at offset 7") as caught:
+        deserializers.apply(Record("t", 0, 7, 1, b"k", b"{", (("h", b"1"),)))
+    error = caught.value
+    assert (error.origin, error.record.key, error.record.value, error.record.headers) == (
+        "value",
+        b"k",
+        b"{",
+        (("h", b"1"),),
+    )
+    assert isinstance(error.__cause__, json.JSONDecodeError)
+    with pytest.raises(RecordDeserializationError) as caught:
+        deserializers.apply(Record("t", 0, 7, 1, b"\xff", b"1"))
+    assert caught.value.origin == "key"
