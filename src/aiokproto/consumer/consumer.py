@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from inspect import signature
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +18,7 @@ from aiokproto.consumer.config import ConsumerConfig
 from aiokproto.consumer.delivery import RecordIterator
 from aiokproto.consumer.engine import Engine
 from aiokproto.consumer.log_offsets import LogOffsets
+from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.positions import Positions
 from aiokproto.consumer.subscriber import Subscriber
 from aiokproto.consumer.subscription import (
@@ -68,7 +69,12 @@ class Consumer(Subscriber, Positions, Committer, LogOffsets, AsyncContext, Forei
         group_instance_id: A name that survives restarts. A member that returns with it within the session timeout gets
             its partitions back without a rebalance (static membership, KIP-345).
         auto_offset_reset: Where to start if the group has committed no offset, and where to continue if the offset is
-            not in the log: ``"latest"`` (new records only), ``"earliest"``, or ``"none"`` (raise).
+            not in the log: ``"latest"`` (new records only), ``"earliest"``, ``"none"`` (raise), or
+            ``"by_duration:PT1H"``: the records of the last hour, or of another ISO 8601 duration of days, hours,
+            minutes and seconds, at most 36,500 days (KIP-1106). If the log was truncated (KIP-320), the consumer
+            continues where it diverges from what was read; ``"none"`` raises ``LogTruncationError``.
+        on_offset_reset: A function that is called with an :class:`~aiokproto.consumer.OffsetReset` whenever the
+            consumer has moved a position by itself. It must not block; an exception in it ends the consumer.
         enable_auto_commit: Whether processed records are committed automatically.
         auto_commit_interval_ms: How often.
         session_timeout_ms: The coordinator removes a member that it has not heard from for this long.
@@ -99,7 +105,8 @@ class Consumer(Subscriber, Positions, Committer, LogOffsets, AsyncContext, Forei
         *topics: str,
         group_id: str | None = None,
         group_instance_id: str | None = None,
-        auto_offset_reset: Literal["earliest", "latest", "none"] = "latest",
+        auto_offset_reset: str = "latest",
+        on_offset_reset: Callable[[OffsetReset], None] | None = None,
         enable_auto_commit: bool = True,
         auto_commit_interval_ms: float = 5000,
         session_timeout_ms: float = 45_000,
@@ -120,6 +127,7 @@ class Consumer(Subscriber, Positions, Committer, LogOffsets, AsyncContext, Forei
                 "group_id": group_id,
                 "group_instance_id": group_instance_id,
                 "auto_offset_reset": auto_offset_reset,
+                "on_offset_reset": on_offset_reset,
                 "enable_auto_commit": enable_auto_commit,
                 "auto_commit_interval_ms": auto_commit_interval_ms,
                 "session_timeout_ms": session_timeout_ms,

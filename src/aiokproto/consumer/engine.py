@@ -13,8 +13,10 @@ from aiokproto.consumer.assignment import Assignment, Signals
 from aiokproto.consumer.config import ConsumerConfig
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.fetcher import Fetcher
+from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.offsets import OffsetLookup
 from aiokproto.consumer.position_resolver import PositionResolver
+from aiokproto.consumer.position_validator import PositionValidator
 from aiokproto.consumer.reader import Reader
 from aiokproto.consumer.rebalancing import Rebalancing
 from aiokproto.consumer.silence import SilenceWatch
@@ -64,13 +66,14 @@ class Engine:
         self.cluster = cluster
         self.subscription = subscription
         self.config = config
-        self.assignment = Assignment(Signals(self._changed, self._arrived, self._room))
+        self.assignment = Assignment(Signals(self._changed, self._arrived, self._room, self._reset_happened))
         self.reader = Reader(self.assignment, config.check_crcs, self.check, cluster.run_in_thread)
         self.lookup = OffsetLookup(cluster, config.fetch.read_committed)
         group = config.group
         self.offsets = GroupOffsets(cluster, group.group_id) if group else None
         self.resolver = PositionResolver(cluster, self.assignment, self.lookup, self.offsets, config.auto_offset_reset)
-        self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.resolver.reset)
+        self.validator = PositionValidator(cluster, self.assignment, self.resolver.truncated)
+        self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.resolver.reset, self.validator)
         self.rebalancing = Rebalancing(
             self.assignment,
             self.reader,
@@ -105,11 +108,16 @@ class Engine:
         # Only marks and events: the signal comes from inside calls of the application, which must not wait.
         self.fetcher.changed(cursors)
         self.resolver.changed(cursors)
+        self.validator.changed(cursors)
         self.reader.wake()
 
     def _arrived(self) -> None:
         self._moved.set()
         self.reader.wake()
+
+    def _reset_happened(self, event: OffsetReset) -> None:
+        if self.config.on_offset_reset is not None:
+            self.config.on_offset_reset(event)
 
     def _room(self) -> None:
         self.fetcher.room()
@@ -208,6 +216,7 @@ class Engine:
             raise
         self._spawn("fetch", self.fetcher.run())
         self._spawn("locate", self.resolver.run())
+        self._spawn("validate", self.validator.run())
         self._spawn("metadata", self._watch_cluster())
         self._spawn("subscription", self._follow_subscription())
         self._spawn("silence", SilenceWatch(self.assignment, self.fetcher, self.reader, self.member).run())
@@ -311,6 +320,7 @@ class Engine:
                 self._follow.set()
             self.fetcher.metadata_changed()
             self.resolver.metadata_changed()
+            self.validator.metadata_changed()
 
     def _has_lost_a_match(self, snapshot: ClusterSnapshot) -> bool:
         """Whether a topic that the pattern had found is gone: not to read it any more is no failure."""

@@ -19,11 +19,14 @@ class Positions(ConsumerPart):
     def seek(self, partition: tuple[str, int], offset: int | OffsetAndMetadata) -> None:
         """Continue at this offset. The next fetch finds out whether the log has it.
 
+        An offset with a leader epoch, as from :meth:`committed`, is validated first (KIP-320).
+
         Raises:
             ConfigurationError: The partition is not assigned, or the offset is out of range.
         """
         self._engine.check_not_closed()
-        self._assignment.seek(to_partition(partition), to_position(offset).offset)
+        position = to_position(offset)
+        self._assignment.seek(to_partition(partition), position.offset, position.leader_epoch)
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
         """Continue at the first offset of the log; in all partitions if none are given. Raises as :meth:`seek`."""
