@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation import consuming, reading
+from tests.simulation import consuming, reading, truncating
 from tests.simulation.faults import Fault
 from tests.simulation.shrinking import shrunk
 from tests.simulation.test_seeds import BLOCKS, FIRST, SEEDS, TURNS_A_SECOND, broken, in_another_process
 
-WORKLOADS = {"groups": (consuming, 3), "assigned": (reading, 4)}
+WORKLOADS = {"groups": (consuming, 3), "assigned": (reading, 4), "truncated": (truncating, 4)}
 """Each workload, and of how many seeds it gets one."""
 
 
