@@ -31,9 +31,20 @@ record is delivered of a partition whose revocation callback has returned.
 from __future__ import annotations
 
 from aiokproto.consumer.batch import FetchedBatch
+from aiokproto.consumer.commit_result import CommitOutcome, CommitResult, CommitStatus
 from aiokproto.consumer.consumer import Consumer
 from aiokproto.consumer.cursor import PartitionState, PartitionStatus
 from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.reset_reason import ResetReason
 
-__all__ = ["Consumer", "FetchedBatch", "OffsetReset", "PartitionState", "PartitionStatus", "ResetReason"]
+__all__ = [
+    "CommitOutcome",
+    "CommitResult",
+    "CommitStatus",
+    "Consumer",
+    "FetchedBatch",
+    "OffsetReset",
+    "PartitionState",
+    "PartitionStatus",
+    "ResetReason",
+]

@@ -10,6 +10,7 @@ from typing import Any
 from aiokproto.cluster import ClusterClient, ClusterSnapshot, TopicInfo
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.consumer.assignment import Assignment, Signals
+from aiokproto.consumer.commit_result import CommitResult
 from aiokproto.consumer.config import ConsumerConfig
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.fetcher import Fetcher
@@ -450,18 +451,20 @@ class Engine:
 
     # Commits
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
-        """Commit offsets, one request at a time. Raises as :meth:`Consumer.commit`."""
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> CommitResult:
+        """Commit offsets, one request at a time. Returns and raises as :meth:`Consumer.commit`."""
         assert self.member is not None
         if not offsets:
-            return
+            return CommitResult({})
         # Partitions from assign() belong to no generation.
         if self.subscription.partitions is None:
-            await self.member.commit(offsets, timeout, blocked=self._rebalance_blocked())
+            failures = await self.member.commit(offsets, timeout, blocked=self._rebalance_blocked())
         else:
-            await self.member.commit_from_outside(offsets, timeout)
-        # After the response: a commit that failed is made again.
-        self._committed.update({partition: position.offset for partition, position in offsets.items()})
+            failures = await self.member.commit_from_outside(offsets, timeout)
+        result = CommitResult.of(offsets, failures)
+        # After the response: what was not committed is committed again.
+        self._committed.update({partition: position.offset for partition, position in result.committed.items()})
+        return result
 
     def _rebalance_blocked(self) -> str:
         """Return why a rebalance cannot end before this task continues; empty if it can."""
@@ -495,7 +498,7 @@ class Engine:
 
     async def _commit_processed(self, timeout: float, among: Iterable[TopicPartition] | None = None) -> None:
         """Commit the processed offsets that are not committed yet."""
-        await self.commit(self._processed(among), timeout)
+        (await self.commit(self._processed(among), timeout)).check()
 
     def _processed(self, among: Iterable[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
         offsets = self.assignment.committable(processed=True, among=None if among is None else set(among))
@@ -515,7 +518,7 @@ class Engine:
         # Taken out first: assign() may add to it during the await.
         offsets, self._given_up = self._given_up, {}
         try:
-            await self.member.commit_from_outside(offsets, timeout)
+            CommitResult.of(offsets, await self.member.commit_from_outside(offsets, timeout)).check()
         except (DeadlineError, asyncio.CancelledError):
             # One that was assigned again has been sought to its offset already.
             again = {each: position for each, position in offsets.items() if each not in self.assignment.cursors}

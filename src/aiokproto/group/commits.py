@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerError, CommitError, error_for
+from aiokproto.errors import BrokerError, CommitError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.membership import LOST, Membership
 from aiokproto.group.offsets import GroupOffsets
@@ -38,7 +38,7 @@ class Commits:
 
     async def as_member(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""
-    ) -> None:
+    ) -> dict[TopicPartition, KafkaError]:
         """Commit the offsets of owned partitions; during a rebalance, after it.
 
         Args:
@@ -46,33 +46,47 @@ class Commits:
             timeout: Seconds.
             blocked: Why a rebalance cannot end before this call returns; empty if it can.
 
+        Returns:
+            The partitions that were not committed. A :class:`CommitError` says that this member does not own the
+            partition (any more), a :class:`BrokerError` that the coordinator refused its offset.
+
         Raises:
-            CommitError: This member does not own some of the partitions (any more); the others were committed.
-            UnknownTopicError: Some topics were deleted; the others were committed.
-            BrokerError: The commit was refused for another reason.
+            FencedError: Another member has this one's ``group_instance_id``.
+            KafkaError: The request failed for good.
             DeadlineError: The commit was not confirmed in time.
         """
         at = asyncio.get_running_loop().time() + timeout
+        failures: dict[TopicPartition, KafkaError] = {}
         async with self._one_at_a_time(at):
             # Computed anew after each rebalance: what was revoked meanwhile drops out, and is reported at the end.
             while mine := {each: position for each, position in offsets.items() if each in self._rebalance.owned}:
                 # Without a generation it would count as a commit from outside, which an empty group accepts from
                 # anyone.
                 if self._membership.generation < 0:
-                    raise CommitError(f"{self._group}: not a member at the moment; {_names(mine)} not committed")
-                if not await self._must_repeat(mine, at):
+                    failures = self._lost(mine, f"not a member at the moment; {_names(mine)} not committed")
+                    break
+                attempt = await self._attempt(mine, at)
+                if attempt is not None:
+                    failures = attempt
                     break
                 # A call from inside a rebalance callback: the rebalance waits for the callback, which would wait for
                 # the rebalance.
                 if blocked:
-                    raise CommitError(f"{self._group}: {blocked}; {_names(mine)} not committed")
+                    failures = self._lost(mine, f"{blocked}; {_names(mine)} not committed")
+                    break
                 await self._settled(at)
-        # Raised last, after the others are committed. `mine` is what the loop saw when it ended.
-        if gone := offsets.keys() - mine.keys():
-            raise CommitError(f"{self._group}: {_names(gone)} not committed: not assigned to this member")
+        # `mine` is what the loop saw when it ended.
+        gone = offsets.keys() - mine.keys()
+        return failures | self._lost(gone, f"{_names(gone)} not committed: not assigned to this member")
 
-    async def from_outside(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
-        """Commit offsets of partitions that the group does not assign. Raises as :meth:`as_member`."""
+    async def from_outside(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float
+    ) -> dict[TopicPartition, KafkaError]:
+        """Commit offsets of partitions that the group does not assign. Returns and raises as :meth:`as_member`.
+
+        Raises:
+            GroupError: The group has members, and takes offsets from these alone.
+        """
         at = asyncio.get_running_loop().time() + timeout
         async with self._one_at_a_time(at):
             # In the same lock: a later commit of the same partition must not be overtaken by the retry of this one.
@@ -86,15 +100,14 @@ class Commits:
                     f"{self._context} for {partition}",
                     "the group has active members, and only these can commit: stop all members first",
                 )
-            if code:
-                raise self._error(code, partition)
+        return {partition: self._error(code, partition) for partition, code in codes.items() if code}
 
-    async def _must_repeat(self, mine: Mapping[TopicPartition, OffsetAndMetadata], at: float) -> bool:
-        """Commit once. Return whether to repeat it after a rebalance."""
+    async def _attempt(
+        self, mine: Mapping[TopicPartition, OffsetAndMetadata], at: float
+    ) -> dict[TopicPartition, KafkaError] | None:
+        """Commit once. Return what was not committed, or None to repeat it after a rebalance."""
         codes, generation = await self._offsets.commit(mine, self._membership, at)
         failed = {partition: code for partition, code in codes.items() if code}
-        if not failed:
-            return False
         api, situation = OffsetCommitRequest.api_key, Situation(OffsetCommitRequest.api_key, member=True)
         for partition, code in failed.items():
             error = self._error(code, partition)
@@ -105,17 +118,16 @@ class Commits:
             # The generation has ended while the commit was in flight, so the refusal says nothing about the current
             # one.
             if not self._membership.is_current(generation):
-                return True
+                return None
             # Changes the member, so it is done once, for the first such code.
             action = self._membership.responded(code, generation, api)
             self._rebalance.take(action, error)
             if action is Action.REJOIN:
-                return True
+                return None
             if action is Action.STOP:
                 raise error
-            raise CommitError(f"{self._group}: {error_for(code)}; {_names(mine)} not committed")
-        partition, code = next(iter(failed.items()))
-        raise self._error(code, partition)
+            return self._lost(mine, f"{error_for(code)}; {_names(mine)} not committed")
+        return {partition: self._error(code, partition) for partition, code in failed.items()}
 
     async def _settled(self, at: float) -> None:
         async with until(at, lambda: f"{self._context}: the rebalance did not end in time"):
@@ -134,6 +146,10 @@ class Commits:
             yield
         finally:
             self._turn.release()
+
+    def _lost(self, partitions: Iterable[TopicPartition], why: str) -> dict[TopicPartition, KafkaError]:
+        # One error for all: the text names them.
+        return dict.fromkeys(partitions, CommitError(f"{self._group}: {why}"))
 
     def _error(self, code: ErrorCode, partition: TopicPartition) -> BrokerError:
         return error_for(code, f"{self._context} for {partition}")
