@@ -34,6 +34,7 @@ from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.commit_result import CommitOutcome, CommitResult, CommitStatus
 from aiokproto.consumer.consumer import Consumer
 from aiokproto.consumer.cursor import PartitionState, PartitionStatus
+from aiokproto.consumer.log_state import LogState
 from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.reset_reason import ResetReason
 
@@ -43,6 +44,7 @@ __all__ = [
     "CommitStatus",
     "Consumer",
     "FetchedBatch",
+    "LogState",
     "OffsetReset",
     "PartitionState",
     "PartitionStatus",

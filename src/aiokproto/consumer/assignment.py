@@ -199,16 +199,18 @@ class Assignment(DeliveryState):
         self.enqueue(cursor)
         self._signals.arrived()
 
-    def next_cursor(self) -> Cursor | None:
+    def next_cursor(self, among: Collection[TopicPartition] | None = None) -> Cursor | None:
         """Return the partition to deliver next, None if there is nothing. It stays first until :meth:`serve` or
-        :meth:`yield_turn`."""
+        :meth:`yield_turn`. With ``among``, only these partitions are delivered; the others keep their turns."""
         # The application has taken all open records, or a seek has dropped them: the next partition's turn.
         self._yield_serving()
+        if among is not None:
+            self._turns = deque(sorted(self._turns, key=lambda cursor: cursor.partition not in among))
         while self._turns:
             cursor = self._turns[0]
             # The same partition may have been removed and assigned again: that is another cursor.
             if cursor.ready and self.cursors.get(cursor.partition) is cursor:
-                return cursor
+                return cursor if among is None or cursor.partition in among else None
             cursor.queued = False
             self._turns.popleft()
         return None

@@ -20,6 +20,7 @@ from aiokproto.consumer.engine import Engine
 from aiokproto.consumer.log_offsets import LogOffsets
 from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.positions import Positions
+from aiokproto.consumer.record_iterators import RecordsToEnd, RecordsUntilIdle
 from aiokproto.consumer.subscriber import Subscriber
 from aiokproto.consumer.subscription import (
     SubscriptionState,
@@ -209,6 +210,44 @@ class Consumer(Subscriber, Positions, Committer, LogOffsets, AsyncContext, Forei
     async def _next_record(self) -> Record:
         self._engine.cluster.check_loop()
         return await self._records.__anext__()
+
+    def records(self, timeout_ms: float) -> AsyncIterator[Record]:
+        """Return an iterator of records that ends once none came for ``timeout_ms``.
+
+        As ``async for record in consumer`` otherwise; iterating again continues. To raise after a time instead, use
+        ``asyncio.timeout`` (Python 3.11) or ``asyncio.wait_for``: a cancellation loses nothing.
+
+        Args:
+            timeout_ms: The longest wait for a record; 0 ends at once when no record is buffered.
+
+        Raises:
+            ConfigurationError: ``timeout_ms`` is no duration.
+        """
+        return RecordsUntilIdle(self._engine, seconds("timeout_ms", timeout_ms))
+
+    def read_to_end(self, *partitions: tuple[str, int], timeout_ms: float | None = None) -> AsyncIterator[Record]:
+        """Return an iterator of the records up to the end that the log has when the iteration starts.
+
+        It reads from the positions to the ends (``read_committed``: to the first open transaction), of all assigned
+        partitions if none are given. It also ends where the last offsets have no records: in empty, compacted and
+        transactional logs. Later records, and other partitions, are left to other reads. A partition that is taken
+        away meanwhile has ended.
+
+        Args:
+            partitions: Assigned partitions.
+            timeout_ms: The longest wait for the next record; by default ``default_api_timeout_ms``.
+
+        Raises:
+            ConfigurationError: No partition is assigned, or one of these is not.
+            DeadlineError: No record came in time, although the end is not reached: a partition is paused, or cannot be
+                read. Reading on continues.
+            BrokerError: As ``async for``.
+        """
+        chosen = self._assigned(partitions)
+        for partition in chosen:
+            self._assignment.get(partition)
+        timeout = self._seconds(timeout_ms)
+        return RecordsToEnd(self._engine, lambda: self.end_offsets(*chosen, timeout_ms=timeout_ms), timeout)
 
     @foreign_poll
     async def poll(self, timeout_ms: float = 500, max_records: int = 500) -> list[Record]:

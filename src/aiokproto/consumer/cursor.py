@@ -21,6 +21,7 @@ from typing import NamedTuple
 from aiokproto.consumer.buffer import RecordBuffer
 from aiokproto.consumer.chunk import BufferedBytes, Chunk
 from aiokproto.consumer.fetch_state import FetchState
+from aiokproto.consumer.log_state import LogState
 from aiokproto.consumer.start_lookup import FormerPosition, StartLookup
 from aiokproto.errors import KafkaError
 from aiokproto.types import OffsetAndMetadata, TopicPartition
@@ -121,6 +122,18 @@ class Cursor:
         position = self.position
         return None if end < 0 or position is None else max(end - position, 0)
 
+    def log_state(self, read_committed: bool) -> LogState:
+        """Return what is known of the log."""
+        fetch = self.fetch
+        return LogState(
+            self.position,
+            _known(fetch.log_start_offset),
+            _known(fetch.last_stable_offset),
+            _known(fetch.high_watermark),
+            self.lag(read_committed),
+            _known(fetch.leader_epoch),
+        )
+
     def committable(self, processing: int | None) -> OffsetAndMetadata | None:
         """Return the offset to commit: the position, or ``processing``, the first offset that is being processed."""
         position = self.position
@@ -199,3 +212,7 @@ class Cursor:
         self.lookup.missing_since = None
         self.error = None
         self._park()
+
+
+def _known(value: int) -> int | None:
+    return None if value < 0 else value

@@ -12,7 +12,7 @@ from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.consumer.assignment import Assignment, Signals
 from aiokproto.consumer.commit_result import CommitResult
 from aiokproto.consumer.config import ConsumerConfig
-from aiokproto.consumer.cursor import Cursor
+from aiokproto.consumer.cursor import Cursor, PartitionState, PartitionStatus
 from aiokproto.consumer.fetcher import Fetcher
 from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.offsets import OffsetLookup
@@ -152,6 +152,15 @@ class Engine:
         for partition in sorted(self._given_up.keys() & partitions):
             # Assigned again before the offset was committed: the group's offset is older.
             self.assignment.seek(partition, self._given_up.pop(partition).offset)
+
+    def state(self, partition: TopicPartition) -> PartitionState:
+        """Return what the consumer is doing about a partition."""
+        cursor = self.assignment.cursors.get(partition)
+        if cursor is None:
+            return PartitionState(PartitionStatus.UNASSIGNED, self.member.state if self.member else "")
+        if not self._running:
+            return PartitionState(PartitionStatus.IDLE, "the consumer is not running")
+        return self.fetcher.state(cursor)
 
     # Lifecycle
 

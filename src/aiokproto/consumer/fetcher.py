@@ -265,11 +265,15 @@ class Fetcher:
         )
 
     def trouble(self, cursor: Cursor) -> str:
-        """Return why a partition delivers nothing; empty if nothing is wrong, or the application wants it so."""
-        if cursor.paused or cursor.buffer or cursor.error is not None:
+        """Return why a partition delivers nothing; empty if there is nothing to deliver, or a read delivers it."""
+        if cursor.error is not None:
             return ""
         if cursor.held:
             return cursor.held
+        if cursor.paused:
+            return "paused by the application" if cursor.buffer or cursor.lag(self._config.read_committed) != 0 else ""
+        if cursor.buffer:
+            return ""
         if cursor.unresolved:
             late = cursor.lookup.under_way and asyncio.get_running_loop().time() - cursor.lookup.requested_at > LATE
             why = cursor.lookup.failure or ("no response" if late else "")
@@ -278,10 +282,20 @@ class Fetcher:
             return str(PartitionState(PartitionStatus.VALIDATING, self._validator.failure(cursor)))
         place = self._places.get(cursor)
         if place is not None:
-            return place.trouble
+            return place.trouble or self._open_transaction(cursor)
         if cursor in self._leaderless:
             return str(PartitionState(PartitionStatus.NO_LEADER, cursor.fetch.failure))
         return cursor.fetch.failure
+
+    def _open_transaction(self, cursor: Cursor) -> str:
+        """Return which transaction keeps ``read_committed`` from records; empty if none does."""
+        stable, end = cursor.fetch.last_stable_offset, cursor.fetch.high_watermark
+        if not self._config.read_committed or cursor.position != stable or stable >= end:
+            return ""
+        return (
+            f"{cursor.partition} has an open transaction from offset {stable} on, for which "
+            f"isolation_level='read_committed' waits (the log ends at {end})"
+        )
 
     def state(self, cursor: Cursor) -> PartitionState:
         """Return what the consumer is doing about a partition."""
