@@ -69,6 +69,10 @@ PURE = (
     "consumer.fetch_state",
     "consumer.fetch_session",
     "consumer.start_lookup",
+    "consumer.epochs",
+    "consumer.log_state",
+    "consumer.offset_reset",
+    "consumer.reset_reason",
     "spark.offsets",
     "spark.options_values",
 )

@@ -178,7 +178,7 @@ async def _read(random: Random, consumer: Consumer, view: View) -> None:
         consumer.seek(error.partition, offset)
         view.note(OffsetReset(error.partition, ResetReason.TRUNCATED, error.position.offset, offset.offset))
     except OffsetOutOfRangeError:
-        # Without an epoch that could be asked for, all that is known is that the log is shorter.
+        # Without an epoch that could be requested, all that is known is that the log is shorter.
         consumer.seek_to_beginning()
         for number in range(PARTITIONS):
             view.cut(number, 0)

@@ -4,7 +4,7 @@ Each leader writes its epoch into its batches, so two logs agree up to where an 
 an unclean election the leader's log lacks records that were read before; offsets alone cannot show it once the log has
 grown again. The leader is asked where the last fetched epoch ends in its log. If it has that epoch, everything fetched
 before that end is in the log. If not, it responds with the largest epoch below it: what was fetched in later epochs is
-lost, and if nothing was fetched in that one either, the next older fetched epoch has to be asked for, as followers do.
+lost, and if nothing was fetched in that one either, the next older fetched epoch has to be requested, as followers do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class EpochEnd(NamedTuple):
     """Where an epoch ends in the leader's log.
 
     Attributes:
-        epoch: The largest epoch in the log that is not above the one asked for; -1 if there is none.
+        epoch: The largest epoch in the log that is not above the requested one; -1 if there is none.
         offset: The offset after its last record; -1 if there is none.
     """
 
@@ -48,7 +48,7 @@ class EpochHistory:
         """``epoch`` belongs to the position where fetching starts: it was committed or looked up with it.
 
         Whether it is the epoch of the record before or behind the position depends on who has set it, so it can be
-        asked for, but says nothing about single records.
+        requested, but says nothing about single records.
         """
         self._start = position
         self._start_epoch = epoch
@@ -56,7 +56,7 @@ class EpochHistory:
 
     @property
     def last(self) -> int:
-        """The epoch to ask the leader for; -1 if none is known."""
+        """The epoch of the next request; -1 if none is known."""
         return self._entries[-1][0] if self._entries else self._start_epoch
 
     @property
@@ -92,7 +92,7 @@ class EpochHistory:
         """Return the offset up to which the leader's log has what was fetched, or the next epoch to ask for.
 
         Args:
-            asked: The epoch that the leader was asked for; all later ones are known to be missing in its log.
+            asked: The epoch that was requested; all later ones are known to be missing in its log.
             found: Its response.
             fetched: The offset up to which records were fetched.
         """

@@ -59,8 +59,8 @@ class FetchResponseHandler:
             place: Called with a partition that may have to be fetched from another broker, later, or not at all.
             reset: Called with a partition whose position is not in the log, and the reason; returns whether the
                 position was reset (False while buffered records have to be delivered first).
-            diverged: Called with a partition whose leader has not all that was fetched, the epoch that it was asked
-                for, its response, and its leader epoch.
+            diverged: Called with a partition whose leader has not all that was fetched, the epoch that was
+                requested, its response, and its leader epoch.
         """
         self._cluster = cluster
         self._assignment = assignment

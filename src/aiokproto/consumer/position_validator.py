@@ -54,7 +54,7 @@ class Validation(Lookup):
     Attributes:
         version: The cursor's version that it belongs to.
         asked: The epoch to ask the leader for.
-        older_leaders: How often the leader's epoch was older than the one asked for.
+        older_leaders: How often the leader's epoch was older than the requested one.
     """
 
     __slots__ = ("asked", "older_leaders", "version")
@@ -140,7 +140,7 @@ class PositionValidator(Lookups[Validation]):
 
         Args:
             cursor: The partition.
-            asked: The epoch that the leader was asked for, in a request of its own or with a Fetch.
+            asked: The epoch that was requested, in a request of its own or with a Fetch.
             end: Its response.
             leader_epoch: The leader epoch in which it responded.
         """
