@@ -126,7 +126,8 @@ async def embedded_cluster(brokers: int, *, replication: int = 1) -> AsyncIterat
         "auto.create.topics.enable": "false",
         "group.share.min.record.lock.duration.ms": 1000,
     }
-    async with Cluster(brokers=brokers, config=config) as cluster:
+    racks = [f"rack-{number}" for number in range(brokers)]
+    async with Cluster(brokers=brokers, config=config, racks=racks) as cluster:
         yield EmbeddedCluster(cluster, replication)
 
 

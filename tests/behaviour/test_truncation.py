@@ -67,6 +67,7 @@ async def test_a_truncation_raises_without_a_reset_policy(cluster3: BehaviourClu
         assert error.partition == at
         assert error.position == OffsetAndMetadata(15, "", before[-1].leader_epoch)
         assert error.diverged == OffsetAndMetadata(10, "", before[9].leader_epoch)
+        assert error.diverged is not None
         consumer.seek(at, error.diverged)
         assert [record.offset for record in await take(consumer, 8)] == list(range(10, 18))
 

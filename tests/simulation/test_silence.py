@@ -223,7 +223,7 @@ def test_a_full_buffer_of_a_paused_partition_keeps_no_other_from_being_read(capl
         assert (await asyncio.wait_for(anext(consumer), 5)).value == b"other"
         await wait_in_vain(consumer, 12)
 
-    limits = {"fetch_buffer_bytes": 2000, "max_partition_fetch_bytes": 1000}
+    limits: dict[str, Any] = {"fetch_buffer_bytes": 2000, "max_partition_fetch_bytes": 1000}
     assert "1 of 2 partitions: paused by the application" in warnings(program, caplog, **limits)[0]
 
 

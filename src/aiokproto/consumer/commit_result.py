@@ -96,7 +96,7 @@ def to_commit(what: Any) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the offsets to commit for what the user has passed to ``commit``.
 
     Raises:
-        ConfigurationError: It can not be committed; the error says what to pass instead.
+        ConfigurationError: It cannot be committed; the error says what to pass instead.
     """
     if isinstance(what, Record):
         return _after([what])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from inspect import iscoroutinefunction
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from aiokproto.consumer.reset_reason import ResetReason
 from aiokproto.consumer.start_lookup import EARLIEST, LATEST
@@ -128,4 +128,4 @@ def to_listener(value: object) -> ResetListener | None:
         return None
     if not callable(value) or iscoroutinefunction(value):
         raise ConfigurationError(f"on_offset_reset={value!r}: must be a function (not a coroutine function), or None")
-    return value
+    return cast("ResetListener", value)
