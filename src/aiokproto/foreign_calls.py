@@ -114,7 +114,7 @@ foreign_poll = foreign_arguments(
 )
 foreign_commit = foreign_arguments(
     timeout=_TIMEOUT,
-    message="pass {(record.topic, record.partition): record.offset + 1}",
+    message="pass the record: commit(record)",
     asynchronous="leave it out: `await` the call, or run it in a task",
 )
 foreign_subscribe = foreign_arguments(

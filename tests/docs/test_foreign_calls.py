@@ -91,7 +91,7 @@ def test_a_misspelt_method_still_gets_the_suggestion_of_python() -> None:
         (lambda: CONSUMER.poll(timeout=1.0), r"Consumer\.poll\(\) has no argument 'timeout': pass timeout_ms"),
         (lambda: CONSUMER.poll(max_poll_records=1), "pass max_records"),
         (lambda: CONSUMER.poll(num_messages=1), "pass max_records"),
-        (lambda: CONSUMER.commit(message=object()), r"record\.offset \+ 1"),
+        (lambda: CONSUMER.commit(message=object()), r"commit\(record\)"),
         (lambda: CONSUMER.commit(asynchronous=False), "leave it out: `await` the call"),
         (lambda: CONSUMER.subscribe(topics=["a"]), r'subscribe\("a", "b"\)'),
         (lambda: CONSUMER.subscribe("a", listener=object()), "on_assigned, on_revoked and on_lost"),

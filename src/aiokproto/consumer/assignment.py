@@ -10,15 +10,21 @@ Partitions with buffered records queue up and deliver in turn, one opened batch 
 
 from __future__ import annotations
 
-from collections import deque
+import logging
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.delivery import DeliveryState
+from aiokproto.consumer.offset_reset import OffsetReset
+from aiokproto.consumer.reset_reason import ResetReason
+from aiokproto.consumer.start_lookup import FormerPosition
 from aiokproto.errors import ConfigurationError, KafkaError, UnknownTopicError
 from aiokproto.types import OffsetAndMetadata, Record, TopicPartition
+
+log = logging.getLogger("aiokproto.consumer")
 
 
 class Signals(NamedTuple):
@@ -29,11 +35,13 @@ class Signals(NamedTuple):
             delivered any more.
         arrived: Called when there is something to deliver.
         room: Called when buffered bytes were delivered, so that more can be fetched.
+        reset: Called when the consumer has moved a position by itself.
     """
 
     changed: Callable[[Collection[Cursor]], None]
     arrived: Callable[[], None]
     room: Callable[[], None]
+    reset: Callable[[OffsetReset], None] = lambda _: None
 
 
 class Assignment(DeliveryState):
@@ -42,12 +50,14 @@ class Assignment(DeliveryState):
     Attributes:
         cursors: A cursor per partition.
         delivered: How many batches were delivered so far.
+        resets: How often positions were reset so far, by reason.
     """
 
     def __init__(self, signals: Signals) -> None:
         super().__init__()
         self.cursors: dict[TopicPartition, Cursor] = {}
         self.delivered = 0
+        self.resets: Counter[ResetReason] = Counter()
         # The partition that `open` belongs to; None when no record is open.
         self._serving: Cursor | None = None
         # Partitions with something to deliver, in turn. An entry can be outdated (paused, removed): next_cursor() drops
@@ -119,12 +129,12 @@ class Assignment(DeliveryState):
                 self.enqueue(cursor)
         self._signals.changed(cursors)
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Continue from an offset."""
+    def seek(self, partition: TopicPartition, offset: int, epoch: int = -1) -> None:
+        """Continue from an offset; ``epoch`` is the leader epoch that was committed with it, -1 if unknown."""
         cursor = self.get(partition)
         # Before the position changes: the open records are those of before the seek.
         self._interrupt(cursor)
-        cursor.set_position(offset)
+        cursor.set_position(offset, epoch)
         self._signals.changed([cursor])
 
     def seek_to(self, partitions: Iterable[TopicPartition], start: int) -> None:
@@ -137,16 +147,36 @@ class Assignment(DeliveryState):
 
     # Events of fetching and lookups
 
-    def resolved(self, cursor: Cursor, offset: int, leader_epoch: int = -1) -> None:
-        """Set the start position that was looked up."""
-        cursor.set_position(offset, leader_epoch)
+    def resolved(self, cursor: Cursor, offset: int, epoch: int = -1, leader_epoch: int = -1) -> None:
+        """Set the position that was looked up; the epochs are those of :meth:`Cursor.set_position`."""
+        former = cursor.lookup.reset
+        cursor.set_position(offset, epoch, leader_epoch)
         self._signals.changed([cursor])
+        if former is not None:
+            self.reset_happened(cursor, former, offset)
 
-    def reset(self, cursor: Cursor, start: int) -> None:
+    def reset(self, cursor: Cursor, start: int, former: FormerPosition) -> None:
         """Look up a new position: the current one is not in the log."""
         self._interrupt(cursor)
-        cursor.seek(start)
+        cursor.seek(start, former)
         self._signals.changed([cursor])
+
+    def rewind(self, cursor: Cursor, offset: int, epoch: int) -> None:
+        """Continue from an earlier offset, up to which the leader's log has what was fetched."""
+        self._interrupt(cursor)
+        cursor.rewind(offset, epoch)
+        self._signals.changed([cursor])
+
+    def validated(self, cursor: Cursor) -> None:
+        """A position was validated, or has to be: it can be fetched now, or not any more."""
+        self._signals.changed([cursor])
+
+    def reset_happened(self, cursor: Cursor, former: FormerPosition, offset: int) -> None:
+        """Report that the consumer has moved a position by itself. All resets come through here."""
+        event = OffsetReset(cursor.partition, former.reason, former.offset, offset, former.leader_epoch)
+        self.resets[former.reason] += 1
+        log.warning("consumer: %s", event)
+        self._signals.reset(event)
 
     def fail(self, cursor: Cursor, error: KafkaError) -> None:
         """Stop a partition until the application seeks; the next read raises the error."""
@@ -169,16 +199,18 @@ class Assignment(DeliveryState):
         self.enqueue(cursor)
         self._signals.arrived()
 
-    def next_cursor(self) -> Cursor | None:
+    def next_cursor(self, among: Collection[TopicPartition] | None = None) -> Cursor | None:
         """Return the partition to deliver next, None if there is nothing. It stays first until :meth:`serve` or
-        :meth:`yield_turn`."""
+        :meth:`yield_turn`. With ``among``, only these partitions are delivered; the others keep their turns."""
         # The application has taken all open records, or a seek has dropped them: the next partition's turn.
         self._yield_serving()
+        if among is not None:
+            self._turns = deque(sorted(self._turns, key=lambda cursor: cursor.partition not in among))
         while self._turns:
             cursor = self._turns[0]
             # The same partition may have been removed and assigned again: that is another cursor.
             if cursor.ready and self.cursors.get(cursor.partition) is cursor:
-                return cursor
+                return cursor if among is None or cursor.partition in among else None
             cursor.queued = False
             self._turns.popleft()
         return None

@@ -25,10 +25,9 @@ class RecordBuffer:
         end: The position after they are delivered; -1 while the position is unknown.
         chunks: Fetched chunks that are not opened.
         opening: The batch or chunk that a thread is opening or has opened, and the thread's result.
-        leader_epoch: Leader epoch of the last opened batch, for commits; -1 if unknown.
     """
 
-    __slots__ = ("batch", "chunks", "end", "leader_epoch", "opening", "records")
+    __slots__ = ("batch", "chunks", "end", "opening", "records")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -36,7 +35,6 @@ class RecordBuffer:
         self.end = -1
         self.chunks: deque[Chunk] = deque()
         self.opening: tuple[object, Any] | None = None
-        self.leader_epoch = -1
 
     def __bool__(self) -> bool:
         """Whether there is anything to deliver, be it a damaged batch."""
@@ -57,7 +55,7 @@ class RecordBuffer:
         """Whether the buffer ends with a damaged batch, so that fetching further is pointless."""
         return bool(self.chunks) and self.chunks[-1].damage is not None
 
-    def restart(self, offset: int, leader_epoch: int) -> None:
+    def restart(self, offset: int) -> None:
         """Drop everything and set the position."""
         self.records = []
         self.batch = None
@@ -67,7 +65,6 @@ class RecordBuffer:
             # drop() takes its bytes off the broker's account.
             self.chunks.popleft().drop()
         self.end = offset
-        self.leader_epoch = leader_epoch
 
     def put(self, chunk: Chunk) -> None:
         """Append a chunk. One without records for the application (control batches only) just moves the position."""
@@ -95,8 +92,6 @@ class RecordBuffer:
         self.opening = None
         self.records = records
         self.batch = batch
-        # For commits (KIP-320): the epoch of what is being delivered, not of the newest batch fetched.
-        self.leader_epoch = batch.partition_leader_epoch
         self.end = chunk.take()
         if chunk.exhausted:
             self.chunks.popleft()
@@ -118,7 +113,6 @@ class RecordBuffer:
             chunk = self.chunks[0]
             batches += chunk.take_all()
             self.end = chunk.end
-            self.leader_epoch = batches[-1].partition_leader_epoch if batches else self.leader_epoch
             if chunk.exhausted:
                 self.chunks.popleft()
         return batches

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from inspect import signature
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -18,8 +18,10 @@ from aiokproto.consumer.config import ConsumerConfig
 from aiokproto.consumer.delivery import RecordIterator
 from aiokproto.consumer.engine import Engine
 from aiokproto.consumer.log_offsets import LogOffsets
+from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.positions import Positions
 from aiokproto.consumer.reader import BatchIterator
+from aiokproto.consumer.record_iterators import RecordsToEnd, RecordsUntilIdle
 from aiokproto.consumer.subscriber import Subscriber
 from aiokproto.consumer.subscription import (
     SubscriptionState,
@@ -75,7 +77,12 @@ class Consumer(Subscriber, Positions, Committer, LogOffsets, AsyncContext, Forei
         group_remote_assignor: The broker's assignor, ``"uniform"`` or ``"range"``, with ``group_protocol="consumer"``;
             None leaves it to the broker.
         auto_offset_reset: Where to start if the group has committed no offset, and where to continue if the offset is
-            not in the log: ``"latest"`` (new records only), ``"earliest"``, or ``"none"`` (raise).
+            not in the log: ``"latest"`` (new records only), ``"earliest"``, ``"none"`` (raise), or
+            ``"by_duration:PT1H"``: the records of the last hour, or of another ISO 8601 duration of days, hours,
+            minutes and seconds, at most 36,500 days (KIP-1106). If the log was truncated (KIP-320), the consumer
+            continues where it diverges from what was read; ``"none"`` raises ``LogTruncationError``.
+        on_offset_reset: A function that is called with an :class:`~aiokproto.consumer.OffsetReset` whenever the
+            consumer has moved a position by itself. It must not block; an exception in it ends the consumer.
         enable_auto_commit: Whether processed records are committed automatically.
         auto_commit_interval_ms: How often.
         session_timeout_ms: The coordinator removes a member that it has not heard from for this long. With the consumer
@@ -112,7 +119,8 @@ class Consumer(Subscriber, Positions, Committer, LogOffsets, AsyncContext, Forei
         group_instance_id: str | None = None,
         group_protocol: GroupProtocol = "classic",
         group_remote_assignor: str | None = None,
-        auto_offset_reset: Literal["earliest", "latest", "none"] = "latest",
+        auto_offset_reset: str = "latest",
+        on_offset_reset: Callable[[OffsetReset], None] | None = None,
         enable_auto_commit: bool = True,
         auto_commit_interval_ms: float = 5000,
         session_timeout_ms: float = 45_000,
@@ -135,6 +143,7 @@ class Consumer(Subscriber, Positions, Committer, LogOffsets, AsyncContext, Forei
                 "group_protocol": group_protocol,
                 "group_remote_assignor": group_remote_assignor,
                 "auto_offset_reset": auto_offset_reset,
+                "on_offset_reset": on_offset_reset,
                 "enable_auto_commit": enable_auto_commit,
                 "auto_commit_interval_ms": auto_commit_interval_ms,
                 "session_timeout_ms": session_timeout_ms,
@@ -233,6 +242,44 @@ class Consumer(Subscriber, Positions, Committer, LogOffsets, AsyncContext, Forei
     async def _next_record(self) -> Record:
         self._engine.cluster.check_loop()
         return await self._records.__anext__()
+
+    def records(self, timeout_ms: float) -> AsyncIterator[Record]:
+        """Return an iterator of records that ends once none came for ``timeout_ms``.
+
+        As ``async for record in consumer`` otherwise; iterating again continues. To raise after a time instead, use
+        ``asyncio.timeout`` (Python 3.11) or ``asyncio.wait_for``: a cancellation loses nothing.
+
+        Args:
+            timeout_ms: The longest wait for a record; 0 ends at once when no record is buffered.
+
+        Raises:
+            ConfigurationError: ``timeout_ms`` is no duration.
+        """
+        return RecordsUntilIdle(self._engine, seconds("timeout_ms", timeout_ms))
+
+    def read_to_end(self, *partitions: tuple[str, int], timeout_ms: float | None = None) -> AsyncIterator[Record]:
+        """Return an iterator of the records up to the end that the log has when the iteration starts.
+
+        It reads from the positions to the ends (``read_committed``: to the first open transaction), of all assigned
+        partitions if none are given. It also ends where the last offsets have no records: in empty, compacted and
+        transactional logs. Later records, and other partitions, are left to other reads. A partition that is taken
+        away meanwhile has ended.
+
+        Args:
+            partitions: Assigned partitions.
+            timeout_ms: The longest wait for the next record; by default ``default_api_timeout_ms``.
+
+        Raises:
+            ConfigurationError: No partition is assigned, or one of these is not.
+            DeadlineError: No record came in time, although the end is not reached: a partition is paused, or cannot be
+                read. Reading on continues.
+            BrokerError: As ``async for``.
+        """
+        chosen = self._assigned(partitions)
+        for partition in chosen:
+            self._assignment.get(partition)
+        timeout = self._seconds(timeout_ms)
+        return RecordsToEnd(self._engine, lambda: self.end_offsets(*chosen, timeout_ms=timeout_ms), timeout)
 
     @foreign_poll
     async def poll(self, timeout_ms: float = 500, max_records: int = 500) -> list[Record]:

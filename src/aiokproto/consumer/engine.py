@@ -10,11 +10,14 @@ from typing import Any
 from aiokproto.cluster import ClusterClient, ClusterSnapshot, TopicInfo
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.consumer.assignment import Assignment, Signals
+from aiokproto.consumer.commit_result import CommitResult
 from aiokproto.consumer.config import ConsumerConfig
-from aiokproto.consumer.cursor import Cursor
+from aiokproto.consumer.cursor import Cursor, PartitionState, PartitionStatus
 from aiokproto.consumer.fetcher import Fetcher
+from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.offsets import OffsetLookup
 from aiokproto.consumer.position_resolver import PositionResolver
+from aiokproto.consumer.position_validator import PositionValidator
 from aiokproto.consumer.reader import Reader
 from aiokproto.consumer.rebalancing import Rebalancing
 from aiokproto.consumer.silence import SilenceWatch
@@ -65,13 +68,14 @@ class Engine:
         self.cluster = cluster
         self.subscription = subscription
         self.config = config
-        self.assignment = Assignment(Signals(self._changed, self._arrived, self._room))
+        self.assignment = Assignment(Signals(self._changed, self._arrived, self._room, self._reset_happened))
         self.reader = Reader(self.assignment, config.check_crcs, self.check, cluster.run_in_thread)
         self.lookup = OffsetLookup(cluster, config.fetch.read_committed)
         group = config.group
         self.offsets = GroupOffsets(cluster, group.group_id) if group else None
         self.resolver = PositionResolver(cluster, self.assignment, self.lookup, self.offsets, config.auto_offset_reset)
-        self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.resolver.reset)
+        self.validator = PositionValidator(cluster, self.assignment, self.resolver.truncated)
+        self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.resolver.reset, self.validator)
         self.rebalancing = Rebalancing(
             self.assignment,
             self.reader,
@@ -106,11 +110,16 @@ class Engine:
         # Only marks and events: the signal comes from inside calls of the application, which must not wait.
         self.fetcher.changed(cursors)
         self.resolver.changed(cursors)
+        self.validator.changed(cursors)
         self.reader.wake()
 
     def _arrived(self) -> None:
         self._moved.set()
         self.reader.wake()
+
+    def _reset_happened(self, event: OffsetReset) -> None:
+        if self.config.on_offset_reset is not None:
+            self.config.on_offset_reset(event)
 
     def _room(self) -> None:
         self.fetcher.room()
@@ -144,6 +153,15 @@ class Engine:
         for partition in sorted(self._given_up.keys() & partitions):
             # Assigned again before the offset was committed: the group's offset is older.
             self.assignment.seek(partition, self._given_up.pop(partition).offset)
+
+    def state(self, partition: TopicPartition) -> PartitionState:
+        """Return what the consumer is doing about a partition."""
+        cursor = self.assignment.cursors.get(partition)
+        if cursor is None:
+            return PartitionState(PartitionStatus.UNASSIGNED, self.member.state if self.member else "")
+        if not self._running:
+            return PartitionState(PartitionStatus.IDLE, "the consumer is not running")
+        return self.fetcher.state(cursor)
 
     # Lifecycle
 
@@ -209,6 +227,7 @@ class Engine:
             raise
         self._spawn("fetch", self.fetcher.run())
         self._spawn("locate", self.resolver.run())
+        self._spawn("validate", self.validator.run())
         self._spawn("metadata", self._watch_cluster())
         self._spawn("subscription", self._follow_subscription())
         self._spawn("silence", SilenceWatch(self.assignment, self.fetcher, self.reader, self.member).run())
@@ -312,6 +331,7 @@ class Engine:
                 self._follow.set()
             self.fetcher.metadata_changed()
             self.resolver.metadata_changed()
+            self.validator.metadata_changed()
 
     def _has_lost_a_match(self, snapshot: ClusterSnapshot) -> bool:
         """Whether a topic that the pattern had found is gone: not to read it any more is no failure."""
@@ -447,18 +467,20 @@ class Engine:
 
     # Commits
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
-        """Commit offsets, one request at a time. Raises as :meth:`Consumer.commit`."""
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> CommitResult:
+        """Commit offsets, one request at a time. Returns and raises as :meth:`Consumer.commit`."""
         assert self.member is not None
         if not offsets:
-            return
+            return CommitResult({})
         # Partitions from assign() belong to no generation.
         if self.subscription.partitions is None:
-            await self.member.commit(offsets, timeout, blocked=self._rebalance_blocked())
+            failures = await self.member.commit(offsets, timeout, blocked=self._rebalance_blocked())
         else:
-            await self.member.commit_from_outside(offsets, timeout)
-        # After the response: a commit that failed is made again.
-        self._committed.update({partition: position.offset for partition, position in offsets.items()})
+            failures = await self.member.commit_from_outside(offsets, timeout)
+        result = CommitResult.of(offsets, failures)
+        # After the response: what was not committed is committed again.
+        self._committed.update({partition: position.offset for partition, position in result.committed.items()})
+        return result
 
     def _rebalance_blocked(self) -> str:
         """Return why a rebalance cannot end before this task continues; empty if it can."""
@@ -492,7 +514,7 @@ class Engine:
 
     async def _commit_processed(self, timeout: float, among: Iterable[TopicPartition] | None = None) -> None:
         """Commit the processed offsets that are not committed yet."""
-        await self.commit(self._processed(among), timeout)
+        (await self.commit(self._processed(among), timeout)).check()
 
     def _processed(self, among: Iterable[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
         offsets = self.assignment.committable(processed=True, among=None if among is None else set(among))
@@ -512,7 +534,7 @@ class Engine:
         # Taken out first: assign() may add to it during the await.
         offsets, self._given_up = self._given_up, {}
         try:
-            await self.member.commit_from_outside(offsets, timeout)
+            CommitResult.of(offsets, await self.member.commit_from_outside(offsets, timeout)).check()
         except (DeadlineError, asyncio.CancelledError):
             # One that was assigned again has been sought to its offset already.
             again = {each: position for each, position in offsets.items() if each not in self.assignment.cursors}

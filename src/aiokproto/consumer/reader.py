@@ -7,7 +7,7 @@ is quick, else in a thread, while other partitions deliver.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from aiokproto.fetched.chunk import expected_size, open_batch
 from aiokproto.fetched.decompressed import decompress_ahead, is_decompressible
 from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.records import RecordBatch
-from aiokproto.types import Record
+from aiokproto.types import Record, TopicPartition
 
 OFF_LOOP = 256 * 1024
 """Decompressed bytes above which a batch is opened in a thread: about a millisecond of the event loop."""
@@ -92,6 +92,32 @@ class Reader:
             while (cursor := await self._next(deadline)) is not None:
                 # Records may be open from before, of a partition whose delivery was interrupted.
                 if cursor.buffer.records or self._open(cursor):
+                    self._assignment.serve(cursor)
+                    return True
+            return False
+        finally:
+            self.waiting = False
+
+    async def open_among(self, remaining: Callable[[], Mapping[TopicPartition, int]], deadline: float) -> bool:
+        """As :meth:`open`, but only of the partitions that ``remaining`` returns, each with the offset to stop at.
+
+        Returns:
+            Whether the first open record is one of them; False at the deadline, or once none remains.
+        """
+        self._begin()
+        try:
+            await self._slice.pause()
+            while left := remaining():
+                self._check()
+                self._arrived.clear()
+                cursor = self._assignment.next_cursor(left)
+                if cursor is None:
+                    if not await self._wait(deadline):
+                        return False
+                elif cursor.error is not None:
+                    raise self._assignment.report(cursor).with_traceback(None)
+                # Opening can move the position behind the end.
+                elif (cursor.buffer.records or self._open(cursor)) and cursor.buffer.position < left[cursor.partition]:
                     self._assignment.serve(cursor)
                     return True
             return False

@@ -151,14 +151,17 @@ class ClassicMember:
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""
-    ) -> None:
+    ) -> dict[TopicPartition, KafkaError]:
         """Commit offsets of owned partitions; see :meth:`Commits.as_member
         <aiokproto.group.commits.Commits.as_member>`."""
-        await self._commits.as_member(offsets, timeout, blocked=blocked)
+        return await self._commits.as_member(offsets, timeout, blocked=blocked)
 
-    async def commit_from_outside(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
-        """Commit offsets of partitions that the group does not assign. Raises as :meth:`commit`."""
-        await self._commits.from_outside(offsets, timeout)
+    async def commit_from_outside(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float
+    ) -> dict[TopicPartition, KafkaError]:
+        """Commit offsets of partitions that the group does not assign; see :meth:`Commits.from_outside
+        <aiokproto.group.commits.Commits.from_outside>`."""
+        return await self._commits.from_outside(offsets, timeout)
 
     @property
     def catches_up_alone(self) -> bool:

@@ -14,7 +14,7 @@ from aiokproto.codec.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from aiokproto.errors import UnsupportedVersionError
+from aiokproto.errors import KafkaError, UnsupportedVersionError
 from aiokproto.group.changes import Change, ChangeKind, PartitionOwner
 from aiokproto.group.config import GroupConfig, LeaveMode
 from aiokproto.group.epoch_member import EpochMember
@@ -163,14 +163,17 @@ class ConsumerMember:
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""
-    ) -> None:
+    ) -> dict[TopicPartition, KafkaError]:
         """Commit offsets of owned partitions; see :meth:`Commits.as_member
         <aiokproto.group.commits.Commits.as_member>`."""
-        await self._member.commits.as_member(offsets, timeout, blocked=blocked)
+        return await self._member.commits.as_member(offsets, timeout, blocked=blocked)
 
-    async def commit_from_outside(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
-        """Commit offsets of partitions that the group does not assign. Raises as :meth:`commit`."""
-        await self._member.commits.from_outside(offsets, timeout)
+    async def commit_from_outside(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float
+    ) -> dict[TopicPartition, KafkaError]:
+        """Commit offsets of partitions that the group does not assign; see :meth:`Commits.from_outside
+        <aiokproto.group.commits.Commits.from_outside>`."""
+        return await self._member.commits.from_outside(offsets, timeout)
 
 
 class _Form:

@@ -67,11 +67,11 @@ class GroupMember(Protocol):
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""
-    ) -> None: ...
+    ) -> dict[TopicPartition, KafkaError]: ...
 
     async def commit_from_outside(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float
-    ) -> None: ...
+    ) -> dict[TopicPartition, KafkaError]: ...
 
 
 def make_member(cluster: ClusterClient, config: GroupConfig, owner: PartitionOwner) -> GroupMember:
@@ -161,8 +161,10 @@ class AutoMember:
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""
-    ) -> None:
-        await self._member.commit(offsets, timeout, blocked=blocked)
+    ) -> dict[TopicPartition, KafkaError]:
+        return await self._member.commit(offsets, timeout, blocked=blocked)
 
-    async def commit_from_outside(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
-        await self._member.commit_from_outside(offsets, timeout)
+    async def commit_from_outside(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float
+    ) -> dict[TopicPartition, KafkaError]:
+        return await self._member.commit_from_outside(offsets, timeout)
