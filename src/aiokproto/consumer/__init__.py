@@ -31,5 +31,6 @@ from __future__ import annotations
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.consumer import Consumer
 from aiokproto.consumer.cursor import PartitionState, PartitionStatus
+from aiokproto.consumer.report import ConsumerStats, PartitionStats
 
-__all__ = ["Consumer", "FetchedBatch", "PartitionState", "PartitionStatus"]
+__all__ = ["Consumer", "ConsumerStats", "FetchedBatch", "PartitionState", "PartitionStats", "PartitionStatus"]

@@ -18,6 +18,7 @@ from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.delivery import DeliveryState
 from aiokproto.errors import ConfigurationError, KafkaError, UnknownTopicError
+from aiokproto.observe.observers import ConsumerObserver
 from aiokproto.types import OffsetAndMetadata, Record, TopicPartition
 
 
@@ -42,10 +43,14 @@ class Assignment(DeliveryState):
     Attributes:
         cursors: A cursor per partition.
         delivered: How many batches were delivered so far.
+        observer: Counts what is fetched and delivered.
     """
 
-    def __init__(self, signals: Signals) -> None:
+    def __init__(self, signals: Signals, observer: ConsumerObserver | None = None) -> None:
         super().__init__()
+        self.observer = observer or ConsumerObserver()
+        # How many records `open` had when its delivery began.
+        self._served = 0
         self.cursors: dict[TopicPartition, Cursor] = {}
         self.delivered = 0
         # The partition that `open` belongs to; None when no record is open.
@@ -189,13 +194,15 @@ class Assignment(DeliveryState):
         self._serving = cursor
         # The buffer's own list: popping a record from it moves the partition's position (RecordBuffer.position).
         self.open = cursor.buffer.records
+        self._served = len(self.open)
         self.delivered += 1
         self._signals.room()
 
-    def delivered_at_once(self, cursor: Cursor) -> None:
-        """Take note that everything opened of this partition is delivered in one piece (a batch)."""
+    def delivered_at_once(self, cursor: Cursor, records: int) -> None:
+        """Take note that everything opened of this partition is delivered in one piece (a batch of ``records``)."""
         self.yield_turn(cursor)
         self.enqueue(cursor)
+        self.observer.delivered(cursor.partition, records, cursor.buffer.end)
         self.delivered += 1
         self._signals.room()
 
@@ -228,6 +235,8 @@ class Assignment(DeliveryState):
 
     def stop(self) -> None:
         """Deliver nothing more."""
+        if self._serving is not None:
+            self._report_delivered(self._serving)
         self._serving = None
         self.open = []
 
@@ -267,11 +276,23 @@ class Assignment(DeliveryState):
 
     def _interrupt(self, cursor: Cursor) -> None:
         if cursor is self._serving:
+            self._report_delivered(cursor)
             self._serving = None
             # A new list and not clear(): the buffer still owns the old one, with its undelivered records.
             self.open = []
 
+    @property
+    def delivering(self) -> int:
+        """How many of the open records the application has taken; not reported to the observer yet."""
+        return self._served - len(self.open) if self._serving is not None else 0
+
+    def _report_delivered(self, cursor: Cursor) -> None:
+        if taken := self.delivering:
+            self.observer.delivered(cursor.partition, taken, cursor.buffer.position)
+
     def _yield_serving(self) -> None:
+        if self._serving is not None:
+            self._report_delivered(self._serving)
         cursor, self._serving, self.open = self._serving, None, []
         if cursor is not None:
             # Not at each record: the hot path only pops.

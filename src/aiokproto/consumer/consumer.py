@@ -19,6 +19,7 @@ from aiokproto.consumer.delivery import RecordIterator
 from aiokproto.consumer.engine import Engine
 from aiokproto.consumer.log_offsets import LogOffsets
 from aiokproto.consumer.positions import Positions
+from aiokproto.consumer.report import Report
 from aiokproto.consumer.subscriber import Subscriber
 from aiokproto.consumer.subscription import (
     SubscriptionState,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 _CLOSE_TIMEOUT_MS = 30_000
 
 
-class Consumer(Subscriber, Positions, Committer, LogOffsets, AsyncContext, ForeignCalls):
+class Consumer(Subscriber, Positions, Committer, LogOffsets, Report, AsyncContext, ForeignCalls):
     """Read records from topics, alone or as a member of a group.
 
     ::

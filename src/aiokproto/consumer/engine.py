@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Iterable, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from aiokproto.cluster import ClusterClient, ClusterSnapshot, TopicInfo
@@ -25,6 +26,8 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.member import GroupMember
 from aiokproto.group.offsets import GroupOffsets
 from aiokproto.net.timeouts import deadline as until
+from aiokproto.observe.metrics import MetricSource
+from aiokproto.observe.observers import ConsumerObserver
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.consumer")
@@ -58,14 +61,18 @@ class Engine:
         rebalancing: Carries out what a rebalance changes.
         offsets: The group's committed offsets; None without a group.
         subscription: What the application has subscribed to or assigned.
+        observer: Counts fetches, delivery, commits and rebalances.
     """
 
     def __init__(self, cluster: ClusterClient, config: ConsumerConfig, subscription: SubscriptionState) -> None:
         self.cluster = cluster
         self.subscription = subscription
         self.config = config
-        self.assignment = Assignment(Signals(self._changed, self._arrived, self._room))
-        self.reader = Reader(self.assignment, config.check_crcs, self.check, cluster.run_in_thread)
+        self.observer = ConsumerObserver(cluster.config.hooks)
+        self.assignment = Assignment(Signals(self._changed, self._arrived, self._room), self.observer)
+        self.reader = Reader(
+            self.assignment, config.check_crcs, self.check, cluster.run_in_thread, cluster.config.interceptors
+        )
         self.lookup = OffsetLookup(cluster, config.fetch.read_committed)
         group = config.group
         self.offsets = GroupOffsets(cluster, group.group_id) if group else None
@@ -151,6 +158,20 @@ class Engine:
         """Whether the consumer is started and not closed."""
         return self._running
 
+    @property
+    def ended(self) -> KafkaError | None:
+        """Why the consumer cannot be used: not started, closed, or failed; None while it can."""
+        if isinstance(self._failure, KafkaError):
+            return self._failure
+        if self._failure is not None:
+            return ClientClosedError(f"the consumer has failed: {self._failure!r}")
+        return None if self._running and not self._closing else self._closed
+
+    @property
+    def closed_or_failed(self) -> bool:
+        """Whether it has ended for good."""
+        return self._failure is not None or self._closing or (self._started and not self._running)
+
     def check_running(self) -> None:
         """Raise if the consumer is closed, if one of its tasks has ended, or in another event loop."""
         self.cluster.check_loop()
@@ -216,6 +237,27 @@ class Engine:
             self._spawn("progress", self._watch_progress(self.member))
             if self.config.enable_auto_commit:
                 self._spawn("commit", self._auto_commit())
+        self.cluster.push_metrics(
+            MetricSource(
+                "consumer",
+                self.cluster.observer,
+                consumer=self.observer,
+                rebalances=self.member.rebalances if self.member is not None else None,
+                assigned=lambda: len(self.assignment.cursors),
+                labels=self._labels,
+            )
+        )
+
+    def _labels(self) -> dict[str, str]:
+        if self.member is None:
+            return {}
+        who = self.member.metadata
+        labels = {
+            "group_id": who.group_id,
+            "group_member_id": who.member_id,
+            "group_instance_id": who.instance_id or "",
+        }
+        return {name: value for name, value in labels.items() if value}
 
     def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         task = self._tasks[name] = asyncio.create_task(work, name=f"aiokproto-consumer-{name}")
@@ -445,13 +487,26 @@ class Engine:
         assert self.member is not None
         if not offsets:
             return
-        # Partitions from assign() belong to no generation.
-        if self.subscription.partitions is None:
-            await self.member.commit(offsets, timeout, blocked=self._rebalance_blocked())
-        else:
-            await self.member.commit_from_outside(offsets, timeout)
+        with self._observed(len(offsets)):
+            # Partitions from assign() belong to no generation.
+            if self.subscription.partitions is None:
+                await self.member.commit(offsets, timeout, blocked=self._rebalance_blocked())
+            else:
+                await self.member.commit_from_outside(offsets, timeout)
         # After the response: a commit that failed is made again.
         self._committed.update({partition: position.offset for partition, position in offsets.items()})
+
+    @contextmanager
+    def _observed(self, partitions: int) -> Iterator[None]:
+        """Report a commit, or its error. A cancelled one is neither."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        try:
+            yield
+        except KafkaError as error:
+            self.observer.committed(partitions, loop.time() - started, error)
+            raise
+        self.observer.committed(partitions, loop.time() - started, None)
 
     def _rebalance_blocked(self) -> str:
         """Return why a rebalance cannot end before this task continues; empty if it can."""
@@ -505,7 +560,8 @@ class Engine:
         # Taken out first: assign() may add to it during the await.
         offsets, self._given_up = self._given_up, {}
         try:
-            await self.member.commit_from_outside(offsets, timeout)
+            with self._observed(len(offsets)):
+                await self.member.commit_from_outside(offsets, timeout)
         except (DeadlineError, asyncio.CancelledError):
             # One that was assigned again has been sought to its offset already.
             again = {each: position for each, position in offsets.items() if each not in self.assignment.cursors}

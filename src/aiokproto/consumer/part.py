@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from aiokproto.config import seconds
 from aiokproto.consumer.assignment import Assignment
+from aiokproto.consumer.cursor import Cursor, PartitionState, PartitionStatus
 from aiokproto.consumer.engine import Engine
 from aiokproto.errors import ConfigurationError
 from aiokproto.group.arguments import to_partition
@@ -32,6 +33,11 @@ class ConsumerPart:
         if not chosen:
             raise ConfigurationError("no partition is assigned yet: call it in on_assigned, or after the first record")
         return chosen
+
+    def _state(self, cursor: Cursor) -> PartitionState:
+        if not self._engine.running:
+            return PartitionState(PartitionStatus.IDLE, "the consumer is not running")
+        return self._engine.fetcher.state(cursor)
 
     def _seconds(self, timeout_ms: float | None) -> float:
         return self._engine.cluster.config.api_timeout if timeout_ms is None else seconds("timeout_ms", timeout_ms)

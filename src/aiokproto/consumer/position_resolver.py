@@ -110,6 +110,7 @@ class PositionResolver:
                 cursor, error_for(ErrorCode.OFFSET_OUT_OF_RANGE, context, "auto_offset_reset is 'none'")
             )
             return
+        self._assignment.observer.reset(cursor.partition, -1 if cursor.position is None else cursor.position, why)
         log.info("%s: %s; continuing at the %s offset", cursor.partition, why, self._reset)
         self._assignment.reset(cursor, start)
 

@@ -96,6 +96,4 @@ class Positions(ConsumerPart):
         if cursor is None:
             member = self._engine.member
             return PartitionState(PartitionStatus.UNASSIGNED, member.state if member else "")
-        if not self._engine.running:
-            return PartitionState(PartitionStatus.IDLE, "the consumer is not running")
-        return self._engine.fetcher.state(cursor)
+        return self._state(cursor)

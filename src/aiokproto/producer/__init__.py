@@ -55,6 +55,7 @@ from aiokproto.producer.outcomes import Outcomes
 from aiokproto.producer.partitioner import Partitioner, murmur2
 from aiokproto.producer.producer import Producer
 from aiokproto.producer.record import ProducerRecord
+from aiokproto.producer.report import ProducerStats
 from aiokproto.producer.transaction import Transaction, TransactionStatus
 
 __all__ = [
@@ -64,6 +65,7 @@ __all__ = [
     "Partitioner",
     "Producer",
     "ProducerRecord",
+    "ProducerStats",
     "Transaction",
     "TransactionStatus",
     "murmur2",

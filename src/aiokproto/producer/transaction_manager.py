@@ -123,6 +123,7 @@ class TransactionManager:
         self._last: WriteSession | None = None
         # The task that ends the last transaction. At most one runs: _settle() waits for it before another begins.
         self._end: asyncio.Task[None] | None = None
+        self._begun_at = 0.0
         # Held by requests of the transaction that EndTxn must not overtake.
         self._sending = asyncio.Lock()
         # Partitions that are part of the transaction: confirmed in version 1, assumed in version 2.
@@ -215,6 +216,8 @@ class TransactionManager:
         self.v2 = v2
         self._last = session
         self.state = TransactionState.OPEN
+        self._begun_at = asyncio.get_running_loop().time()
+        self._accumulator.observer.begun(self.transactional_id)
 
     async def _settle(self) -> None:
         """Wait until the last transaction has ended, repeating its end if that failed."""
@@ -422,6 +425,7 @@ class TransactionManager:
             if self._needs_epoch:
                 await self._next_epoch()
             self._forget()
+            self._accumulator.observer.ended(self.transactional_id, commit, self._begun_at)
 
     def _drop_unsent(self, why: KafkaError, *, observed: bool = False) -> None:
         """Fail the batches that were never sent. ``observed``: the application knows already."""
@@ -454,6 +458,7 @@ class TransactionManager:
             if self._needs_epoch:
                 await self._next_epoch()
             self._forget()
+            self._accumulator.observer.ended(self.transactional_id, False, self._begun_at)
             raise failure from error
         # Version 2: the next epoch, or a new id if the epochs are used up. In version 1 the field has its default, -1.
         if response.producer_id >= 0:
