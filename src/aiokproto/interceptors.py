@@ -59,17 +59,25 @@ class Interceptor:
 
 
 class Interceptors:
-    """Several interceptors as one; false if there is none. They are called in their order."""
+    """Several interceptors as one, called in their order.
+
+    Attributes:
+        sending: Whether any of them concerns records that are sent.
+        receiving: Whether any of them concerns records that are delivered.
+    """
 
     def __init__(self, interceptors: Iterable[Interceptor] = ()) -> None:
         given = list(interceptors)
-        self._all = [(each, FailureLog(type(each).__qualname__)) for each in given]
+        # Per method: the failures of one must not hide the first of another.
+        self._sends = [(each, FailureLog(f"{type(each).__qualname__}.on_send")) for each in given]
+        self._acks = [(each, FailureLog(f"{type(each).__qualname__}.on_acknowledgement")) for each in given]
+        self._records = [(each, FailureLog(f"{type(each).__qualname__}.on_records")) for each in given]
         self.sending = any(_overrides(each, "on_send", "on_acknowledgement") for each in given)
         self.receiving = any(_overrides(each, "on_records") for each in given)
 
     def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
         """Return the record to send."""
-        for each, failures in self._all:
+        for each, failures in self._sends:
             try:
                 record = each.on_send(record)
             except Exception as error:  # noqa: BLE001 - the application's code; FailureLog logs it
@@ -80,7 +88,7 @@ class Interceptors:
         self, record: OutgoingRecord, metadata: RecordMetadata | None, error: KafkaError | None
     ) -> None:
         """Report an outcome."""
-        for each, failures in self._all:
+        for each, failures in self._acks:
             try:
                 each.on_acknowledgement(record, metadata, error)
             except Exception as failure:  # noqa: BLE001 - the application's code; FailureLog logs it
@@ -89,7 +97,7 @@ class Interceptors:
     def on_records(self, records: list[Record]) -> list[Record]:
         """Return the records to deliver."""
         found: Sequence[Record] = records
-        for each, failures in self._all:
+        for each, failures in self._records:
             try:
                 found = list(each.on_records(found))
             except Exception as error:  # noqa: BLE001 - the application's code; FailureLog logs it

@@ -163,8 +163,10 @@ class Rebalancing:
         if not self.called_for:
             return None
         kind = ChangeKind.LOST if lost else ChangeKind.REVOKE
+        partitions, loop = sorted(self.called_for), asyncio.get_running_loop()
+        started = loop.time()
         # A task, so that a callback which takes too long can be cancelled without cancelling close().
-        call = asyncio.create_task(self._invoke(kind, sorted(self.called_for)), name="aiokproto-consumer-callback")
+        call = asyncio.create_task(self._invoke(kind, partitions), name="aiokproto-consumer-callback")
         try:
             await asyncio.wait([call], timeout=timeout)
             if call.done():
@@ -175,6 +177,7 @@ class Rebalancing:
             # It was too slow, or close() was cancelled. It gets a moment, as it may swallow the cancellation.
             if call.cancel():
                 await asyncio.wait([call], timeout=_CANCELLED_WITHIN)
+            self._assignment.observer.rebalanced(_KINDS[kind], partitions, loop.time() - started)
 
     async def _finish(self, partitions: list[TopicPartition], deadline: float) -> None:
         """Stop delivery of partitions, let the application finish the current record, and commit."""
