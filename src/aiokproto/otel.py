@@ -11,7 +11,6 @@ the W3C (``traceparent``, ``tracestate``, ``baggage``).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -40,6 +39,7 @@ from aiokproto.hooks import (
     TransactionEnded,
 )
 from aiokproto.interceptors import Interceptor, OutgoingRecord
+from aiokproto.runtime import monotonic
 from aiokproto.types import Header, Record, RecordMetadata
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
@@ -201,7 +201,7 @@ class Tracing(Interceptor):
         attributes = {**self._processing(batch), **self._client, **self._group}
         topic = batch[0].topic
         parent = self._parent(batch[0]) if len(batch) == 1 else None
-        started = time.perf_counter()
+        started = monotonic()
         failure: Attributes = {}
         try:
             with self._tracer.start_as_current_span(
@@ -219,7 +219,7 @@ class Tracing(Interceptor):
                     raise
         finally:
             measured = {**_operation("process", "process", topic), **self._group, **failure}
-            self._durations.record(time.perf_counter() - started, measured)
+            self._durations.record(monotonic() - started, measured)
 
     def _processing(self, batch: Sequence[Record]) -> Attributes:
         attributes = _operation("process", "process", batch[0].topic)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from aiokproto.observe.health import Health, HealthStatus
 from aiokproto.observe.stats import ClientStats, Durations
+from aiokproto.runtime import thread_id
 
 if TYPE_CHECKING:
     from aiokproto.consumer import ConsumerStats
@@ -55,7 +55,7 @@ class KafkaCollector(Collector):
         self._clients = clients
         self._partitions = partitions
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
+        self._thread = thread_id()
 
     def describe(self) -> Sequence[Metric]:
         """Return nothing: names depend on the kinds of clients, and registering must not scrape."""
@@ -75,7 +75,7 @@ class KafkaCollector(Collector):
             yield from _Page(self._partitions).families(seen)
 
     def _read(self) -> list[tuple[object, Health]]:
-        if threading.get_ident() == self._thread:
+        if thread_id() == self._thread:
             return self._snapshot()
         result: concurrent.futures.Future[list[tuple[object, Health]]] = concurrent.futures.Future()
 

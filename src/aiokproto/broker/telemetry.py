@@ -26,7 +26,7 @@ MAX_BYTES = 1 << 20
 """Largest ``metrics`` of a push, compressed or not (``telemetry.max.bytes``)."""
 
 DEFAULT_INTERVAL_MS = 300_000
-LONGEST_INTERVAL_MS = 3_600_000
+SHORTEST_INTERVAL_MS, LONGEST_INTERVAL_MS = 100, 3_600_000
 
 ACCEPTED = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
 """In order of preference. Uncompressed metrics are accepted too, which Kafka does not list either."""
@@ -52,7 +52,7 @@ class ClientMetricsOptions(ConfigOverrides):
 
     KIND = "client metrics"
     TABLE: ClassVar[Mapping[str, Option]] = {
-        "interval.ms": Option(DEFAULT_INTERVAL_MS, INT, 100),
+        "interval.ms": Option(DEFAULT_INTERVAL_MS, INT),
         "match": Option("", LIST, many=True),
         "metrics": Option("", LIST, many=True),
     }
@@ -61,20 +61,26 @@ class ClientMetricsOptions(ConfigOverrides):
         """Check the options.
 
         Raises:
-            BrokerError: INVALID_CONFIG, with the option and the reason.
+            BrokerError: As in Kafka: INVALID_REQUEST for an unknown option and for an interval out of range, else INVALID_CONFIG.
         """
+        unknown = own.keys() - self.TABLE.keys()
+        if unknown:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"unknown client metrics option: {min(unknown)}")
         super().__init__(own, broker)
-        if self.number("interval.ms") > LONGEST_INTERVAL_MS:
-            raise BrokerError(ErrorCode.INVALID_CONFIG, detail=f"interval.ms is more than {LONGEST_INTERVAL_MS}")
+        if not SHORTEST_INTERVAL_MS <= self.number("interval.ms") <= LONGEST_INTERVAL_MS:
+            text = f"interval.ms must be from {SHORTEST_INTERVAL_MS} to {LONGEST_INTERVAL_MS}"
+            raise BrokerError(ErrorCode.INVALID_REQUEST, detail=text)
         self.metrics = _items(self.value("metrics"))
         self._patterns = {}
         for item in _items(self.value("match")):
             key, equals, pattern = item.partition("=")
             if not equals or key not in _MATCHED:
-                raise BrokerError(ErrorCode.INVALID_CONFIG, detail=f"match: {item!r} is not one of {_MATCHED} with a =")
+                raise BrokerError(
+                    ErrorCode.INVALID_REQUEST, detail=f"match: {item!r} is not one of {_MATCHED} with a ="
+                )
             try:
                 self._patterns[key] = compile_pattern(pattern)
-            except PatternError as error:
+            except (BrokerError, PatternError) as error:
                 raise BrokerError(ErrorCode.INVALID_CONFIG, detail=f"match: {error}") from None
 
     def matches(self, client: Mapping[str, str]) -> bool:

@@ -109,7 +109,7 @@ class Rebalancing:
                 await self._finish(partitions, change.deadline)
                 # While the application finished its records, the group may have removed this member.
                 lost = self._lost
-                await self._call(ChangeKind.LOST if lost else ChangeKind.REVOKE, partitions)
+                await self._call(ChangeKind.LOST if self._lost else ChangeKind.REVOKE, partitions)
                 # After the callback, which may still commit and ask for positions.
                 self._assignment.remove(partitions)
             elif change.kind is ChangeKind.LOST:

@@ -383,14 +383,7 @@ class Connection(asyncio.BufferedProtocol):
             # The token is popped before its frame is delivered, so a callback that sends, or closes the connection,
             # finds the queue consistent.
             for request, frame in self._protocol.received(nbytes):
-                # Also of a response that nobody waits for any more: the broker's latency is what it is.
-                self._observer.received(
-                    request.api_key,
-                    request.version,
-                    len(frame) + _LENGTH_SIZE,
-                    request.queue_time,
-                    self._loop.time() - request.sent_at,
-                )
+                self._report_response(request, len(frame) + _LENGTH_SIZE)
                 if not request.done():
                     request.complete(frame)
         except ResponseTooLargeError as error:
@@ -443,6 +436,9 @@ class Connection(asyncio.BufferedProtocol):
         for request in self._requests():
             if not request.done():
                 self._fail_request(request, _for_request(failure, request))
+            elif not request.reported:
+                # Its caller was cancelled, and the response is still due.
+                self._report_failure(request, failure)
         # Cleared only now: _requests() reads both queues.
         self._protocol.pending.clear()
         self._throttled.clear()
@@ -458,9 +454,22 @@ class Connection(asyncio.BufferedProtocol):
 
     def _fail_request(self, request: InFlightRequest, error: KafkaError) -> None:
         # First: fail() may run a callback that sends again.
+        self._report_failure(request, error)
+        request.fail(error)
+
+    def _report_failure(self, request: InFlightRequest, error: KafkaError) -> None:
+        request.reported = True
         waited = self._loop.time() - request.sent_at if request.sent_at < INFINITY else 0.0
         self._observer.unanswered(request.api_key, request.version, request.queue_time, waited, error)
-        request.fail(error)
+
+    def _report_response(self, request: InFlightRequest, size: int) -> None:
+        if request.reported:
+            # One end per request; the bytes count all the same.
+            self._observer.bytes_received += size
+        else:
+            # Also if its caller was cancelled: the broker's latency is what it is.
+            waited = self._loop.time() - request.sent_at
+            self._observer.received(request.api_key, request.version, size, request.queue_time, waited)
 
 
 def _for_request(failure: KafkaError, request: InFlightRequest) -> KafkaError:

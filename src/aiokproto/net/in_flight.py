@@ -33,9 +33,10 @@ class InFlightRequest(ABC):
         sent_at: When the request was written; ``inf`` before.
         disconnect_at: When the connection is closed if there is no response; ``inf`` before the request is written.
         queue_time: How long it was held back for a throttle (s).
+        reported: Whether the observer knows its end: a response can follow a deadline.
     """
 
-    __slots__ = ("api_key", "deadline", "disconnect_at", "queue_time", "sent_at", "timeout", "version")
+    __slots__ = ("api_key", "deadline", "disconnect_at", "queue_time", "reported", "sent_at", "timeout", "version")
 
     def __init__(self, api_key: int, timeout: float, deadline: float) -> None:
         self.api_key = api_key
@@ -43,6 +44,7 @@ class InFlightRequest(ABC):
         self.deadline = deadline
         self.sent_at = self.disconnect_at = INFINITY
         self.queue_time = 0.0
+        self.reported = False
         self.version = 0
 
     def mark_sent(self, now: float, request_timeout: float) -> None:
