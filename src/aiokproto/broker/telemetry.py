@@ -17,7 +17,7 @@ from zlib import crc32
 
 from aiokproto.broker.clock import Clock
 from aiokproto.broker.config.options import INT, LIST, BrokerOptions, ConfigOverrides, Option
-from aiokproto.broker.patterns import PatternError, compile_pattern
+from aiokproto.broker.patterns import compile_pattern
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, KafkaError
 from aiokproto.records import Compression, decompress
@@ -61,7 +61,8 @@ class ClientMetricsOptions(ConfigOverrides):
         """Check the options.
 
         Raises:
-            BrokerError: As in Kafka: INVALID_REQUEST for an unknown option and for an interval out of range, else INVALID_CONFIG.
+            BrokerError: As in Kafka: INVALID_REQUEST for an unknown option and for an interval out of range, else
+                INVALID_CONFIG.
         """
         unknown = own.keys() - self.TABLE.keys()
         if unknown:
@@ -75,13 +76,11 @@ class ClientMetricsOptions(ConfigOverrides):
         for item in _items(self.value("match")):
             key, equals, pattern = item.partition("=")
             if not equals or key not in _MATCHED:
-                raise BrokerError(
-                    ErrorCode.INVALID_REQUEST, detail=f"match: {item!r} is not one of {_MATCHED} with a ="
-                )
+                raise BrokerError(ErrorCode.INVALID_CONFIG, detail=f"match: {item!r} is not one of {_MATCHED} with a =")
             try:
                 self._patterns[key] = compile_pattern(pattern)
-            except (BrokerError, PatternError) as error:
-                raise BrokerError(ErrorCode.INVALID_CONFIG, detail=f"match: {error}") from None
+            except BrokerError as error:
+                raise BrokerError(ErrorCode.INVALID_CONFIG, detail=f"match: {error.detail}") from None
 
     def matches(self, client: Mapping[str, str]) -> bool:
         """Whether a client is to push these metrics. What is not known of a client is empty."""

@@ -21,15 +21,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
 from aiokproto._version import __version__
+from aiokproto.cluster.snapshot import ClusterSnapshot
 from aiokproto.codec.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
 from aiokproto.codec.messages.push_telemetry import PushTelemetryRequest
+from aiokproto.codec.schema import Request, Response
 from aiokproto.codec.wire import ZERO_UUID
+from aiokproto.config import ClusterConfig
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import KafkaError, UnsupportedCompressionError, error_for
 from aiokproto.failures import Action, Situation, classify
@@ -38,8 +41,7 @@ from aiokproto.observe.otlp import encode_metrics
 from aiokproto.records import Compression, compress
 from aiokproto.runtime import current, uniform
 
-if TYPE_CHECKING:
-    from aiokproto.cluster.cluster_client import ClusterClient
+R = TypeVar("R", bound=Response)
 
 FIRST_AFTER = 10.0
 """Seconds after the start in which the subscription is requested (half to one and a half): a program that sends one
@@ -61,6 +63,18 @@ _PUSH = Situation(PushTelemetryRequest.api_key)
 logger = logging.getLogger("aiokproto.telemetry")
 
 
+class PushCluster(Protocol):
+    """What is needed of a :class:`~aiokproto.cluster.ClusterClient`."""
+
+    config: ClusterConfig
+
+    @property
+    def snapshot(self) -> ClusterSnapshot: ...
+    def some_broker(self) -> int: ...
+    def backoff(self, attempt: int) -> float: ...
+    async def send(self, request: Request[R], node: int, *, timeout: float | None = None) -> R: ...
+
+
 class TelemetryReporter:
     """Pushes a client's metrics from :meth:`start` to :meth:`close`.
 
@@ -68,7 +82,7 @@ class TelemetryReporter:
         client_instance_id: The id under which brokers know the client's metrics; empty before they have given it.
     """
 
-    def __init__(self, cluster: ClusterClient, source: MetricSource, *, first_after: float = FIRST_AFTER) -> None:
+    def __init__(self, cluster: PushCluster, source: MetricSource, *, first_after: float = FIRST_AFTER) -> None:
         """Create a reporter in the running loop.
 
         Args:
