@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,10 +18,10 @@ from aiokproto.codec.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from aiokproto.codec.messages.push_telemetry import PushTelemetryRequest
+from aiokproto.codec.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
-from tests.patience import PATIENCE
+from tests.observe.waiting import until
 
 CLIENT_METRICS = 16
 
@@ -46,12 +46,6 @@ async def subscribe(broker: Broker, name: str = "all", **options: str) -> int:
     async with Client(bootstrap_servers=broker.bootstrap_servers, enable_metrics_push=False) as client:
         response = await client.request(IncrementalAlterConfigsRequest(resources=[resource]))
     return response.responses[0].error_code
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0)
 
 
 def names(data: bytes) -> set[str]:
@@ -82,7 +76,7 @@ class Counted:
         assert isinstance(info.request, PushTelemetryRequest)
         self.pushes.append(info.request)
         if self.answers:
-            return info.request.response(error_code=self.answers.pop(0))
+            return PushTelemetryResponse(error_code=self.answers.pop(0))
         return await serve(info.request)
 
 

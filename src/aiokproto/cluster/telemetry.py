@@ -130,7 +130,7 @@ class TelemetryReporter:
         pause = uniform(0.5, 1.5) * self._first_after
         try:
             while True:
-                await asyncio.sleep(pause)
+                await self._sleep(pause)
                 pause = await self._round()
         except KafkaError as error:
             logger.debug("metrics are not pushed any more: %s", error)
@@ -153,7 +153,7 @@ class TelemetryReporter:
             self._subscription, situation = subscription, _PUSH
             pause = uniform(0.5, 1.5) * interval
             while True:
-                await asyncio.sleep(pause)
+                await self._sleep(pause)
                 await self._push(subscription, self._cluster.config.request_timeout)
                 pause = interval
         except KafkaError as error:
@@ -166,6 +166,12 @@ class TelemetryReporter:
             if action is Action.REFRESH_METADATA:
                 self._node = None
             return self._cluster.backoff(1) if action is Action.RETRY else interval
+
+    async def _sleep(self, seconds: float) -> None:
+        until = self._loop.time() + seconds
+        # Again: on a clock with coarse steps timers run early, and brokers refuse a push that is early.
+        while (left := until - self._loop.time()) > 0:
+            await asyncio.sleep(left)
 
     async def _subscribe(self) -> GetTelemetrySubscriptionsResponse:
         # The same broker for all: it knows the subscription, and when the last push came.
