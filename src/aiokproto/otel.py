@@ -244,8 +244,7 @@ class Tracing(Interceptor):
         count = 0
         for record in records:
             if record.headers and count < MOST_LINKS:
-                # In an empty context: without headers the current span would be taken for the record's.
-                context = self._propagator.extract(record.headers, Context(), _GETTER)
+                context = self._propagator.extract(record.headers, getter=_GETTER)
                 found = trace.get_current_span(context).get_span_context()
                 if found.is_valid:
                     count += 1

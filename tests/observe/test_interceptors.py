@@ -63,10 +63,10 @@ async def test_every_way_to_write_a_record_is_intercepted() -> None:
             await producer.send("flights", b"send", headers=[("own", b"0")])
             await (await producer.post("flights", b"post"))
             await producer.try_post("flights", b"try_post")
-            await producer.send_many("flights", [b"many", ProducerRecord(b"record", key=b"k")])
-        records = await consumed(broker, 5)
-    assert [record.value for record in records] == [b"send", b"post", b"try_post", b"many", b"record"]
-    assert [[name for name, _ in record.headers] for record in records] == [["own", "tag"], *[["tag"]] * 4]
+            await producer.send_many("flights", [b"many", b"more", b"most", ProducerRecord(b"last", key=b"k")])
+        records = await consumed(broker, 7)
+    assert [record.value for record in records] == [b"send", b"post", b"try_post", b"many", b"more", b"most", b"last"]
+    assert [[name for name, _ in record.headers] for record in records] == [["own", "tag"], *[["tag"]] * 6]
     assert seen.acknowledged == [(record.value, record.offset, "NoneType") for record in records]
 
 

@@ -241,6 +241,16 @@ def test_a_header_that_is_no_context_is_no_link(value: bytes | None) -> None:
     assert span.links == ()
 
 
+def test_the_current_span_is_not_taken_for_the_context_of_a_record_without_one() -> None:
+    otel = sdk()
+    record = Record("flights", 0, 0, 0, None, b"a", (("own", b"1"),))
+    with otel.provider.get_tracer("test").start_as_current_span("outer"), otel.tracing().process(record):
+        pass
+    (span,) = otel.spans("process")
+    assert span.links == ()
+    assert span.parent is not None, "it is a part of what goes on"
+
+
 def test_no_records_are_no_span() -> None:
     otel = sdk()
     with otel.tracing().process([]):

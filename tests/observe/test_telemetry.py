@@ -99,6 +99,8 @@ async def test_a_producer_pushes_what_is_subscribed_and_again_when_it_closes() -
     assert [push.terminating for push in pushes] == [False] * (len(pushes) - 1) + [True]
     kafka = "org.apache.kafka.producer."
     assert {f"{kafka}connection.creation.total", f"{kafka}node.request.latency.avg"} <= names(pushes[0].metrics)
+    # A rate needs an earlier push to refer to.
+    assert [f"{kafka}connection.creation.rate" in names(push.metrics) for push in pushes[:2]] == [False, True]
     assert len(counted.gets) == 1
     assert {push.compression_type for push in counted.pushes} == {4}, "the first codec that the broker listed"
 

@@ -168,10 +168,11 @@ class TelemetryReporter:
             return self._cluster.backoff(1) if action is Action.RETRY else interval
 
     async def _sleep(self, seconds: float) -> None:
-        until = self._loop.time() + seconds
+        until, left = self._loop.time() + seconds, seconds
         # Again: on a clock with coarse steps timers run early, and brokers refuse a push that is early.
-        while (left := until - self._loop.time()) > 0:
+        while left > 0:
             await asyncio.sleep(left)
+            left = until - self._loop.time()
 
     async def _subscribe(self) -> GetTelemetrySubscriptionsResponse:
         # The same broker for all: it knows the subscription, and when the last push came.
