@@ -67,12 +67,12 @@ def sdk(sampler: Sampler | None = None) -> Sdk:
 
 def span_id(span: ReadableSpan) -> int:
     assert span.context is not None
-    return span.context.span_id
+    return int(span.context.span_id)
 
 
 def trace_id(span: ReadableSpan) -> int:
     assert span.context is not None
-    return span.context.trace_id
+    return int(span.context.trace_id)
 
 
 async def broker_with_topic() -> AsyncIterator[Broker]:
