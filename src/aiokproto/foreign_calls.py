@@ -38,6 +38,7 @@ PRODUCER_METHODS = {
     "send_offsets_to_transaction": _OFFSETS,
     "bootstrap_connected": _CONNECTED,
     "list_topics": _TOPICS,
+    "metrics": "call `producer.stats()`",
 }
 """Method → what to do instead."""
 
@@ -59,6 +60,7 @@ CONSUMER_METHODS = {
     "bootstrap_connected": _CONNECTED,
     "topics": _TOPICS,
     "list_topics": _TOPICS,
+    "metrics": "call `consumer.stats()`",
 }
 """Method → what to do instead."""
 

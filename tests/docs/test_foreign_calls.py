@@ -23,7 +23,7 @@ OTHER_CLIENTS = {
 }
 """Where their classes are, and the page about migrating from them."""
 
-# Not for applications, or about what there is none of here: SASL, metrics, and the ids that brokers log.
+# Not for applications, or about what there is none of here: SASL, and the ids that brokers log.
 OTHERS = {
     "DEFAULT_CONFIG",
     "DEFAULT_SESSION_TIMEOUT_MS_PRE_KIP_735",
@@ -33,7 +33,6 @@ OTHERS = {
     "last_poll_timestamp",
     "max_usable_produce_magic",
     "memberid",
-    "metrics",
     "set_sasl_credentials",
 }
 

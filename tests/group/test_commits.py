@@ -36,7 +36,7 @@ def test_a_commit_goes_as_the_member_in_its_generation() -> None:
     async def program() -> None:
         async with harness() as it:
             await it.subscribe("t")
-            await it.member.commit(OFFSETS, 5.0)
+            assert not await it.member.commit(OFFSETS, 5.0)
             assert sent(it) == [(1, "member-1", [0, 1])]
 
     run(program())
@@ -102,7 +102,7 @@ def test_a_commit_during_a_rebalance_is_repeated_in_the_next_generation(strategy
         async with harness(strategy) as it:
             await it.subscribe("t")
             it.cluster.next[OffsetCommitRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
-            await it.member.commit(OFFSETS, 5.0)
+            assert not await it.member.commit(OFFSETS, 5.0)
             assert sent(it) == [(1, "member-1", [0, 1]), (2, "member-1", [0, 1])]
 
     run(program())
@@ -119,7 +119,7 @@ def test_a_rejected_commit_of_an_earlier_generation_does_not_end_the_current_one
                 return committed(request, ErrorCode.ILLEGAL_GENERATION)
 
             it.cluster.next[OffsetCommitRequest] = [late]
-            await it.member.commit(OFFSETS, 10.0)
+            assert not await it.member.commit(OFFSETS, 10.0)
             assert [generation for generation, *_ in sent(it)] == [1, 2]
             assert it.owner.losses == 0
 

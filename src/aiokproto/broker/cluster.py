@@ -24,6 +24,7 @@ from aiokproto.broker.server.dispatch import Dispatcher
 from aiokproto.broker.server.listener import Listener
 from aiokproto.broker.server.reserved_port import ReservedPort
 from aiokproto.broker.server.socket_server import SocketServer
+from aiokproto.broker.telemetry import PushedMetrics
 from aiokproto.config import integer, positive
 from aiokproto.errors import BrokerError, ConfigurationError, error_for
 from aiokproto.plurals import counted
@@ -308,6 +309,14 @@ class Cluster(AsyncContext):
     def partition(self, topic: str, partition: int) -> PartitionView:
         """A snapshot of a partition. Raises :class:`BrokerError` for an unknown one."""
         return PartitionView.of(self._running.state.partition(topic, partition))
+
+    def pushed_metrics(self) -> list[PushedMetrics]:
+        """The last thousand pushes of client metrics, to any node (KIP-714), the oldest first.
+
+        Clients push what is subscribed: ``IncrementalAlterConfigs`` of resource type 16 with the options ``metrics``,
+        ``interval.ms`` and ``match``.
+        """
+        return list(self._running.telemetry.pushes)
 
     async def stop_broker(self, broker_id: int) -> None:
         """Stop a node: its partitions get new leaders, and its connections are closed."""

@@ -37,6 +37,7 @@ from aiokproto.consumer.cursor import PartitionState, PartitionStatus
 from aiokproto.consumer.log_state import LogState
 from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.progress import Progress
+from aiokproto.consumer.report import ConsumerStats, PartitionStats
 from aiokproto.consumer.reset_reason import ResetReason
 
 __all__ = [
@@ -44,10 +45,12 @@ __all__ = [
     "CommitResult",
     "CommitStatus",
     "Consumer",
+    "ConsumerStats",
     "FetchedBatch",
     "LogState",
     "OffsetReset",
     "PartitionState",
+    "PartitionStats",
     "PartitionStatus",
     "Progress",
     "ResetReason",

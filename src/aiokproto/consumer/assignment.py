@@ -11,7 +11,7 @@ Partitions with buffered records queue up and deliver in turn, one opened batch 
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
@@ -19,9 +19,9 @@ from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.delivery import DeliveryState
 from aiokproto.consumer.offset_reset import OffsetReset
-from aiokproto.consumer.reset_reason import ResetReason
 from aiokproto.consumer.start_lookup import FormerPosition
 from aiokproto.errors import ConfigurationError, KafkaError, UnknownTopicError
+from aiokproto.observe.observers import ConsumerObserver
 from aiokproto.types import OffsetAndMetadata, Record, TopicPartition
 
 log = logging.getLogger("aiokproto.consumer")
@@ -50,14 +50,16 @@ class Assignment(DeliveryState):
     Attributes:
         cursors: A cursor per partition.
         delivered: How many batches were delivered so far.
-        resets: How often positions were reset so far, by reason.
+        observer: Counts what is fetched and delivered.
     """
 
-    def __init__(self, signals: Signals) -> None:
+    def __init__(self, signals: Signals, observer: ConsumerObserver | None = None) -> None:
         super().__init__()
+        self.observer = observer or ConsumerObserver()
+        # How many records `open` had when its delivery began.
+        self._served = 0
         self.cursors: dict[TopicPartition, Cursor] = {}
         self.delivered = 0
-        self.resets: Counter[ResetReason] = Counter()
         # The partition that `open` belongs to; None when no record is open.
         self._serving: Cursor | None = None
         # Partitions with something to deliver, in turn. An entry can be outdated (paused, removed): next_cursor() drops
@@ -174,7 +176,7 @@ class Assignment(DeliveryState):
     def reset_happened(self, cursor: Cursor, former: FormerPosition, offset: int) -> None:
         """Report that the consumer has moved a position by itself. All resets come through here."""
         event = OffsetReset(cursor.partition, former.reason, former.offset, offset, former.leader_epoch)
-        self.resets[former.reason] += 1
+        self.observer.reset(cursor.partition, former.reason.value, former.offset, offset, former.leader_epoch)
         log.warning("consumer: %s", event)
         self._signals.reset(event)
 
@@ -221,13 +223,15 @@ class Assignment(DeliveryState):
         self._serving = cursor
         # The buffer's own list: popping a record from it moves the partition's position (RecordBuffer.position).
         self.open = cursor.buffer.records
+        self._served = len(self.open)
         self.delivered += 1
         self._signals.room()
 
-    def delivered_at_once(self, cursor: Cursor) -> None:
-        """Take note that everything opened of this partition is delivered in one piece (a batch)."""
+    def delivered_at_once(self, cursor: Cursor, records: int) -> None:
+        """Take note that everything opened of this partition is delivered in one piece (a batch of ``records``)."""
         self.yield_turn(cursor)
         self.enqueue(cursor)
+        self.observer.delivered(cursor.partition, records, cursor.buffer.end)
         self.delivered += 1
         self._signals.room()
 
@@ -260,6 +264,8 @@ class Assignment(DeliveryState):
 
     def stop(self) -> None:
         """Deliver nothing more."""
+        if self._serving is not None:
+            self._report_delivered(self._serving)
         self._serving = None
         self.open = []
 
@@ -299,11 +305,23 @@ class Assignment(DeliveryState):
 
     def _interrupt(self, cursor: Cursor) -> None:
         if cursor is self._serving:
+            self._report_delivered(cursor)
             self._serving = None
             # A new list and not clear(): the buffer still owns the old one, with its undelivered records.
             self.open = []
 
+    @property
+    def delivering(self) -> int:
+        """How many of the open records the application has taken; not reported to the observer yet."""
+        return self._served - len(self.open) if self._serving is not None else 0
+
+    def _report_delivered(self, cursor: Cursor) -> None:
+        if taken := self.delivering:
+            self.observer.delivered(cursor.partition, taken, cursor.buffer.position)
+
     def _yield_serving(self) -> None:
+        if self._serving is not None:
+            self._report_delivered(self._serving)
         cursor, self._serving, self.open = self._serving, None, []
         if cursor is not None:
             # Not at each record: the hot path only pops.

@@ -164,6 +164,7 @@ class BrokerFetcher:
             return
         finally:
             self.under_way = False
+        self._handler.observer.fetches.add(asyncio.get_running_loop().time() - self.requested_at)
         code = ErrorCode(response.error_code)
         if code:
             self._failed(error_for(code, f"Fetch from broker {self.node}"), classify(code, _FETCH), code)
@@ -253,6 +254,7 @@ class BrokerFetcher:
         if action in (Action.STOP, Action.FAIL):
             raise error
         log.debug("fetching from broker %d: %s", self.node, error)
+        self._handler.observer.failed_fetches += 1
         # Whether the broker has counted the request is not known after a failure; only a full request is safe.
         requested = self._session.restart(known=code is not ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         self._changed.update(dict.fromkeys(requested))

@@ -22,6 +22,7 @@ from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.positions import Positions
 from aiokproto.consumer.reader import BatchIterator
 from aiokproto.consumer.record_iterators import RecordsToEnd, RecordsUntilIdle
+from aiokproto.consumer.report import Report
 from aiokproto.consumer.subscriber import Subscriber
 from aiokproto.consumer.subscription import (
     SubscriptionState,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 _CLOSE_TIMEOUT_MS = 30_000
 
 
-class Consumer(Subscriber, Positions, Committer, LogOffsets, AsyncContext, ForeignCalls):
+class Consumer(Subscriber, Positions, Committer, LogOffsets, Report, AsyncContext, ForeignCalls):
     """Read records from topics, alone or as a member of a group.
 
     ::

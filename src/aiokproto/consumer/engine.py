@@ -14,6 +14,7 @@ from aiokproto.consumer.commit_result import CommitResult
 from aiokproto.consumer.config import ConsumerConfig
 from aiokproto.consumer.cursor import Cursor, PartitionState, PartitionStatus
 from aiokproto.consumer.fetcher import Fetcher
+from aiokproto.consumer.metric_source import metric_source
 from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.offsets import OffsetLookup
 from aiokproto.consumer.position_resolver import PositionResolver
@@ -29,6 +30,7 @@ from aiokproto.group.config import LeaveMode
 from aiokproto.group.member import GroupMember, make_member
 from aiokproto.group.offsets import GroupOffsets
 from aiokproto.net.timeouts import deadline as until
+from aiokproto.observe.observers import ConsumerObserver
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.consumer")
@@ -62,14 +64,19 @@ class Engine:
         rebalancing: Carries out what a rebalance changes.
         offsets: The group's committed offsets; None without a group.
         subscription: What the application has subscribed to or assigned.
+        observer: Counts fetches, delivery, commits and rebalances.
     """
 
     def __init__(self, cluster: ClusterClient, config: ConsumerConfig, subscription: SubscriptionState) -> None:
         self.cluster = cluster
         self.subscription = subscription
         self.config = config
-        self.assignment = Assignment(Signals(self._changed, self._arrived, self._room, self._reset_happened))
-        self.reader = Reader(self.assignment, config.check_crcs, self.check, cluster.run_in_thread)
+        self.observer = ConsumerObserver(cluster.config.hooks)
+        signals = Signals(self._changed, self._arrived, self._room, self._reset_happened)
+        self.assignment = Assignment(signals, self.observer)
+        self.reader = Reader(
+            self.assignment, config.check_crcs, self.check, cluster.run_in_thread, cluster.config.interceptors
+        )
         self.lookup = OffsetLookup(cluster, config.fetch.read_committed)
         group = config.group
         self.offsets = GroupOffsets(cluster, group.group_id) if group else None
@@ -170,6 +177,20 @@ class Engine:
         """Whether the consumer is started and not closed."""
         return self._running
 
+    @property
+    def ended(self) -> KafkaError | None:
+        """Why the consumer cannot be used: not started, closed, or failed; None while it can."""
+        if isinstance(self._failure, KafkaError):
+            return self._failure
+        if self._failure is not None:
+            return ClientClosedError(f"the consumer has failed: {self._failure!r}")
+        return None if self._running and not self._closing else self._closed
+
+    @property
+    def closed_or_failed(self) -> bool:
+        """Whether it has ended for good."""
+        return self._failure is not None or self._closing or (self._started and not self._running)
+
     def check_running(self) -> None:
         """Raise if the consumer is closed, if one of its tasks has ended, or in another event loop."""
         self.cluster.check_loop()
@@ -236,6 +257,7 @@ class Engine:
             self._spawn("progress", self._watch_progress(self.member))
             if self.config.enable_auto_commit:
                 self._spawn("commit", self._auto_commit())
+        self.cluster.push_metrics(metric_source(self.cluster, self.observer, self.assignment, self.member))
 
     def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         task = self._tasks[name] = asyncio.create_task(work, name=f"aiokproto-consumer-{name}")
@@ -474,13 +496,30 @@ class Engine:
             return CommitResult({})
         # Partitions from assign() belong to no generation.
         if self.subscription.partitions is None:
-            failures = await self.member.commit(offsets, timeout, blocked=self._rebalance_blocked())
+            commit = self.member.commit(offsets, timeout, blocked=self._rebalance_blocked())
         else:
-            failures = await self.member.commit_from_outside(offsets, timeout)
-        result = CommitResult.of(offsets, failures)
+            commit = self.member.commit_from_outside(offsets, timeout)
+        result = await self._observed(offsets, commit)
         # After the response: what was not committed is committed again.
         self._committed.update({partition: position.offset for partition, position in result.committed.items()})
         return result
+
+    async def _observed(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        commit: Coroutine[Any, Any, dict[TopicPartition, KafkaError]],
+    ) -> CommitResult:
+        """Carry out a commit, and report it with the error of a partition, if there is one. A cancelled one is not
+        reported."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        try:
+            failures = await commit
+        except KafkaError as error:
+            self.observer.committed(len(offsets), loop.time() - started, error)
+            raise
+        self.observer.committed(len(offsets), loop.time() - started, next(iter(failures.values()), None))
+        return CommitResult.of(offsets, failures)
 
     def _rebalance_blocked(self) -> str:
         """Return why a rebalance cannot end before this task continues; empty if it can."""
@@ -534,7 +573,7 @@ class Engine:
         # Taken out first: assign() may add to it during the await.
         offsets, self._given_up = self._given_up, {}
         try:
-            CommitResult.of(offsets, await self.member.commit_from_outside(offsets, timeout)).check()
+            (await self._observed(offsets, self.member.commit_from_outside(offsets, timeout))).check()
         except (DeadlineError, asyncio.CancelledError):
             # One that was assigned again has been sought to its offset already.
             again = {each: position for each, position in offsets.items() if each not in self.assignment.cursors}

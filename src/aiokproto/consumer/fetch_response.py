@@ -19,6 +19,7 @@ from aiokproto.errors import CorruptRecordError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.fetched.chunk import BufferedBytes, Chunk, chunks
 from aiokproto.fetched.time_slice import TimeSlice
+from aiokproto.observe.observers import ConsumerObserver
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.fetch")
@@ -71,6 +72,11 @@ class FetchResponseHandler:
         self.leaders_until = 0.0
         """Loop time until which all partitions are fetched from leaders, because a follower did not serve."""
 
+    @property
+    def observer(self) -> ConsumerObserver:
+        """Counts fetches."""
+        return self._assignment.observer
+
     async def handle(
         self,
         node: int,
@@ -105,13 +111,14 @@ class FetchResponseHandler:
                     continue
                 if data.error_code:
                     self._refused(node, cursor, data, response.node_endpoints)
-                elif await self._accepted(cursor, wanted, data, cursors, buffered, time_slice):
+                elif await self._accepted(node, cursor, wanted, data, cursors, buffered, time_slice):
                     moved.append(partition)
                 await time_slice.pause()
         return moved
 
     async def _accepted(
         self,
+        node: int,
         cursor: Cursor,
         wanted: FetchPosition,
         data: PartitionData,
@@ -151,6 +158,11 @@ class FetchResponseHandler:
                 # Nothing is buffered: the offset stays, and is requested again alone.
                 fetch.wanted_size = chunk.wanted_size
                 return True
+            observer = self._assignment.observer
+            observer.bytes += chunk.size
+            if observer.hooks.batch_fetched is not None and chunk.batches:
+                records = sum(batch.count for batch in chunk.batches)
+                observer.fetched(node, cursor.partition, chunk.position, records, chunk.size)
             cursor.received(chunk, buffered)
             if chunk.damage is not None:
                 self.place(cursor)

@@ -18,6 +18,7 @@ from aiokproto.errors import BrokerError, CorruptRecordError, KafkaError, Unsupp
 from aiokproto.fetched.chunk import expected_size, open_batch
 from aiokproto.fetched.decompressed import decompress_ahead, is_decompressible
 from aiokproto.fetched.time_slice import TimeSlice
+from aiokproto.interceptors import NO_INTERCEPTORS, Interceptors
 from aiokproto.records import RecordBatch
 from aiokproto.types import Record, TopicPartition
 
@@ -44,9 +45,16 @@ class Reader:
     """
 
     def __init__(
-        self, assignment: Assignment, check_crcs: bool, check: Callable[[], None], run_in_thread: RunInThread
+        self,
+        assignment: Assignment,
+        check_crcs: bool,
+        check: Callable[[], None],
+        run_in_thread: RunInThread,
+        interceptors: Interceptors = NO_INTERCEPTORS,
     ) -> None:
         """``check`` raises if the consumer cannot deliver records."""
+        # None without, so that the test is that of a batch and not a call.
+        self._interceptors = interceptors if interceptors.receiving else None
         self.requests = 0
         self.waiting = False
         self._assignment = assignment
@@ -139,7 +147,7 @@ class Reader:
                 batch = buffer.chunks[0].batches[0]
                 position = buffer.end
                 try:
-                    buffer.opened(open_batch(batch, cursor.partition, position, self._check_crcs), batch)
+                    self._opened(cursor, open_batch(batch, cursor.partition, position, self._check_crcs), batch)
                 except (CorruptRecordError, UnsupportedCompressionError):
                     # Deliver what was opened before it; the next call finds the error again, and raises it.
                     return False
@@ -176,7 +184,7 @@ class Reader:
                 base = cursor.position
                 assert base is not None
                 buffer.take()
-                self._assignment.delivered_at_once(cursor)
+                self._assignment.delivered_at_once(cursor, sum(batch.count for batch in prepared))
                 result = FetchedBatch(cursor.partition, base, buffer.end, prepared)
                 self._assignment.current = result
                 return result
@@ -212,10 +220,17 @@ class Reader:
                 return cursor
 
     async def _wait(self, deadline: float | None) -> bool:
+        loop = asyncio.get_running_loop()
+        since = loop.time()
+        try:
+            return await self._wait_until(deadline, loop)
+        finally:
+            self._assignment.observer.waited += loop.time() - since
+
+    async def _wait_until(self, deadline: float | None, loop: asyncio.AbstractEventLoop) -> bool:
         if deadline is None:
             await self._arrived.wait()
             return True
-        loop = asyncio.get_running_loop()
         if loop.time() >= deadline:
             # `while True: await poll(0)` would otherwise never let the event loop read from sockets.
             await asyncio.sleep(0)
@@ -246,6 +261,13 @@ class Reader:
             return False
         if records is None:
             return False
+        return self._opened(cursor, records, batch)
+
+    def _opened(self, cursor: Cursor, records: list[Record], batch: RecordBatch) -> bool:
+        """Store the records of a batch, last one first. Return whether there are any."""
+        if self._interceptors is not None:
+            # In order of offsets for the application.
+            records = self._interceptors.on_records(records[::-1])[::-1]
         cursor.buffer.opened(records, batch)
         return bool(records)
 

@@ -21,6 +21,7 @@ from aiokproto.group.heartbeat import Heartbeat
 from aiokproto.group.joining import Joining
 from aiokproto.group.membership import Membership
 from aiokproto.group.rebalance import RebalanceLoop
+from aiokproto.observe.observers import Timing
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 _LEAVE_TIMEOUT = 3.0
@@ -104,6 +105,16 @@ class ClassicMember:
     def removed(self) -> bool:
         """Whether the member is in no generation: it owns nothing now, whatever it owned before."""
         return self._membership.generation < 0
+
+    @property
+    def rebalances(self) -> Timing:
+        """How long it took to join each generation."""
+        return self._rebalance.rebalances
+
+    @property
+    def joining_since(self) -> float | None:
+        """When joining the current generation began (s, the loop's clock); None while none is being joined."""
+        return self._rebalance.joining_since
 
     @property
     def state(self) -> str:

@@ -20,6 +20,7 @@ from aiokproto.group.config import GroupConfig, LeaveMode
 from aiokproto.group.epoch_member import EpochMember
 from aiokproto.group.epoch_membership import EpochMembership, MemberState
 from aiokproto.group.topic_ids import TopicIdPartition, TopicNames, by_topic, from_topics
+from aiokproto.observe.observers import Timing
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.group")
@@ -118,6 +119,17 @@ class ConsumerMember:
     def removed(self) -> bool:
         """Whether the group has removed the member: it owns nothing now, whatever it owned before."""
         return not self._membership.joined
+
+    @property
+    def rebalances(self) -> Timing:
+        """How long it took to join, and to carry out each target."""
+        return self._member.reconciliation.rebalances
+
+    @property
+    def joining_since(self) -> float | None:
+        """When joining, or carrying out the current target, began (s, the loop's clock); None while neither is under
+        way."""
+        return self._member.reconciliation.joining_since
 
     @property
     def state(self) -> str:

@@ -15,6 +15,7 @@ from aiokproto.group.changes import PartitionOwner
 from aiokproto.group.classic_member import ClassicMember
 from aiokproto.group.config import GroupConfig, LeaveMode
 from aiokproto.group.consumer_member import ConsumerMember
+from aiokproto.observe.observers import Timing
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.group")
@@ -54,6 +55,12 @@ class GroupMember(Protocol):
 
     @property
     def removed(self) -> bool: ...
+
+    @property
+    def rebalances(self) -> Timing: ...
+
+    @property
+    def joining_since(self) -> float | None: ...
 
     @property
     def state(self) -> str: ...
@@ -147,6 +154,14 @@ class AutoMember:
     @property
     def removed(self) -> bool:
         return self._member.removed
+
+    @property
+    def rebalances(self) -> Timing:
+        return self._member.rebalances
+
+    @property
+    def joining_since(self) -> float | None:
+        return self._member.joining_since
 
     @property
     def state(self) -> str:
