@@ -57,6 +57,12 @@ class EmbeddedCluster:
     async def move_leader(self, topic: str, partition: int) -> int:
         return await self._cluster.move_leader(topic, partition)
 
+    def end_offset(self, topic: str, partition: int) -> int:
+        return self._cluster.partition(topic, partition).end_offset
+
+    def diverge_log(self, topic: str, partition: int, to_offset: int) -> None:
+        self._cluster.diverge_log(topic, partition, to_offset)
+
     async def stop_broker(self, node_id: int) -> None:
         await self._cluster.stop_broker(node_id)
 
@@ -88,6 +94,18 @@ class RealCluster:
     async def move_leader(self, topic: str, partition: int) -> int:
         return await asyncio.to_thread(self._admin.move_leader, self._cluster, topic, partition)
 
+    async def replicas(self, topic: str, partition: int) -> tuple[int, int]:
+        """The leader and the follower of a partition that has two replicas."""
+        leader, (follower,) = await asyncio.to_thread(self._admin.replicas, self._cluster, topic, partition)
+        return leader, follower
+
+    async def elect_unclean(self, topic: str, partition: int, leader: int, follower: int) -> None:
+        """Kill the leader and let the follower, which was stopped before, lead."""
+        await asyncio.to_thread(self._cluster.stop_broker, leader, hard=True)
+        await self.start_broker(follower)
+        elected = await asyncio.to_thread(self._admin.elect_unclean, self._cluster, topic, partition)
+        assert elected == follower
+
     async def stop_broker(self, node_id: int) -> None:
         await asyncio.to_thread(self._cluster.stop_broker, node_id)
 
@@ -112,7 +130,8 @@ async def embedded_cluster(brokers: int, *, replication: int = 1) -> AsyncIterat
         "group.consumer.heartbeat.interval.ms": CONSUMER_HEARTBEAT_MS,
         "group.share.min.record.lock.duration.ms": 1000,
     }
-    async with Cluster(brokers=brokers, config=config) as cluster:
+    racks = [f"rack-{number}" for number in range(brokers)]
+    async with Cluster(brokers=brokers, config=config, racks=racks) as cluster:
         yield EmbeddedCluster(cluster, replication)
 
 

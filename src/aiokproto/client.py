@@ -13,6 +13,9 @@ from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request, Response, Versions
 from aiokproto.config import ClusterConfig, ConnectionOptions, seconds
 from aiokproto.errors import ConfigurationError
+from aiokproto.observe.health import Health
+from aiokproto.observe.metrics import MetricSource
+from aiokproto.observe.stats import ClientStats
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -70,6 +73,7 @@ class Client(AsyncContext):
             ClientClosedError: The client was started or closed before, or is closed meanwhile.
         """
         await self._cluster.start(_seconds(timeout_ms))
+        self._cluster.push_metrics(MetricSource("admin.client", self._cluster.observer))
 
     async def close(self, timeout_ms: float = 5000) -> None:
         """Close within ``timeout_ms``. Pending calls raise ``ClientClosedError``. It can be called repeatedly.
@@ -78,6 +82,16 @@ class Client(AsyncContext):
             ConfigurationError: The client was started in another event loop; only that one can close it.
         """
         await self._cluster.close(seconds("timeout_ms", timeout_ms))
+
+    def stats(self) -> ClientStats:
+        """Return the client's statistics: connections, requests, bytes, metadata. No I/O."""
+        self._cluster.check_loop()
+        return self._cluster.stats()
+
+    def health(self) -> Health:
+        """Return whether the client works, and what is wrong. No I/O."""
+        self._cluster.check_loop()
+        return self._cluster.findings().health()
 
     async def request(
         self,

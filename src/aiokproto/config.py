@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.foreign_options import HINTS
+from aiokproto.hooks import NO_HOOKS, HookCalls, Hooks, parse_hooks
+from aiokproto.interceptors import NO_INTERCEPTORS, Interceptor, Interceptors, parse_interceptors
 
 if TYPE_CHECKING:
     from typing_extensions import Required
@@ -78,6 +80,14 @@ class ConnectionOptions(TypedDict, total=False):
     address_map: AddressMap | None
     """Called with host and port before each connection; returns the address to connect to. For port forwarding and
     tunnels. TLS still verifies the host that the broker advertises."""
+    hooks: Hooks | Sequence[Hooks] | None
+    """Called about what happens in the client: connections, requests, batches, rebalances. ``None`` (the default) is
+    none."""
+    interceptors: Interceptor | Sequence[Interceptor] | None
+    """Called for each record that is sent or delivered, and may change it. ``None`` (the default) is none."""
+    enable_metrics_push: bool
+    """Whether the client sends metrics about itself to the brokers, if these subscribe to any (KIP-714). Default
+    ``True``."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +112,9 @@ class ClusterConfig:
     """None: plain text."""
     client_rack: str = ""
     address_map: AddressMap | None = None
+    hooks: HookCalls = NO_HOOKS
+    interceptors: Interceptors = NO_INTERCEPTORS
+    metrics_push: bool = True
 
     @classmethod
     def parse(cls, options: ConnectionOptions | Mapping[str, Any], own: Iterable[str] = ()) -> ClusterConfig:
@@ -310,4 +323,7 @@ _CHECKS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "max_response_size": ("max_response_size", _frame_limit),
     "client_rack": ("client_rack", _rack),
     "address_map": ("address_map", function),
+    "hooks": ("hooks", parse_hooks),
+    "interceptors": ("interceptors", parse_interceptors),
+    "enable_metrics_push": ("metrics_push", boolean),
 }

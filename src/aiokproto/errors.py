@@ -26,7 +26,9 @@
     ├── CommitError                   the partitions are assigned to another member
     └── BrokerError                   a response has an error code
         ├── UnknownTopicError · InvalidTopicError · TopicExistsError
-        ├── MessageTooLargeError (also InvalidRecordError) · OffsetOutOfRangeError
+        ├── MessageTooLargeError (also InvalidRecordError)
+        ├── OffsetOutOfRangeError
+        │   └── LogTruncationError    … since it was read
         ├── AuthorizationError · FencedError · GroupError · AcquisitionLockError
         └── (others: see ``error.code``)
 
@@ -38,10 +40,13 @@ and remedies of each class.
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from aiokproto.error_codes import ErrorCode, Policy
 from aiokproto.types import Record
+
+if TYPE_CHECKING:
+    from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 
 class KafkaError(Exception):
@@ -298,6 +303,36 @@ class MessageTooLargeError(BrokerError, InvalidRecordError):
 
 class OffsetOutOfRangeError(BrokerError):
     """The position is outside the log, and ``auto_offset_reset`` is ``"none"``. Seek to an offset that exists."""
+
+
+class LogTruncationError(OffsetOutOfRangeError):
+    """Records that were delivered are not in the log any more, as after an unclean leader election (KIP-320).
+
+    The log may have other records at their offsets. Undo what the lost records caused if you can, then seek to
+    ``diverged``, or to another offset. Raised with ``auto_offset_reset="none"``; otherwise the consumer continues at
+    ``diverged`` and reports it to ``on_offset_reset``.
+
+    Attributes:
+        partition: The partition.
+        position: The position, with the leader epoch of the record before it.
+        diverged: Where the log diverges from what was delivered, with the leader epoch of the log there; None if the
+            leader does not know.
+    """
+
+    def __init__(
+        self, partition: TopicPartition, position: OffsetAndMetadata, diverged: OffsetAndMetadata | None
+    ) -> None:
+        where = (
+            "the leader's log has no records of this epoch or an earlier one"
+            if diverged is None
+            else f"the log agrees with it only up to offset {diverged.offset} of leader epoch {diverged.leader_epoch}"
+        )
+        context = f"{partition} was read up to offset {position.offset} of leader epoch {position.leader_epoch}"
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, context, f"the log was truncated: {where}")
+        self.args = (partition, position, diverged)
+        self.partition = partition
+        self.position = position
+        self.diverged = diverged
 
 
 class AuthorizationError(BrokerError):

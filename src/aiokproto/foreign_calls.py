@@ -38,6 +38,7 @@ PRODUCER_METHODS = {
     "send_offsets_to_transaction": _OFFSETS,
     "bootstrap_connected": _CONNECTED,
     "list_topics": _TOPICS,
+    "metrics": "call `producer.stats()`",
 }
 """Method → what to do instead."""
 
@@ -59,6 +60,7 @@ CONSUMER_METHODS = {
     "bootstrap_connected": _CONNECTED,
     "topics": _TOPICS,
     "list_topics": _TOPICS,
+    "metrics": "call `consumer.stats()`",
 }
 """Method → what to do instead."""
 
@@ -114,7 +116,7 @@ foreign_poll = foreign_arguments(
 )
 foreign_commit = foreign_arguments(
     timeout=_TIMEOUT,
-    message="pass {(record.topic, record.partition): record.offset + 1}",
+    message="pass the record: commit(record)",
     asynchronous="leave it out: `await` the call, or run it in a task",
 )
 foreign_subscribe = foreign_arguments(

@@ -12,7 +12,7 @@ _AUTO_CREATE = (
     "leave it out: for a producer the broker's auto.create.topics.enable decides; consumers never create topics"
 )
 _SOCKETS = "leave it out: the operating system chooses the sizes of socket buffers"
-_METRICS = "there are no metrics yet"
+_METRICS = "use stats(), hooks, or aiokproto.prometheus and aiokproto.otel"
 _PROXY = "proxies are not supported yet; address_map rewrites addresses, for port forwards and tunnels"
 _LOGGED = "errors that end a client are raised from its calls; others are logged by the logger `aiokproto`"
 _TOPICS = 'topics are arguments of calls: Consumer("a", "b", ...), producer.send("a", value)'
@@ -101,7 +101,7 @@ HINTS = {
     "ssl_key_password": f"{_TLS}, then load_cert_chain(certfile, keyfile, password)",
     "enable_partition_eof": "compare position() with end_offsets()",
     "api_version_request": _VERSIONS,
-    "throttle_cb": _LOGGED,
+    "throttle_cb": "override Hooks.on_throttled, and pass hooks",
     "log_cb": _LOGGED,
     "logger": _LOGGED,
 }

@@ -68,6 +68,14 @@ def current() -> Runtime:
     return found
 
 
+def monotonic() -> float:
+    """Return a time for durations, in seconds: of the running event loop's clock if there is one."""
+    try:
+        return asyncio.get_running_loop().time()
+    except RuntimeError:
+        return time.monotonic()
+
+
 def uniform(low: float, high: float) -> float:
     """Return a random number between two, from the current :class:`Runtime`."""
     return current().random.uniform(low, high)

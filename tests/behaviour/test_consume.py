@@ -332,7 +332,7 @@ async def test_an_offset_out_of_range_follows_auto_offset_reset(
         async with reader(cluster, topic) as consumer:
             consumer.seek((topic, 0), 3)
             assert places(await take(consumer, 5)) == [(0, offset) for offset in range(15, 20)]
-    assert "offset 3 is outside the log; continuing at the earliest offset" in caplog.text
+    assert "at offset 3: the offset is outside the log; continuing at offset 15" in caplog.text
 
 
 async def test_an_offset_out_of_range_raises_without_auto_offset_reset(cluster: BehaviourCluster, topic: str) -> None:
@@ -345,7 +345,7 @@ async def test_an_offset_out_of_range_raises_without_auto_offset_reset(cluster: 
             await anext(consumer)
         consumer.seek((topic, 0), 99)
         for _ in range(2):
-            with pytest.raises(OffsetOutOfRangeError, match=f"{topic}-0: offset 99"):
+            with pytest.raises(OffsetOutOfRangeError, match=f"{topic}-0 at offset 99"):
                 await consumer.poll(timeout_ms=PATIENCE * 1000)
         consumer.seek((topic, 0), 19)
         assert places(await take(consumer, 1)) == [(0, 19)]

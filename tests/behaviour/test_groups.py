@@ -20,8 +20,8 @@ from aiokproto.codec.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from aiokproto.consumer import Consumer, PartitionStatus
-from aiokproto.errors import CommitError, ConfigurationError, GroupError, OffsetOutOfRangeError
-from aiokproto.types import OffsetAndMetadata, TopicPartition
+from aiokproto.errors import ConfigurationError, GroupError, OffsetOutOfRangeError
+from aiokproto.types import TopicPartition
 from tests.behaviour.feed import fill
 from tests.clusters import BehaviourCluster, embedded_cluster
 from tests.patience import PATIENCE
@@ -252,26 +252,6 @@ async def test_finished_records_are_committed_while_the_loop_runs(cluster: Behav
         while (known := (await consumer.committed(at))[at]) is None or known.offset < 7:
             await asyncio.sleep(0)
         assert known.offset == 7
-
-
-async def test_manual_commits(cluster: BehaviourCluster, topic: str) -> None:
-    await cluster.create_topic(topic)
-    await fill(cluster, topic, 20)
-    at = TopicPartition(topic, 0)
-    async with member(cluster, topic, enable_auto_commit=False) as consumer:
-        assert await consumer.committed(at) == {at: None}
-        await take(consumer, 5)
-        await consumer.commit()
-        assert (await consumer.committed())[at] == OffsetAndMetadata(5, "", 0)
-        await consumer.commit({at: OffsetAndMetadata(3, "a note")})
-        known = (await consumer.committed())[at]
-        assert known is not None
-        assert (known.offset, known.metadata) == (3, "a note")
-        await take(consumer, 5)
-        with pytest.raises(CommitError, match=f"{topic}-not-0 not committed"):
-            await consumer.commit({TopicPartition(f"{topic}-not", 0): 1})
-    async with member(cluster, topic, enable_auto_commit=False) as consumer:
-        assert await take(consumer, 1) == [(0, 3)]
 
 
 async def test_an_assigned_consumer_commits_to_its_group(cluster: BehaviourCluster, topic: str) -> None:

@@ -157,9 +157,11 @@ async def test_a_member_commits_the_inputs_of_its_active_tasks(cluster: Behaviou
     await cluster.create_topic(topic, partitions=2)
     async with processor(cluster, topic) as one:
         await one.until(lambda: one.held == ALL)
-        await one.member.commit({TopicPartition(topic, 0): OffsetAndMetadata(3)}, 10.0)
-        with pytest.raises(CommitError, match="not assigned"):
-            await one.member.commit({TopicPartition("another", 0): OffsetAndMetadata(3)}, 10.0)
+        mine, other = TopicPartition(topic, 0), TopicPartition("another", 0)
+        failures = await one.member.commit(dict.fromkeys((mine, other), OffsetAndMetadata(3)), 10.0)
+        assert list(failures) == [other]
+        assert isinstance(failures[other], CommitError)
+        assert "not assigned" in str(failures[other])
 
 
 async def test_members_learn_where_partitions_can_be_queried(cluster: BehaviourCluster, topic: str) -> None:

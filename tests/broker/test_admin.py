@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -98,13 +99,14 @@ async def test_telemetry_is_accepted_without_a_subscription(wire: Wire) -> None:
     assert subscription.requested_metrics == []
     assert subscription.client_instance_id != ZERO_UUID
     again = await wire.ask(GetTelemetrySubscriptionsRequest(client_instance_id=subscription.client_instance_id))
-    assert again.client_instance_id == subscription.client_instance_id
+    assert again.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED, "not before the interval has passed"
 
     async def push(**other: Any) -> int:
         fields: dict[str, Any] = {
-            "client_instance_id": subscription.client_instance_id,
+            # Another instance each time: one that has pushed has to wait.
+            "client_instance_id": uuid4().bytes,
             "subscription_id": subscription.subscription_id,
-            "terminating": True,
+            "terminating": False,
             "compression_type": 0,
             "metrics": b"",
         }
@@ -115,6 +117,12 @@ async def test_telemetry_is_accepted_without_a_subscription(wire: Wire) -> None:
     assert await push(subscription_id=7) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     assert await push(compression_type=9) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert await push(metrics=bytes(subscription.telemetry_max_bytes + 1)) == ErrorCode.TELEMETRY_TOO_LARGE
+    assert await push(compression_type=4, metrics=b"no zstd") == ErrorCode.INVALID_RECORD
+    instance = uuid4().bytes
+    assert await push(client_instance_id=instance) == 0
+    assert await push(client_instance_id=instance) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert await push(client_instance_id=instance, terminating=True) == 0, "the last push is never too early"
+    assert await push(client_instance_id=instance) == ErrorCode.INVALID_REQUEST
 
 
 async def test_pages_have_limits(broker: Broker, wire: Wire) -> None:

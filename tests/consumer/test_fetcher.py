@@ -18,6 +18,7 @@ from aiokproto.consumer.broker_fetcher import MOST_CHANGES, BrokerFetcher
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.fetch_request import FetchConfig
 from aiokproto.consumer.fetcher import Fetcher
+from aiokproto.consumer.position_validator import PositionValidator
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerConnectionError, KafkaError
 from aiokproto.fetched.chunk import MOST_BATCHES
@@ -69,6 +70,9 @@ class Kafka:
 
     def invalidate(self, reason: str) -> None:
         self.invalidated.append(reason)
+
+    async def version(self, request_type: type[FetchRequest], node: int, **_: Any) -> int:
+        return request_type.versions.highest
 
     async def send(self, request: FetchRequest, node: int, **_: Any) -> FetchResponse:
         self.requests.append((node, request))
@@ -130,7 +134,9 @@ async def fetching(kafka: Kafka, size: int, **config: Any) -> AsyncIterator[tupl
             fetchers[0].changed(cursors)
 
     assignment = Assignment(Signals(changed, lambda: None, lambda: fetchers[0].room()))
-    fetcher = Fetcher(kafka, assignment, FetchConfig(**config), lambda cursor, why: False)  # type: ignore[arg-type]
+    cluster: Any = kafka
+    validator = PositionValidator(cluster, assignment, lambda cursor, offset, epoch: None)
+    fetcher = Fetcher(cluster, assignment, FetchConfig(**config), lambda cursor, why: False, validator)
     fetchers.append(fetcher)
     assignment.add([TopicPartition("t", number) for number in range(size)], 0)
     for cursor in assignment.cursors.values():

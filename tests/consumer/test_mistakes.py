@@ -11,9 +11,10 @@ import pytest
 
 from aiokproto import Consumer, Producer
 from aiokproto.broker import Broker, Cluster
+from aiokproto.consumer import FetchedBatch
 from aiokproto.errors import CommitError, ConfigurationError, DeadlineError
 from aiokproto.simulation import Simulation
-from aiokproto.types import OffsetAndMetadata
+from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 
 def run(program: Callable[[str], Awaitable[None]]) -> Simulation:
@@ -92,16 +93,27 @@ def test_reading_without_a_subscription_is_refused() -> None:
     run(program)
 
 
-def test_committing_a_record_or_an_unassigned_partition_is_refused() -> None:
+def test_what_cannot_be_committed_is_refused() -> None:
     async def program(servers: str) -> None:
         async with Producer(bootstrap_servers=servers) as producer:
             await producer.send("t", b"x")
         async with Consumer("t", bootstrap_servers=servers, group_id="g", auto_offset_reset="earliest") as consumer:
             record = await anext(consumer)
-            with pytest.raises(ConfigurationError, match=r"record\.offset \+ 1"):
-                await consumer.commit(record)  # type: ignore[arg-type]
+            commit: Any = consumer.commit
+            for what, instead in (
+                (record.offset + 1, "takes the record itself"),
+                (("t", 0), "as a dict"),
+                (OffsetAndMetadata(1), "as a dict"),
+                ([("t", 0)], "takes a record, a batch, a list of records"),
+                (iter([record]), "takes a record, a batch, a list of records"),
+                ([FetchedBatch(TopicPartition("t", 0), 0, 1, [])], "takes one batch"),
+                ("t", "takes a record"),
+            ):
+                with pytest.raises(ConfigurationError, match=instead):
+                    await commit(what)
+            result = await consumer.commit({("other", 0): 1})
             with pytest.raises(CommitError, match="not assigned to this member"):
-                await consumer.commit({("other", 0): 1})
+                result.check()
 
     run(program)
 

@@ -28,7 +28,7 @@ steps = st.lists(
 
 
 def wanted(offset: int, topic_id: bytes = b"1" * 16) -> FetchPosition:
-    return FetchPosition(topic_id, offset, 0, 1, 1)
+    return FetchPosition(topic_id, offset, 0, -1, 1, 1)
 
 
 @given(steps)

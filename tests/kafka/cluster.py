@@ -50,7 +50,8 @@ class KafkaCluster:
 
     Synchronous, so that tests of any kind and benchmarks can use it: every method returns when the thing is done, or
     raises `KafkaError`. ``config`` goes over the configuration of each broker, ``heap`` is each one's ``-Xmx``;
-    ``jvm`` has further options of Java: none for a broker whose speed is measured.
+    ``jvm`` has further options of Java: none for a broker whose speed is measured. ``classpath`` has folders with
+    plug-ins.
     """
 
     def __init__(
@@ -60,11 +61,13 @@ class KafkaCluster:
         config: Mapping[str, str] | None = None,
         heap: str = "512m",
         jvm: Sequence[str] = QUICK_JVM,
+        classpath: Sequence[Path] = (),
     ) -> None:
         self.broker_ids = tuple(range(1, brokers + 1))
         self._config = dict(config or {})
         self._heap = heap
         self._jvm = jvm
+        self._classpath = classpath
         self._ports: dict[int, Ports] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._folder: Path | None = None
@@ -157,7 +160,7 @@ class KafkaCluster:
         command = [
             str(java),
             f"-Dlog4j2.configurationFile={folder / 'log4j2.yaml'}",
-            *("-cp", str(kafka_jars() / "*")),
+            *("-cp", os.pathsep.join(map(str, (*self._classpath, kafka_jars() / "*")))),
             *arguments,
         ]
         with (folder / "console.log").open("ab") as console:

@@ -31,6 +31,8 @@ def server_properties(
         "controller.listener.names": "CONTROLLER",
         "listeners": f"PLAINTEXT://{HOST}:{nodes[node_id].broker},CONTROLLER://{HOST}:{nodes[node_id].controller}",
         "log.dirs": str(folder / "data"),
+        "broker.rack": f"rack-{node_id}",
+        "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
         "auto.create.topics.enable": "false",
         "min.insync.replicas": "1",
         "offsets.topic.replication.factor": copies,

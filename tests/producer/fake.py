@@ -27,6 +27,8 @@ from aiokproto.errors import (
     KafkaError,
     UnknownTopicError,
 )
+from aiokproto.observe.metrics import MetricSource
+from aiokproto.observe.observers import ClusterObserver
 from aiokproto.producer import Producer
 from aiokproto.records import RecordBatch
 from tests.patience import PATIENCE
@@ -106,8 +108,12 @@ class FakeCluster:
         self.partitions = tuple(PartitionInfo(number % nodes, 0) for number in range(partitions))
         self.topic_id = TOPIC_ID
         self.loop: object = None
+        self.observer = ClusterObserver()
         self._news = asyncio.Event()
         self._under_way: set[asyncio.Task[None]] = set()
+
+    def push_metrics(self, source: MetricSource) -> None:
+        pass
 
     async def start(self) -> None:
         self.loop = asyncio.get_running_loop()

@@ -8,9 +8,6 @@ from random import Random
 import pytest
 
 from aiokproto.broker import Cluster
-from aiokproto.broker.control import RequestInfo, Serve
-from aiokproto.codec.messages.metadata import MetadataRequest, MetadataResponse
-from aiokproto.codec.schema import Response
 from aiokproto.producer import Producer
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.outcome import DeliveryContext
@@ -121,15 +118,7 @@ def test_leaders_in_the_rack_are_preferred() -> None:
 
 
 async def test_records_without_a_key_go_to_leaders_in_the_producers_rack() -> None:
-    async def with_racks(info: RequestInfo, serve: Serve) -> Response | None:
-        response = await serve(info.request)
-        assert isinstance(response, MetadataResponse)
-        for node in response.brokers:
-            node.rack = "b" if node.node_id == 1 else "a"
-        return response
-
-    async with Cluster(3) as cluster:
-        cluster.faults.intercept(MetadataRequest, with_racks)
+    async with Cluster(3, racks=["a", "b", "a"]) as cluster:
         await cluster.create_topic("t", partitions=9, replication=1)
         local = {number for number in range(9) if cluster.partition("t", number).leader != 1}
         assert 0 < len(local) < 9

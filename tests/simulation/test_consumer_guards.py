@@ -15,11 +15,13 @@ from aiokproto.codec.messages.fetch import FetchRequest
 from aiokproto.codec.messages.list_offsets import ListOffsetsRequest
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest
+from aiokproto.codec.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from aiokproto.codec.schema import Response
+from aiokproto.consumer import OffsetReset, PartitionStatus, ResetReason
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import CommitError
+from aiokproto.errors import AuthorizationError, ClientClosedError
 from aiokproto.simulation import Simulation
-from aiokproto.types import TopicPartition
+from aiokproto.types import OffsetAndMetadata, TopicPartition
 from tests.simulation.world import World
 
 Program = Callable[[World, Consumer], Awaitable[None]]
@@ -116,18 +118,80 @@ def test_fetching_stops_at_the_buffer_limit_while_the_consumer_is_not_polled() -
     run(program, records=200, size=3000, fetch_buffer_bytes=50_000, max_partition_fetch_bytes=20_000)
 
 
-def test_records_that_were_fetched_before_the_log_lost_its_end_come_before_the_reset() -> None:
+def test_records_that_were_fetched_and_then_lost_are_not_delivered() -> None:
+    resets: list[OffsetReset] = []
+
     async def program(world: World, consumer: Consumer) -> None:
         assert (await anext(consumer)).offset == 0
         await asyncio.sleep(2)
-        # Beyond what is buffered there is nothing any more.
-        world.cluster.diverge_log("t", 0, 10)
+        world.cluster.diverge_log("t", 0, 10, [b"new"])
         await asyncio.sleep(3)
-        offsets = [(await asyncio.wait_for(anext(consumer), 20)).offset for _ in range(25)]
-        assert offsets[:19] == list(range(1, 20))
-        assert offsets[19:] == list(range(6))
+        records = [await asyncio.wait_for(anext(consumer), 20) for _ in range(10)]
+        assert [record.offset for record in records] == list(range(1, 11))
+        assert records[-1].value == b"new"
 
-    run(program, auto_offset_reset="earliest")
+    run(program, auto_offset_reset="earliest", on_offset_reset=resets.append)
+    # Nothing that was delivered is lost.
+    assert resets == []
+
+
+def test_a_position_whose_epoch_no_leader_knows_is_reset() -> None:
+    """As one of a topic that was deleted and created again; at first, the metadata may be older."""
+    resets: list[OffsetReset] = []
+
+    async def program(world: World, consumer: Consumer) -> None:
+        consumer.seek(WHERE, OffsetAndMetadata(15, "", 99))
+        assert (await asyncio.wait_for(anext(consumer), 60)).offset == 0
+
+    run(program, auto_offset_reset="earliest", on_offset_reset=resets.append)
+    assert [(reset.reason, reset.position, reset.offset) for reset in resets] == [(ResetReason.TRUNCATED, 15, 0)]
+
+
+def test_a_position_that_no_leader_can_validate_is_not_fetched() -> None:
+    async def program(world: World, consumer: Consumer) -> None:
+        with world.cluster.faults.fail(OffsetForLeaderEpochRequest, ErrorCode.UNKNOWN_LEADER_EPOCH):
+            consumer.seek(WHERE, OffsetAndMetadata(15, "", 0))
+            assert await consumer.poll(30_000) == []
+            assert consumer.partition_state(WHERE).status is PartitionStatus.VALIDATING
+            assert "UNKNOWN_LEADER_EPOCH" in consumer.partition_state(WHERE).detail
+        assert (await asyncio.wait_for(anext(consumer), 60)).offset == 15
+
+    run(program)
+
+
+def test_a_position_that_may_not_be_validated_fails_its_partition() -> None:
+    async def program(world: World, consumer: Consumer) -> None:
+        with world.cluster.faults.fail(OffsetForLeaderEpochRequest, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
+            consumer.seek(WHERE, OffsetAndMetadata(15, "", 0))
+            with pytest.raises(AuthorizationError, match="OffsetForLeaderEpoch of t-0"):
+                await consumer.poll(30_000)
+        consumer.seek(WHERE, OffsetAndMetadata(15, "", 0))
+        assert (await asyncio.wait_for(anext(consumer), 60)).offset == 15
+
+    run(program)
+
+
+def test_an_error_in_on_offset_reset_ends_the_consumer() -> None:
+    def refuse(event: OffsetReset) -> None:
+        raise ZeroDivisionError(str(event))
+
+    async def program(world: World, consumer: Consumer) -> None:
+        consumer.seek(WHERE, 99)
+        with pytest.raises(ClientClosedError, match="the offset is outside the log"):
+            await asyncio.wait_for(anext(consumer), 60)
+
+    run(program, auto_offset_reset="earliest", on_offset_reset=refuse)
+
+
+def test_a_reset_by_duration_continues_at_the_first_record_of_that_time() -> None:
+    async def program(world: World, consumer: Consumer) -> None:
+        now = world.cluster._running.state.clock.wall()
+        for number, age in enumerate((3 * 3_600_000, 3_000_000, 60_000)):
+            world.append(0, b"%d" % number, now - age)
+        consumer.seek(WHERE, 99)
+        assert (await asyncio.wait_for(anext(consumer), 60)).value == b"1"
+
+    run(program, records=0, auto_offset_reset="by_duration:PT1H")
 
 
 def test_partitions_of_a_lost_fetch_are_requested_again() -> None:
@@ -211,8 +275,9 @@ def test_a_member_commits_only_its_own_partitions() -> None:
             while len(one.assignment()) != 1 or len(two.assignment()) != 1:
                 await asyncio.gather(one.poll(500), two.poll(500))
             [mine], [others] = one.assignment(), two.assignment()
-            with pytest.raises(CommitError, match=f"{others} not committed: not assigned"):
-                await one.commit({mine: 3, others: 4})
+            result = await one.commit({mine: 3, others: 4})
+            assert (list(result.committed), result.lost) == ([mine], [others])
+            assert f"{others} not committed: not assigned" in str(result.outcomes[others].error)
             found = await two.committed(mine, others)
             assert found[others] is None
             assert found[mine] is not None

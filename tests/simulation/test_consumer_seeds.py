@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from aiokproto.simulation import Simulation
-from tests.simulation import consuming, handling, reading, sharing
+from tests.simulation import consuming, handling, reading, sharing, truncating
 from tests.simulation.faults import Fault
 from tests.simulation.shrinking import shrunk
 from tests.simulation.test_seeds import BLOCKS, FIRST, SEEDS, TURNS_A_SECOND, broken, in_another_process
@@ -48,6 +48,7 @@ WORKLOADS = {
     "migrations": groups("mixed", 20),
     "handlers": Workload("handling.run(seed=", handling.schedule, handling.run, 12),
     "assigned": Workload("reading.run(seed=", reading.schedule, reading.run, 4),
+    "truncated": Workload("truncating.run(seed=", truncating.schedule, truncating.run, 4),
     "share groups": Workload("sharing.run(seed=", sharing.schedule, sharing.run, 30),
 }
 

@@ -250,8 +250,11 @@ def test_a_commit_response_without_a_partition_is_a_failure() -> None:
         async with Consumer("t", enable_auto_commit=False, **options) as consumer:
             await anext(consumer)
             world.cluster.faults.intercept(OffsetCommitRequest, forgetful)
+            offsets = {TopicPartition("t", 0): 1, TopicPartition("t", 1): 0}
+            result = await consumer.commit(offsets, timeout_ms=3000)
+            assert len(result.refused) == 1
             with pytest.raises(KafkaError, match="OffsetCommit"):
-                await consumer.commit({TopicPartition("t", 0): 1, TopicPartition("t", 1): 0}, timeout_ms=3000)
+                result.check()
 
     run(program)
 

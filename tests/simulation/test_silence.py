@@ -5,20 +5,31 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from aiokproto import Consumer, Producer
 from aiokproto.broker import Cluster
+from aiokproto.codec.messages.fetch import FetchRequest
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
+from aiokproto.codec.messages.join_group import JoinGroupRequest
 from aiokproto.codec.messages.list_offsets import ListOffsetsRequest
+from aiokproto.codec.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import AuthorizationError
 from aiokproto.simulation import Simulation
+from aiokproto.types import OffsetAndMetadata
 
 Program = Callable[[Simulation, Cluster, Consumer], Awaitable[None]]
 
 
 def warnings(
-    program: Program, caplog: pytest.LogCaptureFixture, group: str | None = None, brokers: int = 1
+    program: Program,
+    caplog: pytest.LogCaptureFixture,
+    group: str | None = None,
+    brokers: int = 1,
+    **options: Any,
 ) -> list[str]:
     """What a consumer warns of while a program runs."""
     simulation = Simulation(1)
@@ -28,13 +39,8 @@ def warnings(
             await cluster.create_topic("t", partitions=2, replication=brokers)
             async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
                 await producer.send("t", b"x", partition=0)
-            consumer = Consumer(
-                "t",
-                bootstrap_servers=cluster.bootstrap_servers,
-                group_id=group,
-                auto_offset_reset="earliest",
-                request_timeout_ms=3000,
-            )
+            given: dict[str, Any] = {"auto_offset_reset": "earliest", "request_timeout_ms": 3000, **options}
+            consumer = Consumer("t", bootstrap_servers=cluster.bootstrap_servers, group_id=group, **given)
             await consumer.start()
             try:
                 await program(simulation, cluster, consumer)
@@ -120,5 +126,114 @@ def test_a_consumer_that_is_not_polled_logs_nothing(caplog: pytest.LogCaptureFix
         await cluster.stop_broker(0)
         await asyncio.sleep(100)
         await cluster.start_broker(0)
+
+    assert warnings(program, caplog) == []
+
+
+def test_an_open_transaction_is_named_with_partition_and_offset(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, consumer: Consumer) -> None:
+        await anext(consumer)
+        producer = Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="x")
+        async with producer, producer.transaction() as txn:
+            await txn.send("t", b"open", partition=0)
+            await wait_in_vain(consumer, 50)
+
+    said = warnings(program, caplog, isolation_level="read_committed")
+    assert 1 <= len(said) <= 3
+    assert "1 of 2 partitions: t-0 has an open transaction from offset 1 on" in said[0]
+    assert "the log ends at 2" in said[0]
+
+
+def test_paused_partitions_with_records_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, consumer: Consumer) -> None:
+        consumer.pause()
+        await wait_in_vain(consumer, 12)
+
+    assert "2 of 2 partitions: paused by the application" in warnings(program, caplog)[0]
+
+
+def test_paused_partitions_at_their_end_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, consumer: Consumer) -> None:
+        await anext(consumer)
+        await asyncio.sleep(1)
+        consumer.pause()
+        await wait_in_vain(consumer, 50)
+
+    assert warnings(program, caplog) == []
+
+
+def test_a_broker_that_does_not_lead_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, consumer: Consumer) -> None:
+        await anext(consumer)
+        with cluster.faults.fail(FetchRequest, ErrorCode.NOT_LEADER_OR_FOLLOWER):
+            await wait_in_vain(consumer, 12)
+
+    assert "NOT_LEADER_OR_FOLLOWER" in warnings(program, caplog)[0]
+
+
+def test_a_position_that_cannot_be_validated_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, consumer: Consumer) -> None:
+        record = await anext(consumer)
+        with cluster.faults.fail(OffsetForLeaderEpochRequest, ErrorCode.UNKNOWN_LEADER_EPOCH):
+            consumer.seek(("t", 0), OffsetAndMetadata(0, "", record.leader_epoch))
+            await wait_in_vain(consumer, 12)
+
+    assert "checking that the log still has the position" in warnings(program, caplog)[0]
+
+
+def test_a_member_without_partitions_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, consumer: Consumer) -> None:
+        await anext(consumer)
+        options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": "g"}
+        others = [Consumer("t", **options) for _ in range(2)]
+        for other in others:
+            await other.start()
+        # One of three members gets none of the two partitions; the same watch runs in each of them.
+        await asyncio.gather(*(wait_in_vain(member, 30) for member in (consumer, *others)))
+        for other in others:
+            await other.close(1000)
+
+    assert any("more members than partitions" in text for text in warnings(program, caplog, group="g"))
+
+
+def test_a_rebalance_that_does_not_end_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, consumer: Consumer) -> None:
+        with cluster.faults.drop(JoinGroupRequest, "response"):
+            await wait_in_vain(consumer, 12)
+
+    assert "joining" in warnings(program, caplog, group="g")[0]
+
+
+def test_partitions_that_start_at_the_end_of_their_log_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, consumer: Consumer) -> None:
+        await wait_in_vain(consumer, 100)
+
+    assert warnings(program, caplog, auto_offset_reset="latest") == []
+
+
+def test_a_full_buffer_of_a_paused_partition_keeps_no_other_from_being_read(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, consumer: Consumer) -> None:
+        async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            for _ in range(20):
+                await producer.send("t", bytes(1000), partition=0)
+            await consumer.poll(1000, 1)
+            consumer.pause(("t", 0))
+            await asyncio.sleep(3)
+            await producer.send("t", b"other", partition=1)
+        assert (await asyncio.wait_for(anext(consumer), 5)).value == b"other"
+        await wait_in_vain(consumer, 12)
+
+    limits: dict[str, Any] = {"fetch_buffer_bytes": 2000, "max_partition_fetch_bytes": 1000}
+    assert "1 of 2 partitions: paused by the application" in warnings(program, caplog, **limits)[0]
+
+
+def test_a_missing_permission_is_raised_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, consumer: Consumer) -> None:
+        await anext(consumer)
+        with (
+            cluster.faults.fail(FetchRequest, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+            pytest.raises(AuthorizationError, match="t-"),
+        ):
+            await asyncio.wait_for(anext(consumer), 12)
 
     assert warnings(program, caplog) == []

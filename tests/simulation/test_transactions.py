@@ -18,6 +18,8 @@ from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.messages.produce import ProduceRequest
 from aiokproto.codec.messages.txn_offset_commit import TxnOffsetCommitRequest
 from aiokproto.codec.schema import Request, Response
+from aiokproto.consumer.reset_reason import ResetReason
+from aiokproto.consumer.start_lookup import FormerPosition
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
     BrokerError,
@@ -433,8 +435,9 @@ def test_a_position_that_is_lost_while_a_batch_is_processed_does_not_leave_its_o
             async with session:
                 async for records, txn in session.batches():
                     await txn.post("out", b"%d" % len(records))
+                    former = FormerPosition(ResetReason.OUT_OF_RANGE, 2, 0)
                     for cursor in list(consumer._assignment.cursors.values()):
-                        consumer._assignment.reset(cursor, -2)
+                        consumer._assignment.reset(cursor, -2, former)
                     session.stop()
             assert committed_offset(cluster) == 2
 

@@ -40,9 +40,9 @@ class World:
         port = int(self.cluster.bootstrap_servers.split(",")[broker].rpartition(":")[2])
         return self.simulation.network.links(server=("127.0.0.1", port))
 
-    def append(self, partition: int, value: bytes) -> None:
+    def append(self, partition: int, value: bytes, timestamp: int = 0) -> None:
         """Write a record to the log, past all requests."""
-        data = encode([BatchRecord(0, 0, None, value)])
+        data = encode([BatchRecord(0, timestamp, None, value)])
         self.cluster._running.state.partition(self.topic, partition).append(data, 0)
 
     def running(self) -> set[int]:

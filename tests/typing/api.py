@@ -24,7 +24,7 @@ from aiokproto.codec.messages.metadata import (
     MetadataResponseTopic,
 )
 from aiokproto.codec.payloads.offsets_topic import OffsetCommitKey
-from aiokproto.consumer import DeadLetterTopic, FetchedBatch, PartitionState, RunSummary
+from aiokproto.consumer import CommitResult, DeadLetterTopic, FetchedBatch, LogState, PartitionState, RunSummary
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, ConfigurationError, DeadlineError, MessageTooLargeError
 from aiokproto.producer import Delivery, Outcomes, ProducerRecord
@@ -126,9 +126,12 @@ async def consumer(where: TopicPartition) -> None:
             assert_type(record.value, bytes | None)
             assert_type(record.headers, tuple[Header, ...])
             assert_type(record.timestamp_type, TimestampType)
+            await opened.commit(record)
+            await opened.commit([record])
         assert_type(await opened.poll(max_records=1, timeout_ms=0), list[Record])
         async for batch in opened.batches():
             assert_type(batch, FetchedBatch)
+            await opened.commit(batch)
             for each in batch:
                 assert_type(each, Record)
         assert_type(opened.assignment(), frozenset[TopicPartition])
@@ -138,7 +141,13 @@ async def consumer(where: TopicPartition) -> None:
         assert_type(await opened.committed(where), dict[TopicPartition, OffsetAndMetadata | None])
         assert_type(await opened.end_offsets(where), dict[TopicPartition, int])
         assert_type(await opened.offsets_for_times({where: 0}), dict[TopicPartition, OffsetAndTimestamp | None])
-        await opened.commit({where: 3, ("t", 1): OffsetAndMetadata(4, "note")})
+        assert_type(await opened.commit({where: 3, ("t", 1): OffsetAndMetadata(4, "note")}), CommitResult)
+        async for record in opened.read_to_end(where, timeout_ms=1000):
+            assert_type(record, Record)
+        async for record in opened.records(timeout_ms=1000):
+            assert_type(record, Record)
+        assert_type(opened.log_state(where), LogState)
+        assert_type(opened.at_end(where), bool)
 
 
 async def rebalances(opened: Consumer) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from aiokproto.broker.server.dispatch import Dispatcher
 from aiokproto.broker.server.listener import Listener
 from aiokproto.broker.server.reserved_port import ReservedPort
 from aiokproto.broker.server.socket_server import SocketServer
+from aiokproto.broker.telemetry import PushedMetrics
 from aiokproto.config import integer, positive
 from aiokproto.errors import BrokerError, ConfigurationError, error_for
 from aiokproto.plurals import counted
@@ -65,6 +66,7 @@ class Cluster(AsyncContext):
         clock: Clock | None = None,
         as_version: str | None = None,
         security: Security | None = None,
+        racks: Sequence[str] | None = None,
     ) -> None:
         """Check the options. Nothing is started until :meth:`start`.
 
@@ -84,6 +86,8 @@ class Cluster(AsyncContext):
             as_version: A release of Kafka, ``"0.8.2"`` to ``"4.4"``: serve only the APIs and versions that it had. None
                 serves all of them.
             security: The security protocol, users and secrets. None is ``PLAINTEXT`` without authentication.
+            racks: The rack of each broker (``broker.rack``). Leaders then send consumers of a rack to the replica
+                there, as with Kafka's ``RackAwareReplicaSelector`` (KIP-392). None for no racks.
 
         Raises:
             ConfigurationError: An option is unknown or its value is invalid.
@@ -104,7 +108,11 @@ class Cluster(AsyncContext):
         self._data_dir = Path(data_dir) if data_dir is not None else None
         self._host = host
         self._port = port
+        if racks is not None and (isinstance(racks, str) or len(racks) != brokers):
+            raise ConfigurationError(f"racks={racks!r}: expected a list with the rack of each of {brokers} brokers")
         self._nodes = {number: self._new_node(number) for number in range(brokers)}
+        for node, rack in zip(self._nodes.values(), racks or (), strict=racks is not None):
+            node.rack = rack
         self._clock: Clock = clock or SystemClock()
         served = UNSTABLE if self._options.value("unstable.api.versions.enable") else SERVED
         self._served = served if as_version is None else versions_of_release(as_version, SERVED)
@@ -301,6 +309,14 @@ class Cluster(AsyncContext):
     def partition(self, topic: str, partition: int) -> PartitionView:
         """A snapshot of a partition. Raises :class:`BrokerError` for an unknown one."""
         return PartitionView.of(self._running.state.partition(topic, partition))
+
+    def pushed_metrics(self) -> list[PushedMetrics]:
+        """The last thousand pushes of client metrics, to any node (KIP-714), the oldest first.
+
+        Clients push what is subscribed: ``IncrementalAlterConfigs`` of resource type 16 with the options ``metrics``,
+        ``interval.ms`` and ``match``.
+        """
+        return list(self._running.telemetry.pushes)
 
     async def stop_broker(self, broker_id: int) -> None:
         """Stop a node: its partitions get new leaders, and its connections are closed."""

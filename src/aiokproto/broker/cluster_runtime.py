@@ -24,6 +24,7 @@ from aiokproto.broker.security.settings import Security
 from aiokproto.broker.security.tls import server_context
 from aiokproto.broker.share.coordinator import ShareCoordinator
 from aiokproto.broker.share.manager import SharePartitionManager
+from aiokproto.broker.telemetry import ClientTelemetry
 from aiokproto.broker.transactions.coordinator import TransactionCoordinator
 
 
@@ -41,6 +42,7 @@ class ClusterRuntime:
         security: ACLs, credentials, delegation tokens and quotas.
         tls: The TLS context of the listeners; None without TLS.
         log_manager: Retention, compaction, flushing and checkpoints.
+        telemetry: Client metrics: subscriptions and pushes.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class ClusterRuntime:
             self._release_directory()
             raise
         self.log_manager = LogManager(self.state)
+        self.telemetry = ClientTelemetry(clock)
         self.share_states = ShareCoordinator(self.state)
         self.groups = GroupCoordinator(self.state, self.share_states)
         self.shares = SharePartitionManager(self.state, self.share_states, self.groups.options)

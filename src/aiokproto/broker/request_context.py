@@ -15,6 +15,7 @@ from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.share.coordinator import ShareCoordinator
 from aiokproto.broker.share.manager import SharePartitionManager
 from aiokproto.broker.share.session import ShareSessions
+from aiokproto.broker.telemetry import ClientTelemetry
 from aiokproto.broker.transactions.coordinator import TransactionCoordinator
 from aiokproto.codec.schema import Versions
 from aiokproto.codec.wire import ZERO_UUID
@@ -53,6 +54,7 @@ class RequestContext:
         security: ACLs, credentials, delegation tokens and quotas.
         quotas: This node's quota meters.
         mutation_quota: The meter of the partitions that this request creates or deletes.
+        telemetry: Client metrics: subscriptions and pushes.
     """
 
     state: ClusterState
@@ -71,6 +73,7 @@ class RequestContext:
     security: SecurityState
     quotas: ClientQuotaManager
     mutation_quota: ControllerMutationQuota
+    telemetry: ClientTelemetry
 
     def is_authorized(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Return whether the client is authorized for an operation on a resource."""

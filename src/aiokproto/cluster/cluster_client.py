@@ -13,12 +13,18 @@ from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.coordinators import CoordinatorCache, CoordinatorKind
 from aiokproto.cluster.metadata import MetadataUpdater
 from aiokproto.cluster.pool import MAIN, Pool
+from aiokproto.cluster.report import client_findings, client_stats
 from aiokproto.cluster.request_driver import RequestDriver
 from aiokproto.cluster.snapshot import ClusterSnapshot, NodeEndpoint, TopicInfo
+from aiokproto.cluster.telemetry import TelemetryReporter
 from aiokproto.codec.schema import Request, Response, Versions
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import ClientClosedError, ConfigurationError, KafkaError, copied
 from aiokproto.net.in_flight import INFINITY
+from aiokproto.observe.health import Findings
+from aiokproto.observe.metrics import MetricSource
+from aiokproto.observe.observers import ClusterObserver
+from aiokproto.observe.stats import ClientStats
 from aiokproto.runtime import uniform
 
 if TYPE_CHECKING:
@@ -57,10 +63,14 @@ class ClusterClient:
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max, uniform)
         # An executor starts its threads with the first work.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="aiokproto")
-        self._pool = Pool(config, self._threads, self._stop)
-        self._metadata = MetadataUpdater(config, self._pool, self._backoff, last_used or _never)
+        self.observer = ClusterObserver(config.hooks)
+        self._pool = Pool(config, self._threads, self._stop, self.observer)
+        self._metadata = MetadataUpdater(config, self._pool, self._backoff, last_used or _never, self.observer)
         self._coordinators = CoordinatorCache()
-        self._driver = RequestDriver(config, self._pool, self._metadata, self._coordinators, self._backoff)
+        self._driver = RequestDriver(
+            config, self._pool, self._metadata, self._coordinators, self._backoff, self.observer
+        )
+        self._reporter: TelemetryReporter | None = None
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         # Never reset: a client that was closed cannot be started again, as its pool and threads are gone.
@@ -115,6 +125,18 @@ class ClusterClient:
             ConfigurationError: The client was started in another event loop; only that one can close it.
         """
         self.check_loop()
+        until = self._now() + timeout
+        try:
+            if self._reporter is not None:
+                # First, while requests can be sent: the last metrics say how the client ended.
+                await self._reporter.close(timeout if self._closed is None else 0.0)
+        # A cancellation during the last push: close everything, without another wait.
+        except BaseException:
+            await self._disconnect(0.0)
+            raise
+        await self._disconnect(max(until - self._now(), 0.0))
+
+    async def _disconnect(self, timeout: float) -> None:
         # Also without a start: a client that was closed first must not start afterwards.
         self._started = True
         # After a failure the cause stays: "closed" would hide it from calls that are still waiting.
@@ -354,6 +376,32 @@ class ClusterClient:
         """
         self.check()
         return await self._driver.coordinator(kind, key, self.config.api_timeout if timeout is None else timeout)
+
+    def push_metrics(self, source: MetricSource) -> None:
+        """Push the metrics of ``source`` to a broker from now on, if the brokers subscribe to any (KIP-714).
+
+        Without effect if ``enable_metrics_push`` is off.
+        """
+        if self.config.metrics_push and self._reporter is None:
+            self._reporter = TelemetryReporter(self, source)
+            self._reporter.start()
+
+    def some_broker(self) -> int:
+        """Return the id of a broker that will probably respond soon."""
+        return self._pool.by_preference(self._metadata.snapshot.brokers)[0]
+
+    def stats(self) -> ClientStats:
+        """Return the statistics. No I/O."""
+        instance_id = "" if self._reporter is None else self._reporter.client_instance_id
+        return client_stats(self.config, self._pool, self._metadata, self.observer, instance_id, self._now())
+
+    def findings(self) -> Findings:
+        """Return what is wrong with connections and metadata. No I/O."""
+        ended = self._closed is not self._unstarted
+        return client_findings(self.config, self._pool, self._metadata, self._closed, self._now(), ended=ended)
+
+    def _now(self) -> float:
+        return 0.0 if self._loop is None else self._loop.time()
 
     def run_in_thread(self, function: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]) -> asyncio.Future[T]:
         """Run a blocking function in one of the client's threads.

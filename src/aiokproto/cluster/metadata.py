@@ -40,6 +40,7 @@ from aiokproto.errors import (
 )
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.timeouts import deadline, timeout_at
+from aiokproto.observe.observers import ClusterObserver
 from aiokproto.runtime import uniform
 
 UNKNOWN_LIMIT = 9
@@ -63,8 +64,18 @@ logger = logging.getLogger("aiokproto.cluster")
 class MetadataUpdater:
     """Keeps :attr:`snapshot` up to date; :meth:`run` is its task."""
 
-    def __init__(self, config: ClusterConfig, pool: Pool, backoff: Backoff, last_used: Callable[[str], float]) -> None:
+    def __init__(
+        self,
+        config: ClusterConfig,
+        pool: Pool,
+        backoff: Backoff,
+        last_used: Callable[[str], float],
+        observer: ClusterObserver,
+    ) -> None:
         self.snapshot = ClusterSnapshot()
+        # When a broker last answered a refresh (s, the loop's clock); None before the bootstrap.
+        self.updated_at: float | None = None
+        self._observer = observer
         self._config = config
         self._pool = pool
         self._backoff = backoff
@@ -179,7 +190,8 @@ class MetadataUpdater:
                 self._apply(response, [])
                 # The address may be a load balancer's: it must carry no further traffic.
                 self._pool.release_bootstrap()
-                self._refreshed_at = _now()
+                self.updated_at = self._refreshed_at = _now()
+                self._observer.refreshed(len(self.snapshot.brokers), 0, _now() - start)
                 return
             pause = self._backoff.delay(attempt)
             # The pause counts: an attempt that would begin after the deadline is not worth the sleep.
@@ -196,22 +208,29 @@ class MetadataUpdater:
         """Refresh when due, until cancelled. An error that ends the client ends this task."""
         while True:
             await self._due()
+            started = _now()
             try:
                 await self._refresh()
-                self._succeeded()
+                self._succeeded(_now() - started)
             except KafkaError as error:
                 # Ends the task, and so the client (ClusterClient._ended): nobody awaits a refresh to whom the error
                 # could be raised instead.
                 if classify(error, _REFRESH) is Action.STOP:
                     raise
-                self._failed(error)
+                self._failed(error, _now() - started)
             self._refreshed_at = _now()
             self._pause = (self._backoff if self._failures else self._soon).delay(self._streak)
             # Also after a failure: waiting calls check whether their topic cannot succeed any more.
             self._notify()
 
-    def _failed(self, error: KafkaError) -> None:
+    @property
+    def failing(self) -> tuple[float, KafkaError] | None:
+        """Since when refreshes fail (s, the loop's clock), and why the last one did; None if they do not."""
+        return None if self._last_error is None else (self._failing_since, self._last_error)
+
+    def _failed(self, error: KafkaError, latency: float) -> None:
         now = _now()
+        self._observer.refreshed(len(self.snapshot.brokers), len(self.snapshot.topics), latency, error)
         if not self._failures:
             self._failing_since = now
         self._failures += 1
@@ -225,7 +244,9 @@ class MetadataUpdater:
         # The refresh has taken its reason (_stale) with it; without a new one the next would be minutes away.
         self.invalidate("the last refresh failed")
 
-    def _succeeded(self) -> None:
+    def _succeeded(self, latency: float) -> None:
+        self.updated_at = _now()
+        self._observer.refreshed(len(self.snapshot.brokers), len(self.snapshot.topics), latency)
         if self._failures:
             logger.info("metadata is refreshed again after %.0f s", _now() - self._failing_since)
         self._failures = 0

@@ -21,6 +21,8 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.connection import Connection
 from aiokproto.net.open import open_connection
 from aiokproto.net.timeouts import timeout_at
+from aiokproto.observe.observers import ClusterObserver
+from aiokproto.observe.stats import ConnectionStats
 from aiokproto.runtime import uniform
 
 MAIN = "main"
@@ -50,10 +52,18 @@ class Pool:
         config: The options.
         threads: Where host names are resolved.
         stop: Called with an error after which no broker will accept this client (AuthenticationError).
+        observer: Counts connections and requests.
     """
 
-    def __init__(self, config: ClusterConfig, threads: ThreadPoolExecutor, stop: Callable[[KafkaError], None]) -> None:
+    def __init__(
+        self,
+        config: ClusterConfig,
+        threads: ThreadPoolExecutor,
+        stop: Callable[[KafkaError], None],
+        observer: ClusterObserver,
+    ) -> None:
         self._config = config
+        self._observer = observer
         self._threads = threads
         self._stop = stop
         self._backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max, uniform)
@@ -102,6 +112,24 @@ class Pool:
         """Retire the connections to bootstrap addresses: from now on brokers are used by their advertised addresses."""
         for node_id in self._bootstrap:
             self._retire(node_id)
+
+    def address(self, node_id: int) -> str:
+        """Return a broker's id and address as in errors; empty if it is not known (any more)."""
+        node = self._brokers.get(node_id) or self._bootstrap.get(node_id)
+        return "" if node is None else str(node)
+
+    def failures(self, node_id: int) -> tuple[int, KafkaError | None]:
+        """Return how often in a row a broker could not be reached, and why the last time."""
+        state = self._dial_states.get(node_id)
+        return (0, None) if state is None else (state.failures, state.last_error)
+
+    def connections(self, node_id: int) -> tuple[ConnectionStats, ...]:
+        """Return the open connections to a broker."""
+        return tuple(
+            ConnectionStats(channel, connection.in_flight, connection.silent_for)
+            for (node, channel), connection in self._connections.items()
+            if node == node_id and not connection.closed
+        )
 
     def ready(self, node_id: int, channel: str = MAIN) -> Connection | None:
         """Return the open connection, or None."""
@@ -185,21 +213,23 @@ class Pool:
         loop = asyncio.get_running_loop()
         if state.retry_at > loop.time():
             await asyncio.sleep(state.retry_at - loop.time())
-        config = self._config
+        config, observer, started = self._config, self._observer.node(node.id), loop.time()
         try:
             connection = await open_connection(
-                node.host, node.port, str(node), config, config.connect_timeout, self._threads
+                node.host, node.port, str(node), config, config.connect_timeout, self._threads, observer
             )
         except KafkaError as error:
             state.failures += 1
             state.last_error = error
             state.retry_at = loop.time() + self._backoff.delay(state.failures)
             logger.debug("connecting to %s failed (%d in a row): %s", node, state.failures, error)
+            observer.not_connected(str(node), channel, state.failures, error)
             # Not left to the callers: none may be waiting any more, and the client would keep dialling with a
             # certificate that no broker accepts.
             if classify(error, Situation()) is Action.STOP:
                 self._stop(error)
             raise
+        connection.report_open(channel, loop.time() - started)
         # Reached: the next failure starts with the shortest pause.
         self._dial_states.pop(node.id, None)
         self._retired = {old for old in self._retired if not old.closed}

@@ -59,6 +59,7 @@ from aiokproto.failures import Action, Situation, classify, find_row
 from aiokproto.net.connection import Connection
 from aiokproto.net.in_flight import INFINITY
 from aiokproto.net.versions import BrokerVersions
+from aiokproto.observe.observers import ClusterObserver
 from aiokproto.plurals import counted
 
 _FINDING = Situation(FindCoordinatorRequest.api_key)
@@ -83,8 +84,10 @@ class RequestDriver:
         metadata: MetadataUpdater,
         coordinators: CoordinatorCache,
         backoff: Backoff,
+        observer: ClusterObserver,
     ) -> None:
         self._config = config
+        self._observer = observer
         self._pool = pool
         self._metadata = metadata
         self._coordinators = coordinators
@@ -368,6 +371,7 @@ class RequestDriver:
                     text = f"{what}: timed out after {timeout:.3g} s ({counted(attempts, 'attempt')}); last: {failures}"
                     raise DeadlineError(text) from error
                 logger.debug("%s: attempt %d failed, %s: %s", what, attempts, row.why, error)
+                self._observer.retried(what, attempts, pause, error)
                 if row.action is Action.REFRESH_METADATA:
                     self._metadata.invalidate(str(error))
                 elif row.action is Action.FIND_COORDINATOR:

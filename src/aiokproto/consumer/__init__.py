@@ -8,6 +8,8 @@ writer instead:
   application is processing.
 * :class:`~aiokproto.consumer.position_resolver.PositionResolver` looks up start positions: the committed offset first,
   then the log, as ``auto_offset_reset`` says. It alone writes a cursor's ``lookup``.
+* :class:`~aiokproto.consumer.position_validator.PositionValidator` finds out after each election whether the leader's
+  log still has what was fetched (KIP-320).
 * :class:`~aiokproto.consumer.fetcher.Fetcher` decides which broker each partition is fetched from, and has a
   :class:`~aiokproto.consumer.broker_fetcher.BrokerFetcher` per broker, with one request in flight and a fetch session.
   They alone write a cursor's ``fetch``.
@@ -32,10 +34,15 @@ record is delivered of a partition whose revocation callback has returned.
 from __future__ import annotations
 
 from aiokproto.consumer.batch import FetchedBatch
+from aiokproto.consumer.commit_result import CommitOutcome, CommitResult, CommitStatus
 from aiokproto.consumer.consumer import Consumer
 from aiokproto.consumer.cursor import PartitionState, PartitionStatus
 from aiokproto.consumer.dead_letters import DeadLetterTopic
+from aiokproto.consumer.log_state import LogState
+from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.progress import Progress
+from aiokproto.consumer.report import ConsumerStats, PartitionStats
+from aiokproto.consumer.reset_reason import ResetReason
 from aiokproto.consumer.running import (
     DeadLetters,
     PartitionProgress,
@@ -48,15 +55,23 @@ from aiokproto.consumer.running import (
 )
 
 __all__ = [
+    "CommitOutcome",
+    "CommitResult",
+    "CommitStatus",
     "Consumer",
+    "ConsumerStats",
     "DeadLetterTopic",
     "DeadLetters",
     "FetchedBatch",
+    "LogState",
+    "OffsetReset",
     "PartitionProgress",
     "PartitionState",
+    "PartitionStats",
     "PartitionStatus",
     "PermanentError",
     "Progress",
+    "ResetReason",
     "Retry",
     "RetryTopics",
     "RunStatus",

@@ -10,6 +10,7 @@ Partitions with buffered records queue up and deliver in turn, one opened batch 
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
@@ -18,8 +19,13 @@ from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.delivery import DeliveryState
 from aiokproto.consumer.handling import Handling
+from aiokproto.consumer.offset_reset import OffsetReset
+from aiokproto.consumer.start_lookup import FormerPosition
 from aiokproto.errors import ConfigurationError, KafkaError, UnknownTopicError
+from aiokproto.observe.observers import ConsumerObserver
 from aiokproto.types import OffsetAndMetadata, Record, TopicPartition
+
+log = logging.getLogger("aiokproto.consumer")
 
 
 class Signals(NamedTuple):
@@ -30,11 +36,13 @@ class Signals(NamedTuple):
             delivered any more.
         arrived: Called when there is something to deliver.
         room: Called when buffered bytes were delivered, so that more can be fetched.
+        reset: Called when the consumer has moved a position by itself.
     """
 
     changed: Callable[[Collection[Cursor]], None]
     arrived: Callable[[], None]
     room: Callable[[], None]
+    reset: Callable[[OffsetReset], None] = lambda _: None
 
 
 class Assignment(DeliveryState):
@@ -44,10 +52,14 @@ class Assignment(DeliveryState):
         cursors: A cursor per partition.
         delivered: How many batches were delivered so far.
         handling: What :meth:`Consumer.run` has taken; None while it does not run.
+        observer: Counts what is fetched and delivered.
     """
 
-    def __init__(self, signals: Signals) -> None:
+    def __init__(self, signals: Signals, observer: ConsumerObserver | None = None) -> None:
         super().__init__()
+        self.observer = observer or ConsumerObserver()
+        # How many records `open` had when its delivery began.
+        self._served = 0
         self.cursors: dict[TopicPartition, Cursor] = {}
         self.delivered = 0
         self.handling: Handling | None = None
@@ -131,12 +143,12 @@ class Assignment(DeliveryState):
             self.arrived(cursor)
         self._signals.changed([cursor])
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Continue from an offset."""
+    def seek(self, partition: TopicPartition, offset: int, epoch: int = -1) -> None:
+        """Continue from an offset; ``epoch`` is the leader epoch that was committed with it, -1 if unknown."""
         cursor = self.get(partition)
         # Before the position changes: the open records are those of before the seek.
         self._interrupt(cursor)
-        cursor.set_position(offset)
+        cursor.set_position(offset, epoch)
         self._signals.changed([cursor])
 
     def seek_to(self, partitions: Iterable[TopicPartition], start: int) -> None:
@@ -149,21 +161,41 @@ class Assignment(DeliveryState):
 
     # Events of fetching and lookups
 
-    def resolved(self, cursor: Cursor, offset: int, leader_epoch: int = -1) -> None:
-        """Set the start position that was looked up."""
-        cursor.set_position(offset, leader_epoch)
+    def resolved(self, cursor: Cursor, offset: int, epoch: int = -1, leader_epoch: int = -1) -> None:
+        """Set the position that was looked up; the epochs are those of :meth:`Cursor.set_position`."""
+        former = cursor.lookup.reset
+        cursor.set_position(offset, epoch, leader_epoch)
         self._signals.changed([cursor])
+        if former is not None:
+            self.reset_happened(cursor, former, offset)
 
-    def reset(self, cursor: Cursor, start: int) -> None:
+    def reset(self, cursor: Cursor, start: int, former: FormerPosition) -> None:
         """Look up a new position: the current one is not in the log."""
         self._interrupt(cursor)
-        cursor.seek(start)
+        cursor.seek(start, former)
         self._signals.changed([cursor])
 
     def refetch(self, cursor: Cursor, offset: int) -> None:
         """Fetch from this offset: what was fetched last ended with damage."""
         cursor.fetch.advance(offset)
         self._signals.changed([cursor])
+
+    def rewind(self, cursor: Cursor, offset: int, epoch: int) -> None:
+        """Continue from an earlier offset, up to which the leader's log has what was fetched."""
+        self._interrupt(cursor)
+        cursor.rewind(offset, epoch)
+        self._signals.changed([cursor])
+
+    def validated(self, cursor: Cursor) -> None:
+        """A position was validated, or has to be: it can be fetched now, or not any more."""
+        self._signals.changed([cursor])
+
+    def reset_happened(self, cursor: Cursor, former: FormerPosition, offset: int) -> None:
+        """Report that the consumer has moved a position by itself. All resets come through here."""
+        event = OffsetReset(cursor.partition, former.reason, former.offset, offset, former.leader_epoch)
+        self.observer.reset(cursor.partition, former.reason.value, former.offset, offset, former.leader_epoch)
+        log.warning("consumer: %s", event)
+        self._signals.reset(event)
 
     def fail(self, cursor: Cursor, error: KafkaError) -> None:
         """Stop a partition until the application seeks; the next read raises the error."""
@@ -186,16 +218,18 @@ class Assignment(DeliveryState):
         self.enqueue(cursor)
         self._signals.arrived()
 
-    def next_cursor(self) -> Cursor | None:
+    def next_cursor(self, among: Collection[TopicPartition] | None = None) -> Cursor | None:
         """Return the partition to deliver next, None if there is nothing. It stays first until :meth:`serve` or
-        :meth:`yield_turn`."""
+        :meth:`yield_turn`. With ``among``, only these partitions are delivered; the others keep their turns."""
         # The application has taken all open records, or a seek has dropped them: the next partition's turn.
         self.end_turn()
+        if among is not None:
+            self._turns = deque(sorted(self._turns, key=lambda cursor: cursor.partition not in among))
         while self._turns:
             cursor = self._turns[0]
             # The same partition may have been removed and assigned again: that is another cursor.
             if cursor.ready and self.cursors.get(cursor.partition) is cursor:
-                return cursor
+                return cursor if among is None or cursor.partition in among else None
             cursor.queued = False
             self._turns.popleft()
         return None
@@ -206,13 +240,15 @@ class Assignment(DeliveryState):
         self._serving = cursor
         # The buffer's own list: popping a record from it moves the partition's position (RecordBuffer.position).
         self.open = cursor.buffer.records
+        self._served = len(self.open)
         self.delivered += 1
         self._signals.room()
 
-    def delivered_at_once(self, cursor: Cursor) -> None:
-        """Take note that everything opened of this partition is delivered in one piece (a batch)."""
+    def delivered_at_once(self, cursor: Cursor, records: int) -> None:
+        """Take note that everything opened of this partition is delivered in one piece (a batch of ``records``)."""
         self.yield_turn(cursor)
         self.enqueue(cursor)
+        self.observer.delivered(cursor.partition, records, cursor.buffer.end)
         self.delivered += 1
         self._signals.room()
 
@@ -245,6 +281,8 @@ class Assignment(DeliveryState):
 
     def end_turn(self) -> None:
         """Take back what is open; if there is more of its partition, it queues behind the others."""
+        if self._serving is not None:
+            self._report_delivered(self._serving)
         cursor, self._serving, self.open = self._serving, None, []
         if cursor is not None:
             # Not at each record: the hot path only pops.
@@ -258,6 +296,8 @@ class Assignment(DeliveryState):
 
     def stop(self) -> None:
         """Deliver nothing more."""
+        if self._serving is not None:
+            self._report_delivered(self._serving)
         self._serving = None
         self.open = []
 
@@ -308,6 +348,16 @@ class Assignment(DeliveryState):
 
     def _interrupt(self, cursor: Cursor) -> None:
         if cursor is self._serving:
+            self._report_delivered(cursor)
             self._serving = None
             # A new list and not clear(): the buffer still owns the old one, with its undelivered records.
             self.open = []
+
+    @property
+    def delivering(self) -> int:
+        """How many of the open records the application has taken; not reported to the observer yet."""
+        return self._served - len(self.open) if self._serving is not None else 0
+
+    def _report_delivered(self, cursor: Cursor) -> None:
+        if taken := self.delivering:
+            self.observer.delivered(cursor.partition, taken, cursor.buffer.position)

@@ -37,6 +37,9 @@ The rest follows with the next request, which is sent at once."""
 LATE = 2.0
 """Seconds beyond ``fetch_max_wait_ms`` after which a broker is reported as not responding."""
 
+_CHANNEL = "fetch"
+"""A connection of its own: a long poll would hold up all responses behind it."""
+
 _FETCH = Situation(FetchRequest.api_key)
 
 
@@ -161,6 +164,7 @@ class BrokerFetcher:
             return
         finally:
             self.under_way = False
+        self._handler.observer.fetches.add(asyncio.get_running_loop().time() - self.requested_at)
         code = ErrorCode(response.error_code)
         if code:
             self._failed(error_for(code, f"Fetch from broker {self.node}"), classify(code, _FETCH), code)
@@ -212,7 +216,8 @@ class BrokerFetcher:
             cursor.fetch.offset,
             # A follower may not have reached the leader's epoch yet, and would refuse it; without one it serves what it
             # has.
-            -1 if cursor.fetch.replica else snapshot.leader_epoch(*partition),
+            -1 if cursor.fetch.replica else cursor.fetch.leader_epoch,
+            cursor.fetch.epochs.last_fetched,
             max_bytes,
             # Not sent: it tells at the response whether the application has sought since.
             cursor.version,
@@ -221,9 +226,13 @@ class BrokerFetcher:
     async def _send(self, plan: FetchPlan) -> FetchResponse:
         config = self._config
         following = asyncio.get_running_loop().time() >= self._handler.leaders_until
+        version = await self._cluster.version(
+            FetchRequest, self.node, max_version=BY_NAME if plan.by_name else None, channel=_CHANNEL
+        )
         request = fetch_request(
             plan,
             config,
+            version=version,
             max_bytes=min(config.max_bytes, self._share()),
             # Partitions that this request leaves for the next must not wait for the end of a long poll.
             max_wait=0.0 if self._changed or self._more_to_come() else config.max_wait,
@@ -235,9 +244,8 @@ class BrokerFetcher:
             self.node,
             # The long poll is no delay: the broker is late only after it.
             timeout=config.max_wait + self._cluster.config.request_timeout,
-            max_version=BY_NAME if plan.by_name else None,
-            # A connection of its own: a long poll would hold up all responses behind it.
-            channel="fetch",
+            max_version=version,
+            channel=_CHANNEL,
         )
 
     def _failed(self, error: KafkaError, action: Action, code: ErrorCode = ErrorCode.NONE) -> None:
@@ -246,6 +254,7 @@ class BrokerFetcher:
         if action in (Action.STOP, Action.FAIL):
             raise error
         log.debug("fetching from broker %d: %s", self.node, error)
+        self._handler.observer.failed_fetches += 1
         # Whether the broker has counted the request is not known after a failure; only a full request is safe.
         requested = self._session.restart(known=code is not ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         self._changed.update(dict.fromkeys(requested))

@@ -25,10 +25,9 @@ class RecordBuffer:
         end: The position after they are delivered; -1 while the position is unknown.
         chunks: Fetched chunks that are not opened.
         opening: The batch or chunk that a thread is opening or has opened, and the thread's result.
-        leader_epoch: Leader epoch of the last opened batch, for commits; -1 if unknown.
     """
 
-    __slots__ = ("batch", "chunks", "end", "leader_epoch", "opening", "records")
+    __slots__ = ("batch", "chunks", "end", "opening", "records")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -36,7 +35,6 @@ class RecordBuffer:
         self.end = -1
         self.chunks: deque[Chunk] = deque()
         self.opening: tuple[object, Any] | None = None
-        self.leader_epoch = -1
 
     def __bool__(self) -> bool:
         """Whether there is anything to deliver, be it a damaged batch."""
@@ -57,13 +55,12 @@ class RecordBuffer:
         """Whether the buffer ends with a damaged batch, so that fetching further is pointless."""
         return bool(self.chunks) and self.chunks[-1].damage is not None
 
-    def restart(self, offset: int, leader_epoch: int) -> None:
+    def restart(self, offset: int) -> None:
         """Drop everything and set the position."""
         self.records = []
         self.batch = None
         self.drop()
         self.end = offset
-        self.leader_epoch = leader_epoch
 
     def drop(self) -> None:
         """Drop what is not opened: it is fetched again."""
@@ -99,8 +96,6 @@ class RecordBuffer:
         self.opening = None
         self.records = records
         self.batch = batch
-        # For commits (KIP-320): the epoch of what is being delivered, not of the newest batch fetched.
-        self.leader_epoch = batch.partition_leader_epoch
         self.end = chunk.take()
         if chunk.exhausted:
             self.chunks.popleft()
@@ -143,6 +138,4 @@ class RecordBuffer:
                 self.end = chunk.take()
             if chunk.exhausted:
                 self.chunks.popleft()
-        if batches:
-            self.leader_epoch = batches[-1].partition_leader_epoch
         return batches

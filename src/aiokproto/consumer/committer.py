@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import Any
 
+from aiokproto.consumer.commit_result import CommitResult, Committable, to_commit
 from aiokproto.consumer.part import ConsumerPart
 from aiokproto.consumer.progress import Progress
-from aiokproto.errors import CommitError, ConfigurationError
+from aiokproto.errors import CommitError
 from aiokproto.foreign_calls import foreign_commit
-from aiokproto.group.arguments import Offsets, Partition, to_offsets, to_partition, to_position
+from aiokproto.group.arguments import Partition
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, Record, TopicPartition
+
+log = logging.getLogger("aiokproto.consumer")
 
 
 class Committer(ConsumerPart):
@@ -19,35 +23,37 @@ class Committer(ConsumerPart):
     @foreign_commit
     async def commit(
         self,
-        offsets: Offsets[Partition] | None = None,
+        offsets: Committable[Partition] | None = None,
         timeout_ms: float | None = None,
-    ) -> None:
-        """Commit offsets: by default all positions, so that everything delivered counts as processed.
+    ) -> CommitResult:
+        """Commit what was processed: by default everything delivered.
 
-        During a rebalance it waits for the rebalance to end. After a cancellation the offsets may be committed or not.
+        A record, a batch or a list of records covers the records before it in its partitions too. Partitions that
+        belong to other members now are not committed, and neither are offsets that the coordinator refuses: both are
+        outcomes, not exceptions, and the latter are logged. During a rebalance the call waits for its end. After a
+        cancellation the offsets may be committed or not.
 
         Args:
-            offsets: Partition → the offset to continue from, that is the last processed one plus one.
+            offsets: A record, a batch of :meth:`batches`, a list of records, or partitions with the offset to continue
+                from, which is the last processed one plus one; None for all positions.
             timeout_ms: By default ``default_api_timeout_ms``.
 
+        Returns:
+            The outcome of each partition. :meth:`CommitResult.check` raises if there is one that was not committed.
+
         Raises:
-            ConfigurationError: There is no group, or an offset is out of range.
-            CommitError: Some partitions belong to other members now; the others are committed.
-            BrokerError: The coordinator refused the commit.
+            ConfigurationError: There is no group, or ``offsets`` cannot be committed; the text says what to pass.
+            GroupError: Partitions of :meth:`assign` are committed to a group that has members.
+            FencedError: Another consumer has this one's ``group_instance_id``.
             DeadlineError: It was not confirmed in time.
         """
         self._group()
-        if isinstance(offsets, Record):
-            raise ConfigurationError(
-                "commit() takes {(record.topic, record.partition): record.offset + 1}, the offset to continue from"
-            )
-        if offsets is None:
-            # As for positions(): whoever calls commit() has processed what it has.
-            chosen = self._assignment.committable(processed=False)
-        else:
-            given = to_offsets("commit", offsets)
-            chosen = {to_partition(partition): to_position(offset) for partition, offset in given.items()}
-        await self._engine.commit(chosen, self._seconds(timeout_ms))
+        # As for positions(): whoever calls commit() has processed what it has.
+        chosen = self._assignment.committable(processed=False) if offsets is None else to_commit(offsets)
+        result = await self._engine.commit(chosen, self._seconds(timeout_ms))
+        for partition in result.refused:
+            log.warning("consumer: commit: %s", result.outcomes[partition].error)
+        return result
 
     async def committed(
         self, *partitions: tuple[str, int], timeout_ms: float | None = None

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from aiokproto.config import boolean, duration, integer, one_of, positive, seconds, text
 from aiokproto.consumer.fetch_request import FetchConfig
-from aiokproto.consumer.position_resolver import RESETS
+from aiokproto.consumer.offset_reset import ResetListener, ResetPolicy, to_listener
 from aiokproto.consumer.undecodable import Policy, to_policy
 from aiokproto.errors import ConfigurationError
 from aiokproto.group.assignors import make_assignors
@@ -25,7 +25,8 @@ class ConsumerConfig:
     """The consumer's options, without those of the connection; durations in seconds."""
 
     group: GroupConfig | None
-    auto_offset_reset: str
+    auto_offset_reset: ResetPolicy
+    on_offset_reset: ResetListener | None
     enable_auto_commit: bool
     auto_commit_interval: float
     check_crcs: bool
@@ -54,7 +55,8 @@ class ConsumerConfig:
         poll = duration("max_poll_interval_ms", options["max_poll_interval_ms"])
         return cls(
             group=_group(options, session, heartbeat, poll, rack),
-            auto_offset_reset=one_of("auto_offset_reset", options["auto_offset_reset"], tuple(RESETS)),
+            auto_offset_reset=ResetPolicy.parse(options["auto_offset_reset"]),
+            on_offset_reset=to_listener(options["on_offset_reset"]),
             enable_auto_commit=boolean("enable_auto_commit", options["enable_auto_commit"]),
             auto_commit_interval=duration("auto_commit_interval_ms", options["auto_commit_interval_ms"]),
             check_crcs=boolean("check_crcs", options["check_crcs"]),

@@ -21,8 +21,11 @@ from aiokproto.consumer.deserializers import Deserializers
 from aiokproto.consumer.deserializing import DeserializingReader
 from aiokproto.consumer.engine import Engine
 from aiokproto.consumer.log_offsets import LogOffsets
+from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.positions import Positions
 from aiokproto.consumer.reader import BatchIterator
+from aiokproto.consumer.record_iterators import RecordsToEnd, RecordsUntilIdle
+from aiokproto.consumer.report import Report
 from aiokproto.consumer.runs import Runs
 from aiokproto.consumer.subscriber import Subscriber
 from aiokproto.consumer.subscription import (
@@ -46,7 +49,9 @@ if TYPE_CHECKING:
 _CLOSE_TIMEOUT_MS = 30_000
 
 
-class Consumer(Subscriber, Positions, Committer, LogOffsets, Runs[K, V], AsyncContext, ForeignCalls, Generic[K, V]):
+class Consumer(
+    Subscriber, Positions, Committer, LogOffsets, Report, Runs[K, V], AsyncContext, ForeignCalls, Generic[K, V]
+):
     """Read records from topics, alone or as a member of a group.
 
     ::
@@ -95,7 +100,12 @@ class Consumer(Subscriber, Positions, Committer, LogOffsets, Runs[K, V], AsyncCo
             ``record.error`` set; one record stands for a damaged batch), or a
             :class:`~aiokproto.consumer.DeadLetterTopic` (delivery goes on once its dead letter is acknowledged).
         auto_offset_reset: Where to start if the group has committed no offset, and where to continue if the offset is
-            not in the log: ``"latest"`` (new records only), ``"earliest"``, or ``"none"`` (raise).
+            not in the log: ``"latest"`` (new records only), ``"earliest"``, ``"none"`` (raise), or
+            ``"by_duration:PT1H"``: the records of the last hour, or of another ISO 8601 duration of days, hours,
+            minutes and seconds, at most 36,500 days (KIP-1106). If the log was truncated (KIP-320), the consumer
+            continues where it diverges from what was read; ``"none"`` raises ``LogTruncationError``.
+        on_offset_reset: A function that is called with an :class:`~aiokproto.consumer.OffsetReset` whenever the
+            consumer has moved a position by itself. It must not block; an exception in it ends the consumer.
         enable_auto_commit: Whether processed records are committed automatically.
         auto_commit_interval_ms: How often.
         session_timeout_ms: The coordinator removes a member that it has not heard from for this long. With the consumer
@@ -135,7 +145,8 @@ class Consumer(Subscriber, Positions, Committer, LogOffsets, Runs[K, V], AsyncCo
         key_deserializer: Callable[[bytes], Awaitable[K] | K] | None = None,
         value_deserializer: Callable[[bytes], Awaitable[V] | V] | None = None,
         on_undecodable: Literal["raise", "skip", "return"] | DeadLetterTopic = "raise",
-        auto_offset_reset: Literal["earliest", "latest", "none"] = "latest",
+        auto_offset_reset: str = "latest",
+        on_offset_reset: Callable[[OffsetReset], None] | None = None,
         enable_auto_commit: bool = True,
         auto_commit_interval_ms: float = 5000,
         session_timeout_ms: float = 45_000,
@@ -159,6 +170,7 @@ class Consumer(Subscriber, Positions, Committer, LogOffsets, Runs[K, V], AsyncCo
                 "group_remote_assignor": group_remote_assignor,
                 "on_undecodable": on_undecodable,
                 "auto_offset_reset": auto_offset_reset,
+                "on_offset_reset": on_offset_reset,
                 "enable_auto_commit": enable_auto_commit,
                 "auto_commit_interval_ms": auto_commit_interval_ms,
                 "session_timeout_ms": session_timeout_ms,
@@ -178,12 +190,11 @@ class Consumer(Subscriber, Positions, Committer, LogOffsets, Runs[K, V], AsyncCo
         names = to_topics(topics, "Consumer")
         cluster = ClusterClient(ClusterConfig.parse(connection, own=OPTIONS))
         self._engine = engine = Engine(cluster, config, SubscriptionState(topics=names))
-        self._assignment = engine.assignment
         deserializers = Deserializers(key_deserializer, value_deserializer)
-        self._deserializing = DeserializingReader(self._assignment, engine.reader, deserializers, engine.undecodable)
+        self._deserializing = DeserializingReader(engine.assignment, engine.reader, deserializers, engine.undecodable)
         # Without deserializers nothing of them is on the path of a record.
         self._records: RecordIterator | DeserializingReader[K, V] = (
-            self._deserializing if deserializers else RecordIterator(self._assignment, engine.reader.open)
+            self._deserializing if deserializers else RecordIterator(engine.assignment, engine.reader.open)
         )
 
     @property
@@ -264,6 +275,49 @@ class Consumer(Subscriber, Positions, Committer, LogOffsets, Runs[K, V], AsyncCo
     async def _next_record(self) -> Record[K, V]:
         self._engine.cluster.check_loop()
         return cast("Record[K, V]", await self._records.__anext__())
+
+    def records(self, timeout_ms: float) -> AsyncIterator[Record[K, V]]:
+        """Return an iterator of records that ends once none came for ``timeout_ms``.
+
+        As ``async for record in consumer`` otherwise; iterating again continues. To raise after a time instead, use
+        ``asyncio.timeout`` (Python 3.11) or ``asyncio.wait_for``: a cancellation loses nothing.
+
+        Args:
+            timeout_ms: The longest wait for a record; 0 ends at once when no record is buffered.
+
+        Raises:
+            ConfigurationError: ``timeout_ms`` is no duration.
+        """
+        return RecordsUntilIdle(self._engine, self._deserializing, seconds("timeout_ms", timeout_ms))
+
+    def read_to_end(self, *partitions: tuple[str, int], timeout_ms: float | None = None) -> AsyncIterator[Record[K, V]]:
+        """Return an iterator of the records up to the end that the log has when the iteration starts.
+
+        It reads from the positions to the ends (``read_committed``: to the first open transaction), of all assigned
+        partitions if none are given. It also ends where the last offsets have no records: in empty, compacted and
+        transactional logs. Later records, and other partitions, are left to other reads. A partition that is taken
+        away meanwhile has ended.
+
+        Args:
+            partitions: Assigned partitions.
+            timeout_ms: The longest wait for the next record; by default ``default_api_timeout_ms``.
+
+        Raises:
+            ConfigurationError: No partition is assigned, or one of these is not.
+            DeadlineError: No record came in time, although the end is not reached: a partition is paused, or cannot be
+                read. Reading on continues.
+            BrokerError: As ``async for``.
+        """
+        chosen = self._assigned(partitions)
+        for partition in chosen:
+            self._assignment.get(partition)
+        timeout = self._seconds(timeout_ms)
+        return RecordsToEnd(
+            self._engine,
+            self._deserializing,
+            lambda: self.end_offsets(*chosen, timeout_ms=timeout_ms),
+            timeout,
+        )
 
     @foreign_poll
     async def poll(self, timeout_ms: float = 500, max_records: int = 500) -> list[Record[K, V]]:

@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 from aiokproto.consumer.buffer import RecordBuffer
 from aiokproto.consumer.fetch_state import FetchState
-from aiokproto.consumer.start_lookup import StartLookup
+from aiokproto.consumer.log_state import LogState
+from aiokproto.consumer.start_lookup import FormerPosition, StartLookup
 from aiokproto.errors import KafkaError
 from aiokproto.fetched.chunk import BufferedBytes, Chunk
 from aiokproto.types import OffsetAndMetadata, TopicPartition
@@ -37,6 +38,7 @@ class PartitionStatus(Enum):
     REVOKING = "being revoked"
     RESOLVING = "looking up the start position"
     FULL = "run() has as many unfinished records as it may"
+    VALIDATING = "checking that the log still has the position"
     BUFFERED = "records are buffered"
     NO_LEADER = "no leader is known"
     BACKING_OFF = "waiting to retry"
@@ -129,6 +131,18 @@ class Cursor:
         position = self.position
         return None if end < 0 or position is None else max(end - position, 0)
 
+    def log_state(self, read_committed: bool) -> LogState:
+        """Return what is known of the log."""
+        fetch = self.fetch
+        return LogState(
+            self.position,
+            _known(fetch.log_start_offset),
+            _known(fetch.last_stable_offset),
+            _known(fetch.high_watermark),
+            self.lag(read_committed),
+            _known(fetch.leader_epoch),
+        )
+
     def committable(self, processing: int | None) -> OffsetAndMetadata | None:
         """Return the offset to commit: the position, or ``processing``, the first offset that is being processed."""
         position = self.position
@@ -136,29 +150,45 @@ class Cursor:
             return None
         # min: after a seek backwards the position is before the record that is being processed.
         offset = position if processing is None else min(processing, position)
-        return OffsetAndMetadata(offset, "", self.buffer.leader_epoch)
+        return OffsetAndMetadata(offset, "", self.fetch.epochs.before(offset))
 
     # Events
 
-    def seek(self, start: int) -> None:
-        """Continue from a position to be looked up: ``COMMITTED``, ``EARLIEST``, ``LATEST``, or a timestamp (ms)."""
-        self._restart(None, -1, -1)
-        self.lookup = StartLookup(start)
+    def seek(self, start: int, reset: FormerPosition | None = None) -> None:
+        """Continue from a position to be looked up: ``COMMITTED``, ``EARLIEST``, ``LATEST``, or a timestamp (ms).
 
-    def set_position(self, offset: int, leader_epoch: int = -1) -> None:
-        """Continue from this offset."""
-        self._restart(offset, offset, leader_epoch)
+        ``reset`` is the former position if the consumer, and not the application, moves it.
+        """
+        self._restart(-1)
+        self.fetch.restart(None)
+        self.lookup = StartLookup(start, reset)
 
-    def _restart(self, fetch_offset: int | None, position: int, leader_epoch: int) -> None:
+    def set_position(self, offset: int, epoch: int = -1, leader_epoch: int = -1) -> None:
+        """Continue from this offset.
+
+        Args:
+            offset: The offset.
+            epoch: The leader epoch that was committed or looked up with it; -1 if unknown.
+            leader_epoch: The leader epoch in which it was looked up; -1 if it has to be validated (KIP-320).
+        """
+        self._restart(offset)
+        self.fetch.restart(offset, epoch, leader_epoch)
+
+    def rewind(self, offset: int, epoch: int) -> None:
+        """Continue from an offset up to which the leader's log has what was fetched; ``epoch`` is that of its record
+        there."""
+        self._restart(offset)
+        self.fetch.rewind(offset, epoch)
+
+    def _restart(self, position: int) -> None:
         # First: from here on responses to earlier requests are not current.
         self.version = next(_VERSIONS)
-        self.buffer.restart(position, leader_epoch)
-        self.fetch.restart(fetch_offset)
+        self.buffer.restart(position)
         self.error = None
 
     def received(self, chunk: Chunk, buffered: BufferedBytes) -> None:
         """Buffer a chunk of a fetch response."""
-        self.fetch.advance(chunk.end)
+        self.fetch.advance(chunk.end, chunk.epochs)
         chunk.count_in(buffered)
         self.buffer.put(chunk)
         # A chunk that arrives for a paused partition is counted as parked at once.
@@ -196,3 +226,7 @@ class Cursor:
         self.lookup.missing_since = None
         self.error = None
         self._park()
+
+
+def _known(value: int) -> int | None:
+    return None if value < 0 else value

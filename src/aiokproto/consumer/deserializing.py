@@ -50,14 +50,22 @@ class DeserializingReader(Generic[K, V]):
 
     async def __anext__(self) -> Record[K, V]:
         """Deliver the next record. Raises as :meth:`Consumer.__anext__`."""
-        self._check_alone()
         while True:
+            self._check_alone()
             if not self._assignment.open:
                 await self._reader.open()
-            delivered = await self._deliver(1)
-            if delivered:
-                self._assignment.current = delivered[0]
-                return delivered[0]
+            if (record := await self.deliver_one()) is not None:
+                return record
+
+    async def deliver_one(self) -> Record[K, V] | None:
+        """Deliver the first of the open records; None if they have changed meanwhile, or it is settled. Raises as
+        :meth:`Consumer.__anext__`."""
+        self._check_alone()
+        delivered = await self._deliver(1)
+        if not delivered:
+            return None
+        self._assignment.current = delivered[0]
+        return delivered[0]
 
     async def poll(self, deadline: float, most: int) -> list[Record[K, V]]:
         """Deliver up to ``most`` records, or none if there are none by that loop time."""

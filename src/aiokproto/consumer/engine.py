@@ -10,11 +10,16 @@ from typing import Any
 from aiokproto.cluster import ClusterClient, ClusterSnapshot, TopicInfo
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.consumer.assignment import Assignment, Signals
+from aiokproto.consumer.commit_result import CommitResult
 from aiokproto.consumer.config import ConsumerConfig
-from aiokproto.consumer.cursor import Cursor
+from aiokproto.consumer.cursor import Cursor, PartitionState, PartitionStatus
 from aiokproto.consumer.fetcher import Fetcher
+from aiokproto.consumer.find_topics import find_topics
+from aiokproto.consumer.metric_source import metric_source
+from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.offsets import OffsetLookup
 from aiokproto.consumer.position_resolver import PositionResolver
+from aiokproto.consumer.position_validator import PositionValidator
 from aiokproto.consumer.reader import Reader
 from aiokproto.consumer.rebalancing import Rebalancing
 from aiokproto.consumer.silence import SilenceWatch
@@ -27,6 +32,7 @@ from aiokproto.group.config import LeaveMode
 from aiokproto.group.member import GroupMember, make_member
 from aiokproto.group.offsets import GroupOffsets
 from aiokproto.net.timeouts import deadline as until
+from aiokproto.observe.observers import ConsumerObserver
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.consumer")
@@ -62,6 +68,7 @@ class Engine:
         offsets: The group's committed offsets; None without a group.
         subscription: What the application has subscribed to or assigned.
         session: What else reads this consumer, so that :meth:`Consumer.run` cannot; empty for nothing.
+        observer: Counts fetches, delivery, commits and rebalances.
     """
 
     def __init__(self, cluster: ClusterClient, config: ConsumerConfig, subscription: SubscriptionState) -> None:
@@ -69,14 +76,24 @@ class Engine:
         self.subscription = subscription
         self.config = config
         self.session = ""
-        self.assignment = Assignment(Signals(self._changed, self._arrived, self._room))
+        self.observer = ConsumerObserver(cluster.config.hooks)
+        signals = Signals(self._changed, self._arrived, self._room, self._reset_happened)
+        self.assignment = Assignment(signals, self.observer)
         group = config.group
         self.undecodable = Undecodable(config.on_undecodable, group.group_id if group else None)
-        self.reader = Reader(self.assignment, config.check_crcs, self.check, cluster.run_in_thread, self.undecodable)
+        self.reader = Reader(
+            self.assignment,
+            config.check_crcs,
+            self.check,
+            cluster.run_in_thread,
+            self.undecodable,
+            cluster.config.interceptors,
+        )
         self.lookup = OffsetLookup(cluster, config.fetch.read_committed)
         self.offsets = GroupOffsets(cluster, group.group_id) if group else None
         self.resolver = PositionResolver(cluster, self.assignment, self.lookup, self.offsets, config.auto_offset_reset)
-        self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.resolver.reset)
+        self.validator = PositionValidator(cluster, self.assignment, self.resolver.truncated)
+        self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.resolver.reset, self.validator)
         self.rebalancing = Rebalancing(
             self.assignment,
             self.reader,
@@ -113,11 +130,16 @@ class Engine:
         # Only marks and events: the signal comes from inside calls of the application, which must not wait.
         self.fetcher.changed(cursors)
         self.resolver.changed(cursors)
+        self.validator.changed(cursors)
         self.reader.wake()
 
     def _arrived(self) -> None:
         self._moved.set()
         self.reader.wake()
+
+    def _reset_happened(self, event: OffsetReset) -> None:
+        if self.config.on_offset_reset is not None:
+            self.config.on_offset_reset(event)
 
     def _room(self) -> None:
         self.fetcher.room()
@@ -152,6 +174,15 @@ class Engine:
             # Assigned again before the offset was committed: the group's offset is older.
             self.assignment.seek(partition, self._given_up.pop(partition).offset)
 
+    def state(self, partition: TopicPartition) -> PartitionState:
+        """Return what the consumer is doing about a partition."""
+        cursor = self.assignment.cursors.get(partition)
+        if cursor is None:
+            return PartitionState(PartitionStatus.UNASSIGNED, self.member.state if self.member else "")
+        if not self._running:
+            return PartitionState(PartitionStatus.IDLE, "the consumer is not running")
+        return self.fetcher.state(cursor)
+
     # Lifecycle
 
     @property
@@ -163,6 +194,20 @@ class Engine:
     def running(self) -> bool:
         """Whether the consumer is started and not closed."""
         return self._running
+
+    @property
+    def ended(self) -> KafkaError | None:
+        """Why the consumer cannot be used: not started, closed, or failed; None while it can."""
+        if isinstance(self._failure, KafkaError):
+            return self._failure
+        if self._failure is not None:
+            return ClientClosedError(f"the consumer has failed: {self._failure!r}")
+        return None if self._running and not self._closing else self._closed
+
+    @property
+    def closed_or_failed(self) -> bool:
+        """Whether it has ended for good."""
+        return self._failure is not None or self._closing or (self._started and not self._running)
 
     def check_running(self) -> None:
         """Raise if the consumer is closed, if one of its tasks has ended, or in another event loop."""
@@ -221,6 +266,7 @@ class Engine:
             raise
         self._spawn("fetch", self.fetcher.run())
         self._spawn("locate", self.resolver.run())
+        self._spawn("validate", self.validator.run())
         self._spawn("metadata", self._watch_cluster())
         self._spawn("subscription", self._follow_subscription())
         self._spawn("silence", SilenceWatch(self.assignment, self.fetcher, self.reader, self.member).run())
@@ -229,6 +275,7 @@ class Engine:
             self._spawn("progress", self._watch_progress(self.member))
             if self.config.enable_auto_commit:
                 self._spawn("commit", self._auto_commit())
+        self.cluster.push_metrics(metric_source(self.cluster, self.observer, self.assignment, self.member))
 
     def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         task = self._tasks[name] = asyncio.create_task(work, name=f"aiokproto-consumer-{name}")
@@ -328,6 +375,7 @@ class Engine:
                 self._follow.set()
             self.fetcher.metadata_changed()
             self.resolver.metadata_changed()
+            self.validator.metadata_changed()
 
     def _has_lost_a_match(self, snapshot: ClusterSnapshot) -> bool:
         """Whether a topic that the pattern had found is gone: not to read it any more is no failure."""
@@ -365,7 +413,7 @@ class Engine:
             topics = wanted.matching(await self.cluster.topics())
         if wanted.partitions is not None:
             topics = frozenset(partition.topic for partition in wanted.partitions)
-        found, failures = await self._find(topics)
+        found, failures = await find_topics(self.cluster, topics)
         # subscribe() was called during the lookup; the task applies the new one next.
         if wanted is not self.subscription:
             return
@@ -387,22 +435,6 @@ class Engine:
         if self.member is None or wanted.pattern is None or not await self.member.matches_patterns():
             return None
         return wanted.broker_pattern()
-
-    async def _find(self, topics: Iterable[str]) -> tuple[dict[str, TopicInfo], dict[str, KafkaError]]:
-        """Look up topics. Return those that exist, and the errors of the others, so that these hold up nothing."""
-        names = sorted(topics)
-        # At once: with a hundred topics one that is missing would delay the others by seconds each.
-        answers = await asyncio.gather(*(self.cluster.topic(name) for name in names), return_exceptions=True)
-        found: dict[str, TopicInfo] = {}
-        failures: dict[str, KafkaError] = {}
-        for name, answer in zip(names, answers, strict=True):
-            if isinstance(answer, KafkaError):
-                failures[name] = answer
-            elif isinstance(answer, BaseException):
-                raise answer
-            else:
-                found[name] = answer
-        return found, failures
 
     def _assign_all(self, topics: Collection[str], found: Mapping[str, TopicInfo]) -> None:
         """Without a group: assign all partitions. Those of a topic that is missing stay, as it may be created again."""
@@ -472,18 +504,37 @@ class Engine:
 
     # Commits
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
-        """Commit offsets, one request at a time. Raises as :meth:`Consumer.commit`."""
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> CommitResult:
+        """Commit offsets, one request at a time. Returns and raises as :meth:`Consumer.commit`."""
         assert self.member is not None
         if not offsets:
-            return
+            return CommitResult({})
         # Partitions from assign() belong to no generation.
         if self.subscription.partitions is None:
-            await self.member.commit(offsets, timeout, blocked=self._rebalance_blocked())
+            commit = self.member.commit(offsets, timeout, blocked=self._rebalance_blocked())
         else:
-            await self.member.commit_from_outside(offsets, timeout)
-        # After the response: a commit that failed is made again.
-        self._committed.update({partition: position.offset for partition, position in offsets.items()})
+            commit = self.member.commit_from_outside(offsets, timeout)
+        result = await self._observed(offsets, commit)
+        # After the response: what was not committed is committed again.
+        self._committed.update({partition: position.offset for partition, position in result.committed.items()})
+        return result
+
+    async def _observed(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        commit: Coroutine[Any, Any, dict[TopicPartition, KafkaError]],
+    ) -> CommitResult:
+        """Carry out a commit, and report it with the error of a partition, if there is one. A cancelled one is not
+        reported."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        try:
+            failures = await commit
+        except KafkaError as error:
+            self.observer.committed(len(offsets), loop.time() - started, error)
+            raise
+        self.observer.committed(len(offsets), loop.time() - started, next(iter(failures.values()), None))
+        return CommitResult.of(offsets, failures)
 
     def _rebalance_blocked(self) -> str:
         """Return why a rebalance cannot end before this task continues; empty if it can."""
@@ -517,7 +568,7 @@ class Engine:
 
     async def commit_processed(self, timeout: float, among: Iterable[TopicPartition] | None = None) -> None:
         """Commit the processed offsets that are not committed yet."""
-        await self.commit(self._processed(among), timeout)
+        (await self.commit(self._processed(among), timeout)).check()
 
     def _processed(self, among: Iterable[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
         offsets = self.assignment.committable(processed=True, among=None if among is None else set(among))
@@ -537,7 +588,7 @@ class Engine:
         # Taken out first: assign() may add to it during the await.
         offsets, self._given_up = self._given_up, {}
         try:
-            await self.member.commit_from_outside(offsets, timeout)
+            (await self._observed(offsets, self.member.commit_from_outside(offsets, timeout))).check()
         except (DeadlineError, asyncio.CancelledError):
             # One that was assigned again has been sought to its offset already.
             again = {each: position for each, position in offsets.items() if each not in self.assignment.cursors}

@@ -9,6 +9,9 @@ from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, FetchTo
 from aiokproto.consumer.fetch_session import FetchPlan, FetchPosition
 from aiokproto.types import TopicPartition
 
+WITH_EPOCHS = 12
+"""The first version of Fetch that names the epoch of the last fetched batch (KIP-595)."""
+
 BY_NAME = 12
 """The last version of Fetch with topic names; later ones have topic ids (KIP-516)."""
 
@@ -26,12 +29,15 @@ class FetchConfig:
     rack: str = ""
 
 
-def fetch_request(plan: FetchPlan, config: FetchConfig, *, max_bytes: int, max_wait: float, rack: str) -> FetchRequest:
+def fetch_request(
+    plan: FetchPlan, config: FetchConfig, *, version: int, max_bytes: int, max_wait: float, rack: str
+) -> FetchRequest:
     """Return the request for a plan.
 
     Args:
         plan: Session and partitions.
         config: The options.
+        version: The version that it is sent in.
         max_bytes: Limit of the whole response.
         max_wait: Seconds that the broker may wait for records.
         rack: The consumer's rack, so that the leader can name a closer replica (KIP-392); empty to fetch from leaders.
@@ -43,13 +49,13 @@ def fetch_request(plan: FetchPlan, config: FetchConfig, *, max_bytes: int, max_w
         isolation_level=int(config.read_committed),
         session_id=plan.session_id,
         session_epoch=plan.epoch,
-        topics=_topics(plan.partitions),
+        topics=_topics(plan.partitions, epochs=version >= WITH_EPOCHS),
         forgotten_topics_data=_forgotten(plan.forgotten),
         rack_id=rack,
     )
 
 
-def _topics(partitions: Mapping[TopicPartition, FetchPosition]) -> list[FetchTopic]:
+def _topics(partitions: Mapping[TopicPartition, FetchPosition], *, epochs: bool) -> list[FetchTopic]:
     topics: dict[str, FetchTopic] = {}
     for (name, number), wanted in partitions.items():
         topic = topics.get(name)
@@ -60,6 +66,7 @@ def _topics(partitions: Mapping[TopicPartition, FetchPosition]) -> list[FetchTop
                 partition=number,
                 current_leader_epoch=wanted.leader_epoch,
                 fetch_offset=wanted.offset,
+                last_fetched_epoch=wanted.last_epoch if epochs else -1,
                 partition_max_bytes=wanted.max_bytes,
             )
         )

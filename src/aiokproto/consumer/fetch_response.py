@@ -10,13 +10,16 @@ from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse, NodeEndpoint, PartitionData
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.cursor import Cursor
+from aiokproto.consumer.epochs import EpochEnd
 from aiokproto.consumer.fetch_request import FetchConfig
 from aiokproto.consumer.fetch_session import FetchPosition
+from aiokproto.consumer.reset_reason import ResetReason
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import CorruptRecordError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.fetched.chunk import BufferedBytes, Chunk, chunks
 from aiokproto.fetched.time_slice import TimeSlice
+from aiokproto.observe.observers import ConsumerObserver
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.fetch")
@@ -45,7 +48,8 @@ class FetchResponseHandler:
         assignment: Assignment,
         config: FetchConfig,
         place: Callable[[Cursor], None],
-        reset: Callable[[Cursor, str], bool],
+        reset: Callable[[Cursor, ResetReason], bool],
+        diverged: Callable[[Cursor, int, EpochEnd, int], None],
     ) -> None:
         """Create a handler.
 
@@ -56,14 +60,22 @@ class FetchResponseHandler:
             place: Called with a partition that may have to be fetched from another broker, later, or not at all.
             reset: Called with a partition whose position is not in the log, and the reason; returns whether the
                 position was reset (False while buffered records have to be delivered first).
+            diverged: Called with a partition whose leader has not all that was fetched, the epoch that was
+                requested, its response, and its leader epoch.
         """
         self._cluster = cluster
         self._assignment = assignment
         self._config = config
         self.place = place
         self._reset = reset
+        self._diverged = diverged
         self.leaders_until = 0.0
         """Loop time until which all partitions are fetched from leaders, because a follower did not serve."""
+
+    @property
+    def observer(self) -> ConsumerObserver:
+        """Counts fetches."""
+        return self._assignment.observer
 
     async def handle(
         self,
@@ -99,13 +111,14 @@ class FetchResponseHandler:
                     continue
                 if data.error_code:
                     self._refused(node, cursor, data, response.node_endpoints)
-                elif await self._accepted(cursor, wanted, data, cursors, buffered, time_slice):
+                elif await self._accepted(node, cursor, wanted, data, cursors, buffered, time_slice):
                     moved.append(partition)
                 await time_slice.pause()
         return moved
 
     async def _accepted(
         self,
+        node: int,
         cursor: Cursor,
         wanted: FetchPosition,
         data: PartitionData,
@@ -120,6 +133,11 @@ class FetchResponseHandler:
         fetch.high_watermark = data.high_watermark
         fetch.last_stable_offset = data.last_stable_offset
         fetch.log_start_offset = data.log_start_offset
+        # The leader compares before it reads: such a response has no records.
+        if data.diverging_epoch.epoch >= 0:
+            end = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+            self._diverged(cursor, wanted.last_epoch, end, wanted.leader_epoch)
+            return False
         if data.preferred_read_replica >= 0:
             fetch.replica = (data.preferred_read_replica, asyncio.get_running_loop().time() + REPLICA_FOR)
             self.place(cursor)
@@ -140,6 +158,11 @@ class FetchResponseHandler:
                 # Nothing is buffered: the offset stays, and is requested again alone.
                 fetch.wanted_size = chunk.wanted_size
                 return True
+            observer = self._assignment.observer
+            observer.bytes += chunk.size
+            if observer.hooks.batch_fetched is not None and chunk.batches:
+                records = sum(batch.count for batch in chunk.batches)
+                observer.fetched(node, cursor.partition, chunk.position, records, chunk.size)
             cursor.received(chunk, buffered)
             if chunk.damage is not None:
                 self.place(cursor)
@@ -178,7 +201,7 @@ class FetchResponseHandler:
             self._assignment.fail(cursor, error)
         elif action is Action.RESET_OFFSET:
             # Buffered records are valid, and delivered first; after the backoff the broker refuses again.
-            if not self._reset(cursor, f"offset {fetch.offset} is outside the log"):
+            if not self._reset(cursor, ResetReason.OUT_OF_RANGE):
                 self.back_off(cursor, code.name)
         elif action is Action.FETCH_FROM_LEADER:
             self._leave_follower(node, cursor, code)

@@ -26,6 +26,8 @@ class FetchPosition(NamedTuple):
         topic_id: The topic's id; zeros if it is requested by name.
         offset: The first offset to fetch.
         leader_epoch: The expected leader epoch (KIP-320); -1 for any.
+        last_epoch: The leader epoch of the last fetched batch, by which the leader detects that its log has diverged
+            from what was fetched; -1 if unknown.
         max_bytes: Limit of the response for this partition.
         version: The cursor's version, to recognize outdated responses; not sent.
     """
@@ -33,6 +35,7 @@ class FetchPosition(NamedTuple):
     topic_id: bytes
     offset: int
     leader_epoch: int
+    last_epoch: int
     max_bytes: int
     version: int
 

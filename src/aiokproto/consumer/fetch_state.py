@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from aiokproto.codec.wire import ZERO_UUID
+from aiokproto.consumer.epochs import UNKNOWN, EpochHistory
 
 
 class FetchState:
@@ -12,6 +15,9 @@ class FetchState:
         offset: The offset to fetch next; None while the start position is unknown.
         topic_id: The id of the topic that the offset belongs to (KIP-516); zeros before the first fetch, or if the
             cluster has no topic ids. A topic that was deleted and created again has another one.
+        epochs: The leader epochs of what was fetched.
+        leader_epoch: The leader epoch in which the log is known to have what was fetched, and which the next fetch
+            expects (KIP-320); -1 if none is.
         attempts: Consecutive failures.
         failure: The last failure, as text.
         retry_at: Loop time before which the partition is not fetched again.
@@ -26,9 +32,11 @@ class FetchState:
 
     __slots__ = (
         "attempts",
+        "epochs",
         "failure",
         "high_watermark",
         "last_stable_offset",
+        "leader_epoch",
         "log_start_offset",
         "missing_since",
         "offset",
@@ -44,9 +52,14 @@ class FetchState:
         self.log_start_offset = -1
         self.restart(None)
 
-    def restart(self, offset: int | None) -> None:
-        """Continue from another offset; None if it has to be looked up."""
+    def restart(self, offset: int | None, epoch: int = UNKNOWN, leader_epoch: int = UNKNOWN) -> None:
+        """Continue from another offset; None if it has to be looked up.
+
+        ``epoch`` is the one that was committed or looked up with it, the latter in ``leader_epoch``.
+        """
         self.offset = offset
+        self.epochs = EpochHistory(offset or 0, epoch)
+        self.leader_epoch = leader_epoch
         # The new position belongs to whatever topic has the name now.
         self.topic_id = ZERO_UUID
         self.wanted_size = 0
@@ -54,10 +67,19 @@ class FetchState:
         self.replica: tuple[int, float] | None = None
         self.succeeded()
 
-    def advance(self, offset: int) -> None:
-        """All records before this offset are fetched."""
+    def advance(self, offset: int, epochs: Iterable[tuple[int, int]] = ()) -> None:
+        """All records before this offset are fetched; in these epochs, each with its first offset."""
         self.offset = offset
         self.wanted_size = 0
+        for epoch, first in epochs:
+            self.epochs.add(epoch, first)
+
+    def rewind(self, offset: int, epoch: int) -> None:
+        """Fetch again from an offset, before which the leader's log agrees; ``epoch`` is that of its record there."""
+        self.offset = offset
+        self.epochs.rewind(offset, epoch)
+        self.wanted_size = 0
+        self.succeeded()
 
     def succeeded(self) -> None:
         """A fetch succeeded."""

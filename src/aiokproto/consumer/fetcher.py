@@ -20,6 +20,8 @@ from aiokproto.consumer.broker_fetcher import LATE, BrokerFetcher
 from aiokproto.consumer.cursor import Cursor, PartitionState, PartitionStatus
 from aiokproto.consumer.fetch_request import FetchConfig
 from aiokproto.consumer.fetch_response import FetchResponseHandler
+from aiokproto.consumer.position_validator import PositionValidator
+from aiokproto.consumer.reset_reason import ResetReason
 from aiokproto.error_codes import ErrorCode
 from aiokproto.fetched.chunk import BufferedBytes
 from aiokproto.fetched.time_slice import TimeSlice
@@ -35,7 +37,12 @@ class Fetcher:
     """Keeps the buffers of all assigned partitions filled."""
 
     def __init__(
-        self, cluster: ClusterClient, assignment: Assignment, config: FetchConfig, reset: Callable[[Cursor, str], bool]
+        self,
+        cluster: ClusterClient,
+        assignment: Assignment,
+        config: FetchConfig,
+        reset: Callable[[Cursor, ResetReason], bool],
+        validator: PositionValidator,
     ) -> None:
         """Create a fetcher; :meth:`run` does the work.
 
@@ -45,12 +52,14 @@ class Fetcher:
             config: The options.
             reset: Called with a partition whose position is not in the log, and the reason; returns whether the
                 position was reset (False while buffered records have to be delivered first).
+            validator: Checks that the leader's log has what was fetched.
         """
         self._cluster = cluster
         self._assignment = assignment
         self._config = config
         self._reset = reset
-        self._handler = FetchResponseHandler(cluster, assignment, config, self._mark, reset)
+        self._validator = validator
+        self._handler = FetchResponseHandler(cluster, assignment, config, self._mark, reset, validator.found)
         self._fetchers: dict[int, BrokerFetcher] = {}
         self._tasks: dict[BrokerFetcher, asyncio.Task[None]] = {}
         # By broker and never removed: chunks count in it until they are delivered, even if the fetcher has ended.
@@ -173,14 +182,14 @@ class Fetcher:
     def _is_due(self, cursor: Cursor, now: float) -> bool:
         if self._assignment.cursors.get(cursor.partition) is not cursor or not cursor.fetchable:
             return False
-        if self._is_another_topic(cursor) and not self._reset(cursor, "the topic was deleted and created again"):
+        if self._is_another_topic(cursor) and not self._reset(cursor, ResetReason.TOPIC_RECREATED):
             # Records of the deleted topic are still buffered; deliver them first.
-            self._handler.back_off(cursor, "the topic was deleted and created again")
+            self._handler.back_off(cursor, ResetReason.TOPIC_RECREATED.value)
         if cursor.fetch.retry_at > now:
             self._place_later(cursor, cursor.fetch.retry_at)
             return False
         # Again: the reset above may have taken its position away.
-        return cursor.fetchable
+        return cursor.fetchable and self._validator.is_valid(cursor)
 
     def _place_later(self, cursor: Cursor, when: float) -> None:
         heapq.heappush(self._later, (when, next(self._numbers), cursor))
@@ -257,21 +266,37 @@ class Fetcher:
         )
 
     def trouble(self, cursor: Cursor) -> str:
-        """Return why a partition delivers nothing; empty if nothing is wrong, or the application wants it so."""
-        if cursor.paused or cursor.buffer or cursor.error is not None:
+        """Return why a partition delivers nothing; empty if there is nothing to deliver, or a read delivers it."""
+        if cursor.error is not None:
             return ""
         if cursor.held:
             return cursor.held
+        if cursor.paused:
+            return "paused by the application" if cursor.buffer or cursor.lag(self._config.read_committed) != 0 else ""
+        if cursor.buffer:
+            return ""
         if cursor.unresolved:
             late = cursor.lookup.under_way and asyncio.get_running_loop().time() - cursor.lookup.requested_at > LATE
             why = cursor.lookup.failure or ("no response" if late else "")
             return why and f"{PartitionStatus.RESOLVING.value}: {why}"
+        if self._validator.is_checking(cursor):
+            return str(PartitionState(PartitionStatus.VALIDATING, self._validator.failure(cursor)))
         place = self._places.get(cursor)
         if place is not None:
-            return place.trouble
+            return place.trouble or self._open_transaction(cursor)
         if cursor in self._leaderless:
             return str(PartitionState(PartitionStatus.NO_LEADER, cursor.fetch.failure))
         return cursor.fetch.failure
+
+    def _open_transaction(self, cursor: Cursor) -> str:
+        """Return which transaction keeps ``read_committed`` from records; empty if none does."""
+        stable, end = cursor.fetch.last_stable_offset, cursor.fetch.high_watermark
+        if not self._config.read_committed or cursor.position != stable or stable >= end:
+            return ""
+        return (
+            f"{cursor.partition} has an open transaction from offset {stable} on, for which "
+            f"isolation_level='read_committed' waits (the log ends at {end})"
+        )
 
     def state(self, cursor: Cursor) -> PartitionState:
         """Return what the consumer is doing about a partition."""
@@ -286,6 +311,7 @@ class Fetcher:
             (cursor.full, PartitionStatus.FULL, ""),
             (cursor.unresolved, PartitionStatus.RESOLVING, cursor.lookup.failure),
             (cursor.buffer, PartitionStatus.BUFFERED, counted(cursor.buffer.size, "byte")),
+            (self._validator.is_checking(cursor), PartitionStatus.VALIDATING, self._validator.failure(cursor)),
             (fetch.retry_at > now, PartitionStatus.BACKING_OFF, fetch.failure),
             (place is None, PartitionStatus.NO_LEADER, fetch.failure),
             (place is not None and place.retry_at > now, PartitionStatus.BACKING_OFF, place.failure if place else ""),

@@ -20,7 +20,10 @@ class ConsumerPart:
     """The engine, and how arguments are read."""
 
     _engine: Engine
-    _assignment: Assignment
+
+    @property
+    def _assignment(self) -> Assignment:
+        return self._engine.assignment
 
     def _chosen(self, partitions: Iterable[tuple[str, int]]) -> list[TopicPartition]:
         self._engine.check_not_closed()

@@ -1,6 +1,6 @@
 """Start positions: the group's committed offset first, then the log, as ``auto_offset_reset`` says.
 
-Each broker is queried by itself: one that does not respond delays its own partitions only. A failure never counts as
+A failure never counts as
 "no offset committed": applying ``auto_offset_reset`` to it would skip records, or repeat all of them.
 """
 
@@ -16,28 +16,25 @@ from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.fetch_response import MISSING_FOR
+from aiokproto.consumer.lookups import Lookups
+from aiokproto.consumer.offset_reset import ResetPolicy
 from aiokproto.consumer.offsets import OffsetLookup, may_pass
-from aiokproto.consumer.start_lookup import COMMITTED, EARLIEST, LATEST, StartLookup
+from aiokproto.consumer.reset_reason import ResetReason
+from aiokproto.consumer.start_lookup import COMMITTED, FormerPosition, StartLookup
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import DeadlineError, KafkaError, UnknownTopicError, error_for
+from aiokproto.errors import DeadlineError, KafkaError, LogTruncationError, UnknownTopicError, error_for
 from aiokproto.failures import Action, Situation, classify
-from aiokproto.fetched.waiting import wait_until
 from aiokproto.group.offsets import GroupOffsets
+from aiokproto.runtime import current
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.consumer")
-
-RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
-"""``auto_offset_reset`` → the timestamp for ListOffsets; None to raise."""
-
-MOST_AT_ONCE = 500
-"""Most partitions of one request: one or two milliseconds to encode, and to handle the response."""
 
 _GROUP = -1
 """Stands for the group coordinator among broker ids."""
 
 
-class PositionResolver:
+class PositionResolver(Lookups[StartLookup]):
     """Looks up the first position of partitions, and a new one if a position is not in the log any more."""
 
     def __init__(
@@ -46,7 +43,7 @@ class PositionResolver:
         assignment: Assignment,
         lookup: OffsetLookup,
         group: GroupOffsets | None,
-        reset: str,
+        policy: ResetPolicy,
     ) -> None:
         """Create a resolver; :meth:`run` does the work.
 
@@ -55,16 +52,13 @@ class PositionResolver:
             assignment: The partitions.
             lookup: Looks up offsets in the log.
             group: The group's committed offsets; None without a group.
-            reset: ``auto_offset_reset``: a key of :data:`RESETS`.
+            policy: ``auto_offset_reset``.
         """
-        self._cluster = cluster
+        super().__init__(cluster)
         self._assignment = assignment
         self._lookup = lookup
         self._group = group
-        self._reset = reset
-        self._wake = asyncio.Event()
-        # A dictionary used as an ordered set.
-        self._unresolved: dict[Cursor, None] = {}
+        self._policy = policy
 
     # Events
 
@@ -72,16 +66,11 @@ class PositionResolver:
         """Look up the positions of these partitions if they have none."""
         for cursor in cursors:
             if cursor.unresolved and self._assignment.cursors.get(cursor.partition) is cursor:
-                self._unresolved[cursor] = None
+                self.waiting[cursor] = cursor.lookup
                 self._wake.set()
             else:
                 # Sought, removed or failed: a request in flight finds its lookup outdated (_is_current).
-                self._unresolved.pop(cursor, None)
-
-    def metadata_changed(self) -> None:
-        """Retry lookups that wait for newer metadata."""
-        if self._unresolved:
-            self._wake.set()
+                self.waiting.pop(cursor, None)
 
     def request(self, cursor: Cursor) -> None:
         """Look up a position even while the partition is held: a rebalance callback waits for it."""
@@ -89,7 +78,7 @@ class PositionResolver:
         cursor.lookup.needed = True
         self._wake.set()
 
-    def reset(self, cursor: Cursor, why: str) -> bool:
+    def reset(self, cursor: Cursor, reason: ResetReason) -> bool:
         """Apply ``auto_offset_reset`` to a partition whose position is not in the log.
 
         Returns:
@@ -99,87 +88,66 @@ class PositionResolver:
         # delivered.
         if cursor.buffer:
             return False
-        self._apply_policy(cursor, why)
+        if self._policy.raises:
+            self._fail(cursor, f"{cursor.partition} at offset {cursor.position}: {reason.value}")
+        else:
+            self._look_up(cursor, reason)
         return True
 
-    def _apply_policy(self, cursor: Cursor, why: str) -> None:
-        start = RESETS[self._reset]
-        if start is None:
-            context = f"{cursor.partition}: {why}"
-            self._assignment.fail(
-                cursor, error_for(ErrorCode.OFFSET_OUT_OF_RANGE, context, "auto_offset_reset is 'none'")
-            )
-            return
-        log.info("%s: %s; continuing at the %s offset", cursor.partition, why, self._reset)
-        self._assignment.reset(cursor, start)
+    def truncated(self, cursor: Cursor, offset: int | None, epoch: int) -> None:
+        """Delivered records are not in the log any more (KIP-320).
+
+        Args:
+            cursor: The partition.
+            offset: The offset where the log diverges from what was delivered; None if it is unknown.
+            epoch: The epoch of the log before it; -1 if it is unknown.
+        """
+        position = cursor.position
+        assert position is not None, "records were delivered"
+        if self._policy.raises:
+            diverged = None if offset is None else OffsetAndMetadata(offset, "", epoch)
+            at = OffsetAndMetadata(position, "", cursor.fetch.epochs.before(position))
+            self._assignment.fail(cursor, LogTruncationError(cursor.partition, at, diverged))
+        elif offset is None:
+            self._look_up(cursor, ResetReason.TRUNCATED)
+        else:
+            former = FormerPosition(ResetReason.TRUNCATED, position, cursor.fetch.epochs.before(position))
+            self._assignment.rewind(cursor, offset, epoch)
+            self._assignment.reset_happened(cursor, former, offset)
+
+    def _look_up(self, cursor: Cursor, reason: ResetReason) -> None:
+        position = cursor.position
+        assert position is not None, "a position is reset"
+        former = FormerPosition(reason, position, cursor.fetch.epochs.before(position))
+        log.info(
+            "%s at offset %d: %s; looking up the %s offset", cursor.partition, position, reason.value, self._policy.name
+        )
+        self._assignment.reset(cursor, self._policy.start(current().wall()), former)
+
+    def _fail(self, cursor: Cursor, context: str) -> None:
+        detail = "auto_offset_reset is 'none'"
+        self._assignment.fail(cursor, error_for(ErrorCode.OFFSET_OUT_OF_RANGE, context, detail))
 
     # Work
 
-    async def run(self) -> None:
-        """Look up positions until cancelled. Raises errors that end the consumer."""
-        attempts: set[asyncio.Task[None]] = set()
-        try:
-            while True:
-                # Before _due(): a change after it wakes.
-                self._wake.clear()
-                for task in [task for task in attempts if task.done()]:
-                    attempts.remove(task)
-                    # Raises the error that ends the consumer.
-                    task.result()
-                due, retry_at = self._due()
-                for source, lookups in due.items():
-                    # One task per request: a broker that does not respond delays its own lookups only.
-                    for begin in range(0, len(lookups), MOST_AT_ONCE):
-                        # Fixed here and not when the task first runs: a seek in between would be overwritten.
-                        task = asyncio.create_task(
-                            self._attempt(source, dict(lookups[begin : begin + MOST_AT_ONCE])), name="aiokproto-lookup"
-                        )
-                        task.add_done_callback(lambda _: self._wake.set())
-                        attempts.add(task)
-                await wait_until(self._wake, retry_at)
-        finally:
-            for task in attempts:
-                task.cancel()
-            await asyncio.gather(*attempts, return_exceptions=True)
+    def _must_wait(self, cursor: Cursor, lookup: StartLookup) -> bool:
+        # Held: the group may move the offset until it is released.
+        return bool(cursor.held) and not lookup.needed
 
-    def _due(self) -> tuple[dict[int | None, list[tuple[Cursor, StartLookup]]], float | None]:
-        """Return the lookups that are due, by broker, and the loop time of the next retry."""
-        snapshot = self._cluster.snapshot
-        now = asyncio.get_running_loop().time()
-        due: dict[int | None, list[tuple[Cursor, StartLookup]]] = {}
-        retry_at: float | None = None
-        for cursor in self._unresolved:
-            lookup = cursor.lookup
-            # Held: the group may move the offset until it is released.
-            if lookup.under_way or (cursor.held and not lookup.needed):
-                continue
-            # Newer metadata ends the wait: it may have the missing leader.
-            if lookup.retry_at > now and lookup.generation == snapshot.generation:
-                retry_at = lookup.retry_at if retry_at is None else min(retry_at, lookup.retry_at)
-                continue
-            # None without a leader: OffsetLookup.once() then fails it, and refreshes the metadata.
-            source = _GROUP if lookup.start == COMMITTED else snapshot.leader(*cursor.partition)
-            due.setdefault(source, []).append((cursor, lookup))
-            # Here and not in the task, so that the next round does not start a second one.
-            lookup.under_way = True
-            lookup.requested_at = now
-            lookup.generation = snapshot.generation
-        return due, retry_at
+    def _source(self, cursor: Cursor, lookup: StartLookup) -> int | None:
+        # None without a leader: OffsetLookup.once() then fails it, and refreshes the metadata.
+        return _GROUP if lookup.start == COMMITTED else super()._source(cursor, lookup)
 
-    async def _attempt(self, source: int | None, lookups: Mapping[Cursor, StartLookup]) -> None:
-        """Make one attempt for these partitions."""
-        # Without a finally: an error here ends the consumer.
-        again = await (self._from_group if source == _GROUP else self._from_log)(lookups)
-        now = asyncio.get_running_loop().time()
-        for lookup in lookups.values():
-            lookup.under_way = False
-            lookup.attempts = lookup.attempts + 1 if again else 0
-            lookup.retry_at = now + self._cluster.backoff(lookup.attempts) if again else 0.0
+    async def _ask(self, source: int | None, lookups: Mapping[Cursor, StartLookup]) -> bool:
+        return await (self._from_group if source == _GROUP else self._from_log)(lookups)
 
     async def _from_log(self, lookups: Mapping[Cursor, StartLookup]) -> bool:
         """Query the leader of the partitions. Return whether some have to be retried."""
         by_name = {cursor.partition: cursor for cursor in lookups}
         wanted = {cursor.partition: lookup.wanted for cursor, lookup in lookups.items()}
+        # As of the request: an election meanwhile means that the position has to be validated.
+        snapshot = self._cluster.snapshot
+        epochs = {partition: snapshot.leader_epoch(*partition) for partition in wanted}
         found, failures = await self._lookup.once(wanted, self._cluster.config.request_timeout)
         again = False
         for partition, answer in found.items():
@@ -192,7 +160,7 @@ class PositionResolver:
                     # No record has this timestamp or a later one, so all records before this end are earlier.
                     self._assignment.resolved(cursor, cursor.lookup.end)
                 else:
-                    self._assignment.resolved(cursor, answer.offset, answer.leader_epoch)
+                    self._assignment.resolved(cursor, answer.offset, answer.leader_epoch, epochs[partition])
         for partition, failure in failures.items():
             if _is_current(by_name[partition], lookups):
                 again |= self._lookup_failed(by_name[partition], failure)
@@ -237,12 +205,12 @@ class PositionResolver:
             position = committed.get(cursor.partition)
             if position is not None:
                 self._assignment.resolved(cursor, position.offset, position.leader_epoch)
-            elif (start := RESETS[self._reset]) is not None:
-                # The next round looks in the log. Not a new lookup: attempts and `needed` carry over.
-                cursor.lookup.start = start
-            else:
+            elif self._policy.raises:
                 no_offset = "the group has committed no offset" if self._group is not None else "no offset is given"
-                self._apply_policy(cursor, no_offset)
+                self._fail(cursor, f"{cursor.partition}: {no_offset}")
+            else:
+                # The next round looks in the log. Not a new lookup: attempts and `needed` carry over.
+                cursor.lookup.start = self._policy.start(current().wall())
         return again
 
     def _group_failed(self, lookups: Mapping[Cursor, StartLookup], error: KafkaError) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from aiokproto.consumer.cursor import PartitionState, PartitionStatus
+from aiokproto.consumer.cursor import PartitionState
+from aiokproto.consumer.log_state import LogState
 from aiokproto.consumer.part import ConsumerPart
 from aiokproto.consumer.start_lookup import EARLIEST, LATEST
 from aiokproto.consumer.subscription import to_timestamp
@@ -19,11 +20,14 @@ class Positions(ConsumerPart):
     def seek(self, partition: tuple[str, int], offset: int | OffsetAndMetadata) -> None:
         """Continue at this offset. The next fetch finds out whether the log has it.
 
+        An offset with a leader epoch, as from :meth:`committed`, is validated first (KIP-320).
+
         Raises:
             ConfigurationError: The partition is not assigned, or the offset is out of range.
         """
         self._engine.check_not_closed()
-        self._assignment.seek(to_partition(partition), to_position(offset).offset)
+        position = to_position(offset)
+        self._assignment.seek(to_partition(partition), position.offset, position.leader_epoch)
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
         """Continue at the first offset of the log; in all partitions if none are given. Raises as :meth:`seek`."""
@@ -90,12 +94,18 @@ class Positions(ConsumerPart):
         """Return how many offsets the position is behind the end of the log as of the last fetch; None if unknown."""
         return self._assignment.get(to_partition(partition)).lag(self._engine.config.fetch.read_committed)
 
+    def at_end(self, partition: tuple[str, int]) -> bool:
+        """Return whether everything that the log had at the last fetch was delivered; False while unknown. No I/O.
+
+        With ``read_committed``, an open transaction is the end. Raises as :meth:`seek`.
+        """
+        return self.log_state(partition).at_end
+
+    def log_state(self, partition: tuple[str, int]) -> LogState:
+        """Return the position, the ends of the log, and the lag, as of the last fetch. No I/O. Raises as
+        :meth:`seek`."""
+        return self._assignment.get(to_partition(partition)).log_state(self._engine.config.fetch.read_committed)
+
     def partition_state(self, partition: tuple[str, int]) -> PartitionState:
         """Return what the consumer is doing about a partition, and why it delivers no records if it does not."""
-        cursor = self._assignment.cursors.get(to_partition(partition))
-        if cursor is None:
-            member = self._engine.member
-            return PartitionState(PartitionStatus.UNASSIGNED, member.state if member else "")
-        if not self._engine.running:
-            return PartitionState(PartitionStatus.IDLE, "the consumer is not running")
-        return self._engine.fetcher.state(cursor)
+        return self._engine.state(to_partition(partition))

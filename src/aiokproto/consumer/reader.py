@@ -7,7 +7,7 @@ is quick, else in a thread, while other partitions deliver.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -26,8 +26,9 @@ from aiokproto.errors import (
 from aiokproto.fetched.chunk import expected_size, open_batch
 from aiokproto.fetched.decompressed import decompress_ahead, is_decompressible
 from aiokproto.fetched.time_slice import TimeSlice
+from aiokproto.interceptors import NO_INTERCEPTORS, Interceptors
 from aiokproto.records import RecordBatch
-from aiokproto.types import Record, UndecodableRecord
+from aiokproto.types import Record, TopicPartition, UndecodableRecord
 
 OFF_LOOP = 256 * 1024
 """Decompressed bytes above which a batch is opened in a thread: about a millisecond of the event loop."""
@@ -59,8 +60,11 @@ class Reader:
         check: Callable[[], None],
         run_in_thread: RunInThread,
         undecodable: Undecodable,
+        interceptors: Interceptors = NO_INTERCEPTORS,
     ) -> None:
         """``check`` raises if the consumer cannot deliver records."""
+        # None without, so that the test is that of a batch and not a call.
+        self._interceptors = interceptors if interceptors.receiving else None
         self.requests = 0
         self.waiting = False
         self.owner: object = None
@@ -117,6 +121,34 @@ class Reader:
         finally:
             self.waiting = False
 
+    async def open_among(self, remaining: Callable[[], Mapping[TopicPartition, int]], deadline: float) -> bool:
+        """As :meth:`open`, but only of the partitions that ``remaining`` returns, each with the offset to stop at.
+
+        Returns:
+            Whether the first open record is one of them; False at the deadline, or once none remains.
+        """
+        self._begin()
+        try:
+            await self._slice.pause()
+            while left := remaining():
+                self._check()
+                self._arrived.clear()
+                cursor = self._assignment.next_cursor(left)
+                if cursor is None:
+                    if not await self._wait(deadline):
+                        return False
+                elif cursor.error is not None:
+                    raise self._assignment.report(cursor).with_traceback(None)
+                # Opening can move the position behind the end.
+                elif (cursor.buffer.records or self._open(cursor)) and cursor.buffer.position < left[cursor.partition]:
+                    if await self._settled(cursor):
+                        continue
+                    self._assignment.serve(cursor)
+                    return True
+            return False
+        finally:
+            self.waiting = False
+
     def open_at_once(self) -> bool:
         """As :meth:`open`, but neither wait nor work long. Return False also if other tasks should run first."""
         if self._slice.is_over():
@@ -132,7 +164,7 @@ class Reader:
                 batch = buffer.chunks[0].batches[0]
                 position = buffer.end
                 try:
-                    buffer.opened(open_batch(batch, cursor.partition, position, self._check_crcs), batch)
+                    self._opened(cursor, open_batch(batch, cursor.partition, position, self._check_crcs), batch)
                 except (CorruptRecordError, UnsupportedCompressionError):
                     # Deliver what was opened before it; the next call finds the error again, and raises it.
                     return False
@@ -177,7 +209,7 @@ class Reader:
                 base = cursor.position
                 assert base is not None
                 buffer.take(len(prepared))
-                self._assignment.delivered_at_once(cursor)
+                self._assignment.delivered_at_once(cursor, sum(batch.count for batch in prepared))
                 result = FetchedBatch(cursor.partition, base, buffer.end, prepared)
                 self._assignment.current = result
                 return result
@@ -219,10 +251,17 @@ class Reader:
                 return cursor
 
     async def _wait(self, deadline: float | None) -> bool:
+        loop = asyncio.get_running_loop()
+        since = loop.time()
+        try:
+            return await self._wait_until(deadline, loop)
+        finally:
+            self._assignment.observer.waited += loop.time() - since
+
+    async def _wait_until(self, deadline: float | None, loop: asyncio.AbstractEventLoop) -> bool:
         if deadline is None:
             await self._arrived.wait()
             return True
-        loop = asyncio.get_running_loop()
         if loop.time() >= deadline:
             # `while True: await poll(0)` would otherwise never let the event loop read from sockets.
             await asyncio.sleep(0)
@@ -255,6 +294,13 @@ class Reader:
             return False
         if records is None:
             return False
+        return self._opened(cursor, records, batch)
+
+    def _opened(self, cursor: Cursor, records: list[Record], batch: RecordBatch) -> bool:
+        """Store the records of a batch, last one first. Return whether there are any."""
+        if self._interceptors is not None:
+            # In order of offsets for the application.
+            records = self._interceptors.on_records(records[::-1])[::-1]
         cursor.buffer.opened(records, batch)
         return bool(records)
 
@@ -340,7 +386,7 @@ class Reader:
         # A seek may have replaced it meanwhile.
         if cursor.buffer.records is records:
             records.clear()
-            self._assignment.delivered_at_once(cursor)
+            self._assignment.delivered_at_once(cursor, 1)
             self._undecodable.settled(record.error)
         return True
 
@@ -350,7 +396,7 @@ class Reader:
         record = buffer.records[-1]
         assert isinstance(record, UndecodableRecord)
         buffer.records = []
-        self._assignment.delivered_at_once(cursor)
+        self._assignment.delivered_at_once(cursor, 1)
         result = DamagedBatch(cursor.partition, record.offset, buffer.end, record)
         self._assignment.current = result
         return result

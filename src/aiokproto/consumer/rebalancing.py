@@ -20,11 +20,18 @@ from aiokproto.consumer.start_lookup import COMMITTED
 from aiokproto.consumer.subscription import Listener, SubscriptionState
 from aiokproto.errors import KafkaError
 from aiokproto.group.changes import Change, ChangeKind
+from aiokproto.hooks import RebalanceKind
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.consumer")
 
 UNCONFIRMED = "waiting for the group's coordinator to confirm the session"
+
+_KINDS: dict[ChangeKind, RebalanceKind] = {
+    ChangeKind.ASSIGN: "assigned",
+    ChangeKind.REVOKE: "revoked",
+    ChangeKind.LOST: "lost",
+}
 
 _CANCELLED_WITHIN = 0.05
 """Seconds that a cancelled callback has to end before it is abandoned."""
@@ -90,7 +97,8 @@ class Rebalancing:
 
     async def apply(self, change: Change) -> None:
         """Carry out a change; the group member waits for it."""
-        partitions = change.partitions
+        partitions, lost = change.partitions, False
+        started = asyncio.get_running_loop().time()
         try:
             if change.kind is ChangeKind.ASSIGN:
                 # Assigned but held during the callback: it can seek, and nothing is delivered before.
@@ -100,6 +108,7 @@ class Rebalancing:
             elif change.kind is ChangeKind.REVOKE:
                 await self._finish(partitions, change.deadline)
                 # While the application finished its records, the group may have removed this member.
+                lost = self._lost
                 await self._call(ChangeKind.LOST if self._lost else ChangeKind.REVOKE, partitions)
                 # After the callback, which may still commit and ask for positions.
                 self._assignment.remove(partitions)
@@ -111,6 +120,9 @@ class Rebalancing:
             self._lost = False
             # In finally: calls that wait for the assignment must look again, also if a callback raised.
             self._changed(partitions)
+            if partitions and (kind := _KINDS.get(ChangeKind.LOST if lost else change.kind)) is not None:
+                took = asyncio.get_running_loop().time() - started
+                self._assignment.observer.rebalanced(kind, partitions, took)
 
     def lost(self) -> None:
         """The group has removed the member: stop delivery at once, and wait for the application no longer, as other
@@ -151,8 +163,10 @@ class Rebalancing:
         if not self.called_for:
             return None
         kind = ChangeKind.LOST if lost else ChangeKind.REVOKE
+        partitions, loop = sorted(self.called_for), asyncio.get_running_loop()
+        started = loop.time()
         # A task, so that a callback which takes too long can be cancelled without cancelling close().
-        call = asyncio.create_task(self._invoke(kind, sorted(self.called_for)), name="aiokproto-consumer-callback")
+        call = asyncio.create_task(self._invoke(kind, partitions), name="aiokproto-consumer-callback")
         try:
             await asyncio.wait([call], timeout=timeout)
             if call.done():
@@ -163,6 +177,7 @@ class Rebalancing:
             # It was too slow, or close() was cancelled. It gets a moment, as it may swallow the cancellation.
             if call.cancel():
                 await asyncio.wait([call], timeout=_CANCELLED_WITHIN)
+            self._assignment.observer.rebalanced(_KINDS[kind], partitions, loop.time() - started)
 
     async def _finish(self, partitions: list[TopicPartition], deadline: float) -> None:
         """Stop delivery of partitions, let the application finish the current record, and commit."""

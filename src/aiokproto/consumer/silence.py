@@ -28,7 +28,8 @@ _NAMED = 3
 class SilenceWatch:
     """Logs why a consumer gets no records.
 
-    Topics without new records are no cause: only partitions that cannot be read, and a group that cannot be joined.
+    Topics without new records are no cause: only partitions that cannot be read, a group that cannot be joined, and a
+    group that has no partition for this member.
     """
 
     def __init__(self, assignment: Assignment, fetcher: Fetcher, reader: Reader, member: GroupMember | None) -> None:
@@ -68,6 +69,8 @@ class SilenceWatch:
                 found[trouble] += 1
             await time_slice.pause()
         size = len(self._assignment.cursors)
+        if not size and self._member is not None and not self._member.outside:
+            return "the group has assigned no partition to this member: it has more members than partitions"
         causes = [f"{count} of {counted(size, 'partition')}: {cause}" for cause, count in found.most_common(_NAMED)]
         if len(found) > _NAMED:
             causes.append(f"and {len(found) - _NAMED} other causes")

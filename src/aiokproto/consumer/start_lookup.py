@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from aiokproto.consumer.reset_reason import ResetReason
+
 EARLIEST = -2
 """The timestamp that stands for the first offset in ListOffsets."""
 LATEST = -1
@@ -10,46 +14,57 @@ COMMITTED = -10
 """Start at the group's committed offset. Not a value of the protocol."""
 
 
-class StartLookup:
-    """The lookup of one start position.
+class FormerPosition(NamedTuple):
+    """A position that is not in the log: why, the offset, and the leader epoch of the record before it."""
+
+    reason: ResetReason
+    offset: int
+    leader_epoch: int
+
+
+class Lookup:
+    """A lookup that is repeated until it succeeds.
 
     Attributes:
-        start: What to look up: ``COMMITTED``, ``EARLIEST``, ``LATEST``, or a timestamp (ms since the epoch).
         under_way: Whether a request for it is in flight.
         requested_at: Loop time of the last request.
         attempts: Consecutive failures.
         failure: The last failure, as text.
-        missing_since: Loop time since when brokers have reported that the partition does not exist.
         retry_at: Loop time before which there is no other attempt, ...
         generation: ... unless the cluster metadata is newer than this generation.
-        needed: Whether a call waits for the position although the partition is held.
-        end: For a timestamp, the end of the log as it was before the lookup; -1 while unknown.
     """
 
-    __slots__ = (
-        "attempts",
-        "end",
-        "failure",
-        "generation",
-        "missing_since",
-        "needed",
-        "requested_at",
-        "retry_at",
-        "start",
-        "under_way",
-    )
+    __slots__ = ("attempts", "failure", "generation", "requested_at", "retry_at", "under_way")
 
-    def __init__(self, start: int) -> None:
-        self.start = start
+    def __init__(self) -> None:
         self.under_way = False
         self.requested_at = 0.0
         self.attempts = 0
         self.failure = ""
-        self.missing_since: float | None = None
         self.retry_at = 0.0
         self.generation = -1
+
+
+class StartLookup(Lookup):
+    """The lookup of one start position.
+
+    Attributes:
+        start: What to look up: ``COMMITTED``, ``EARLIEST``, ``LATEST``, or a timestamp (ms since the epoch).
+        missing_since: Loop time since when brokers have reported that the partition does not exist.
+        needed: Whether a call waits for the position although the partition is held.
+        end: For a timestamp, the end of the log as it was before the lookup; -1 while unknown.
+        reset: Why the position is looked up although there was one, and that one; None for a start or a seek.
+    """
+
+    __slots__ = ("end", "missing_since", "needed", "reset", "start")
+
+    def __init__(self, start: int, reset: FormerPosition | None = None) -> None:
+        super().__init__()
+        self.start = start
+        self.missing_since: float | None = None
         self.needed = False
         self.end = -1
+        self.reset = reset
 
     @property
     def needs_end(self) -> bool:

@@ -124,3 +124,23 @@ FIND_COORDINATOR = Table(
     },
     when=(("transactional", otherwise(Action.STOP, "a transactional producer cannot work without its coordinator")),),
 )
+
+TELEMETRY = Table(
+    {
+        **rows(
+            Action.RETRY,
+            "the subscription has changed: request it again",
+            Code.UNKNOWN_SUBSCRIPTION_ID,
+            Code.UNSUPPORTED_COMPRESSION_TYPE,
+        ),
+        **rows(
+            Action.BACKOFF,
+            "a later push is accepted",
+            Code.THROTTLING_QUOTA_EXCEEDED,
+            Code.TELEMETRY_TOO_LARGE,
+        ),
+        # As Java: what is malformed now is malformed the next time.
+        **otherwise(Action.FAIL, "the broker takes no metrics from this client"),
+    }
+)
+"""GetTelemetrySubscriptions and PushTelemetry (KIP-714). FAIL ends the pushing, and nothing else."""

@@ -27,6 +27,8 @@ TABLES: dict[int, Table] = {
     26: producing.END_TXN,
     28: producing.TXN_OFFSET_COMMIT,
     68: membership.CONSUMER_GROUP_HEARTBEAT,
+    71: common.TELEMETRY,
+    72: common.TELEMETRY,
     76: membership.SHARE_GROUP_HEARTBEAT,
     78: consuming.SHARE_FETCH,
     79: consuming.SHARE_ACKNOWLEDGE,

@@ -55,6 +55,7 @@ class Chunk:
         partition: The partition.
         position: The first offset to deliver: brokers send whole batches, so the first may start before it.
         end: The offset after the chunk.
+        epochs: Each leader epoch in the chunk, with the first offset of it.
         size: Bytes that are not opened.
         batches: Batches that are not opened.
         damage: The error of what follows the last good batch; None if nothing damaged follows.
@@ -69,6 +70,7 @@ class Chunk:
         "batches",
         "damage",
         "end",
+        "epochs",
         "parked",
         "partition",
         "position",
@@ -84,6 +86,7 @@ class Chunk:
         self._buffered: BufferedBytes | None = None
         self.parked = False
         self.end = position
+        self.epochs: list[tuple[int, int]] = []
         self.size = 0
         self.batches: deque[RecordBatch] = deque()
         self.damage: KafkaError | None = None
@@ -180,15 +183,20 @@ def chunks(
     passed = found = work = 0
     # Where the batch begins that is read now.
     at = 0
+    epoch: int | None = None
 
     def wanted() -> Iterator[RecordBatch]:
-        nonlocal passed, found, at
+        nonlocal passed, found, at, epoch
         # Checksums are compared when the batch is opened, in a thread if it is large.
         for batch in decode(data, check_crc=False):
             at = batch.position
             # By the end and not the base: the requested offset can lie in the middle of a batch.
             if batch.next_offset > position:
                 found += 1
+                if batch.partition_leader_epoch != epoch:
+                    epoch = batch.partition_leader_epoch
+                    # Not the base offset: for a compressed set of magic 1 that would take a decompression.
+                    chunk.epochs.append((epoch, chunk.end))
                 # Of every batch, also invisible ones: else the same markers would be fetched for ever.
                 chunk.end = batch.next_offset
                 yield batch

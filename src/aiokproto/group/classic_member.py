@@ -21,6 +21,7 @@ from aiokproto.group.heartbeat import Heartbeat
 from aiokproto.group.joining import Joining
 from aiokproto.group.membership import Membership
 from aiokproto.group.rebalance import RebalanceLoop
+from aiokproto.observe.observers import Timing
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 _LEAVE_TIMEOUT = 3.0
@@ -106,6 +107,16 @@ class ClassicMember:
         return self._membership.generation < 0
 
     @property
+    def rebalances(self) -> Timing:
+        """How long it took to join each generation."""
+        return self._rebalance.rebalances
+
+    @property
+    def joining_since(self) -> float | None:
+        """When joining the current generation began (s, the loop's clock); None while none is being joined."""
+        return self._rebalance.joining_since
+
+    @property
     def state(self) -> str:
         """The member's state, as text."""
         if self._rebalance.left_reason:
@@ -151,14 +162,17 @@ class ClassicMember:
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""
-    ) -> None:
+    ) -> dict[TopicPartition, KafkaError]:
         """Commit offsets of owned partitions; see :meth:`Commits.as_member
         <aiokproto.group.commits.Commits.as_member>`."""
-        await self._commits.as_member(offsets, timeout, blocked=blocked)
+        return await self._commits.as_member(offsets, timeout, blocked=blocked)
 
-    async def commit_from_outside(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
-        """Commit offsets of partitions that the group does not assign. Raises as :meth:`commit`."""
-        await self._commits.from_outside(offsets, timeout)
+    async def commit_from_outside(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float
+    ) -> dict[TopicPartition, KafkaError]:
+        """Commit offsets of partitions that the group does not assign; see :meth:`Commits.from_outside
+        <aiokproto.group.commits.Commits.from_outside>`."""
+        return await self._commits.from_outside(offsets, timeout)
 
     @property
     def catches_up_alone(self) -> bool:

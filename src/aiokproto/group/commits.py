@@ -70,7 +70,7 @@ class Commits:
 
     async def as_member(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""
-    ) -> None:
+    ) -> dict[TopicPartition, KafkaError]:
         """Commit the offsets of owned partitions; during a rebalance, after it.
 
         Args:
@@ -78,13 +78,17 @@ class Commits:
             timeout: Seconds.
             blocked: Why a rebalance cannot end before this call returns; empty if it can.
 
+        Returns:
+            The partitions that were not committed. A :class:`CommitError` says that this member does not own the
+            partition (any more), a :class:`BrokerError` that the coordinator refused its offset.
+
         Raises:
-            CommitError: This member does not own some of the partitions (any more); the others were committed.
-            UnknownTopicError: Some topics were deleted; the others were committed.
-            BrokerError: The commit was refused for another reason.
+            FencedError: Another member has this one's ``group_instance_id``.
+            KafkaError: The request failed for good.
             DeadlineError: The commit was not confirmed in time.
         """
         at = asyncio.get_running_loop().time() + timeout
+        failures: dict[TopicPartition, KafkaError] = {}
         async with self._one_at_a_time(at):
             # Computed anew after each rebalance: what was revoked meanwhile drops out, and is reported at the end.
             while mine := {each: position for each, position in offsets.items() if each in self._member.owned}:
@@ -92,20 +96,30 @@ class Commits:
                 # anyone.
                 identity = self._member.metadata
                 if identity.generation < 0:
-                    raise CommitError(f"{self._group}: not a member at the moment; {_names(mine)} not committed")
-                if not await self._must_repeat(mine, identity, at):
+                    failures = self._lost(mine, f"not a member at the moment; {_names(mine)} not committed")
+                    break
+                attempt = await self._attempt(mine, identity, at)
+                if attempt is not None:
+                    failures = attempt
                     break
                 # A call from inside a rebalance callback: the rebalance waits for the callback, which would wait for
                 # the rebalance.
                 if blocked and not self._member.catches_up_alone:
-                    raise CommitError(f"{self._group}: {blocked}; {_names(mine)} not committed")
+                    failures = self._lost(mine, f"{blocked}; {_names(mine)} not committed")
+                    break
                 await self._catch_up(identity.generation, at)
-        # Raised last, after the others are committed. `mine` is what the loop saw when it ended.
-        if gone := offsets.keys() - mine.keys():
-            raise CommitError(f"{self._group}: {_names(gone)} not committed: not assigned to this member")
+        # `mine` is what the loop saw when it ended.
+        gone = offsets.keys() - mine.keys()
+        return failures | self._lost(gone, f"{_names(gone)} not committed: not assigned to this member")
 
-    async def from_outside(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
-        """Commit offsets of partitions that the group does not assign. Raises as :meth:`as_member`."""
+    async def from_outside(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float
+    ) -> dict[TopicPartition, KafkaError]:
+        """Commit offsets of partitions that the group does not assign. Returns and raises as :meth:`as_member`.
+
+        Raises:
+            GroupError: The group has members, and takes offsets from these alone.
+        """
         at = asyncio.get_running_loop().time() + timeout
         async with self._one_at_a_time(at):
             # In the same lock: a later commit of the same partition must not be overtaken by the retry of this one.
@@ -119,17 +133,14 @@ class Commits:
                     f"{self._context} for {partition}",
                     "the group has active members, and only these can commit: stop all members first",
                 )
-            if code:
-                raise self._error(code, partition)
+        return {partition: self._error(code, partition) for partition, code in codes.items() if code}
 
-    async def _must_repeat(
+    async def _attempt(
         self, mine: Mapping[TopicPartition, OffsetAndMetadata], identity: GroupMetadata, at: float
-    ) -> bool:
-        """Commit once. Return whether to repeat it when the member has caught up."""
+    ) -> dict[TopicPartition, KafkaError] | None:
+        """Commit once. Return what was not committed, or None to repeat it when the member has caught up."""
         codes, generation = await self._offsets.commit(mine, identity, at)
         failed = {partition: code for partition, code in codes.items() if code}
-        if not failed:
-            return False
         situation = Situation(OffsetCommitRequest.api_key, member=True)
         for partition, code in failed.items():
             # A code about the partition (too large metadata, unknown topic): the one about the member, if there is one,
@@ -140,12 +151,11 @@ class Commits:
             # Changes the member, so it is done once, for the first such code.
             action = self._member.commit_refused(code, generation, error)
             if action in _REPEAT:
-                return True
+                return None
             if action is Action.STOP:
                 raise error
-            raise CommitError(f"{self._group}: {error_for(code)}; {_names(mine)} not committed")
-        partition, code = next(iter(failed.items()))
-        raise self._error(code, partition)
+            return self._lost(mine, f"{error_for(code)}; {_names(mine)} not committed")
+        return {partition: self._error(code, partition) for partition, code in failed.items()}
 
     async def _catch_up(self, generation: int, at: float) -> None:
         async with until(at, lambda: f"{self._context}: the rebalance did not end in time"):
@@ -164,6 +174,10 @@ class Commits:
             yield
         finally:
             self._turn.release()
+
+    def _lost(self, partitions: Iterable[TopicPartition], why: str) -> dict[TopicPartition, KafkaError]:
+        # One error for all: the text names them.
+        return dict.fromkeys(partitions, CommitError(f"{self._group}: {why}"))
 
     def _error(self, code: ErrorCode, partition: TopicPartition) -> BrokerError:
         return error_for(code, f"{self._context} for {partition}")

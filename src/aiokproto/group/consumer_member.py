@@ -14,12 +14,13 @@ from aiokproto.codec.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from aiokproto.errors import UnsupportedVersionError
+from aiokproto.errors import KafkaError, UnsupportedVersionError
 from aiokproto.group.changes import Change, ChangeKind, PartitionOwner
 from aiokproto.group.config import GroupConfig, LeaveMode
 from aiokproto.group.epoch_member import EpochMember
 from aiokproto.group.epoch_membership import EpochMembership, MemberState
 from aiokproto.group.topic_ids import TopicIdPartition, TopicNames, by_topic, from_topics
+from aiokproto.observe.observers import Timing
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.group")
@@ -120,6 +121,17 @@ class ConsumerMember:
         return not self._membership.joined
 
     @property
+    def rebalances(self) -> Timing:
+        """How long it took to join, and to carry out each target."""
+        return self._member.reconciliation.rebalances
+
+    @property
+    def joining_since(self) -> float | None:
+        """When joining, or carrying out the current target, began (s, the loop's clock); None while neither is under
+        way."""
+        return self._member.reconciliation.joining_since
+
+    @property
     def state(self) -> str:
         """The member's state, as text."""
         return self._member.state
@@ -163,14 +175,17 @@ class ConsumerMember:
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""
-    ) -> None:
+    ) -> dict[TopicPartition, KafkaError]:
         """Commit offsets of owned partitions; see :meth:`Commits.as_member
         <aiokproto.group.commits.Commits.as_member>`."""
-        await self._member.commits.as_member(offsets, timeout, blocked=blocked)
+        return await self._member.commits.as_member(offsets, timeout, blocked=blocked)
 
-    async def commit_from_outside(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
-        """Commit offsets of partitions that the group does not assign. Raises as :meth:`commit`."""
-        await self._member.commits.from_outside(offsets, timeout)
+    async def commit_from_outside(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float
+    ) -> dict[TopicPartition, KafkaError]:
+        """Commit offsets of partitions that the group does not assign; see :meth:`Commits.from_outside
+        <aiokproto.group.commits.Commits.from_outside>`."""
+        return await self._member.commits.from_outside(offsets, timeout)
 
 
 class _Form:

@@ -15,6 +15,7 @@ from aiokproto.group.changes import PartitionOwner
 from aiokproto.group.classic_member import ClassicMember
 from aiokproto.group.config import GroupConfig, LeaveMode
 from aiokproto.group.consumer_member import ConsumerMember
+from aiokproto.observe.observers import Timing
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.group")
@@ -56,6 +57,12 @@ class GroupMember(Protocol):
     def removed(self) -> bool: ...
 
     @property
+    def rebalances(self) -> Timing: ...
+
+    @property
+    def joining_since(self) -> float | None: ...
+
+    @property
     def state(self) -> str: ...
 
     @property
@@ -67,11 +74,11 @@ class GroupMember(Protocol):
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""
-    ) -> None: ...
+    ) -> dict[TopicPartition, KafkaError]: ...
 
     async def commit_from_outside(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float
-    ) -> None: ...
+    ) -> dict[TopicPartition, KafkaError]: ...
 
 
 def make_member(cluster: ClusterClient, config: GroupConfig, owner: PartitionOwner) -> GroupMember:
@@ -149,6 +156,14 @@ class AutoMember:
         return self._member.removed
 
     @property
+    def rebalances(self) -> Timing:
+        return self._member.rebalances
+
+    @property
+    def joining_since(self) -> float | None:
+        return self._member.joining_since
+
+    @property
     def state(self) -> str:
         return self._member.state
 
@@ -161,8 +176,10 @@ class AutoMember:
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""
-    ) -> None:
-        await self._member.commit(offsets, timeout, blocked=blocked)
+    ) -> dict[TopicPartition, KafkaError]:
+        return await self._member.commit(offsets, timeout, blocked=blocked)
 
-    async def commit_from_outside(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
-        await self._member.commit_from_outside(offsets, timeout)
+    async def commit_from_outside(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float
+    ) -> dict[TopicPartition, KafkaError]:
+        return await self._member.commit_from_outside(offsets, timeout)

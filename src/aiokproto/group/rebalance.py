@@ -12,6 +12,7 @@ from aiokproto.group.changes import Change, ChangeKind, PartitionOwner
 from aiokproto.group.config import GroupConfig
 from aiokproto.group.joining import JoinFailure, Joining
 from aiokproto.group.membership import LOST, Membership
+from aiokproto.observe.observers import Timing
 from aiokproto.plurals import counted
 from aiokproto.types import TopicPartition
 
@@ -36,6 +37,8 @@ class RebalanceLoop:
         lost_reason: Why the group continued without this member, until the owner has received the LOST change.
         left_reason: Why it stays out of the group although it has a subscription.
         join_failure: Why the last attempt to join failed; empty after a success.
+        rebalances: How long it took to join each generation.
+        joining_since: When joining the current one began (s, the loop's clock); None while none is being joined.
     """
 
     def __init__(
@@ -52,6 +55,8 @@ class RebalanceLoop:
         self.lost_reason = ""
         self.left_reason = ""
         self.join_failure = ""
+        self.rebalances = Timing()
+        self.joining_since: float | None = None
         self._cluster = cluster
         self._config = config
         self._membership = membership
@@ -217,7 +222,8 @@ class RebalanceLoop:
     async def _join(self) -> set[TopicPartition] | None:
         """Join, with retries, and return the assigned partitions. None if the owned ones are lost, or joining must
         stop."""
-        failures = 0
+        failures, loop = 0, asyncio.get_running_loop()
+        started = self.joining_since = loop.time()
         self.settled.clear()
         try:
             while self._can_join():
@@ -226,6 +232,8 @@ class RebalanceLoop:
                 result = await self._attempt_to_join()
                 if result is None or isinstance(result, set):
                     self.join_failure = ""
+                    if result is not None:
+                        self.rebalances.add(loop.time() - started)
                     return result
                 action, error = result.action, result.error
                 self.join_failure = str(error)
@@ -244,6 +252,7 @@ class RebalanceLoop:
                     await asyncio.sleep(self._cluster.backoff(failures))
             return None
         finally:
+            self.joining_since = None
             # Also when joining is given up: a commit that waits must look at the state, not hang.
             self.settled.set()
 

@@ -12,6 +12,7 @@ from aiokproto.cluster import ClusterClient
 from aiokproto.errors import KafkaError
 from aiokproto.group.epoch_heartbeat import EpochHeartbeat
 from aiokproto.group.epoch_membership import EpochMembership, MemberState
+from aiokproto.observe.observers import Timing
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.group")
@@ -70,10 +71,12 @@ class Reconciliation(Generic[Item]):
     starts.
 
     Attributes:
-        settled: Set while the member is not joining, or waits for nothing.
-        away: Why it stays out of the group although it has a subscription.
+        left_reason: Why it stays out of the group although it has a subscription.
         outside: Whether it is not a member, and has no subscription for which to join.
         look_up_failure: Why the names of assigned topics are not known; empty if they are.
+        rebalances: How long it took to carry out each target; from joining on, for the first one.
+        joining_since: When joining, or the target that is being carried out, began (s, the loop's clock); None while
+            there is neither.
     """
 
     def __init__(
@@ -89,6 +92,8 @@ class Reconciliation(Generic[Item]):
         self.left_reason = ""
         self.outside = True
         self.look_up_failure = ""
+        self.rebalances = Timing()
+        self.joining_since: float | None = None
         self._cluster = cluster
         self._group_id = group_id
         self._membership = membership
@@ -158,6 +163,7 @@ class Reconciliation(Generic[Item]):
 
     def _join(self) -> None:
         self._assigned_once = self._is_out = False
+        self._rebalance_began()
         self._membership.join()
         self._heartbeat.wake()
 
@@ -177,6 +183,7 @@ class Reconciliation(Generic[Item]):
         if self._is_out and self.outside is not self._has_subscription():
             await self._noted.wait()
             return
+        self.joining_since = None
         membership.prepare_leaving()
         await (self._release() if away else self._revoke(membership.owned))
         if membership.state is MemberState.FENCED or self._failure is not None:
@@ -209,6 +216,7 @@ class Reconciliation(Generic[Item]):
 
     async def _reconcile(self) -> None:
         membership = self._membership
+        began = self._rebalance_began()
         target = membership.begin()
         ready = self._owner.known(target)
         revoked, added = membership.owned - target, ready - membership.owned
@@ -226,7 +234,16 @@ class Reconciliation(Generic[Item]):
             await self._owner.assign(added)
         self._log(len(added), len(revoked))
         membership.reconciled()
+        # Otherwise there is more to carry out.
+        if membership.state is not MemberState.RECONCILING:
+            self.rebalances.add(asyncio.get_running_loop().time() - began)
+            self.joining_since = None
         self._heartbeat.wake()
+
+    def _rebalance_began(self) -> float:
+        if self.joining_since is None:
+            self.joining_since = asyncio.get_running_loop().time()
+        return self.joining_since
 
     async def _until_known(self, items: frozenset[Item]) -> None:
         """Look up missing metadata, with a backoff, until it may be there or something else has to be done first."""

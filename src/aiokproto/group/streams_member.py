@@ -243,15 +243,17 @@ class StreamsMember:
         if how != "remain" or self._membership.instance_id is not None:
             await self._member.leave(timeout, for_good=how == "leave")
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
-        """Commit offsets of :attr:`inputs` within ``timeout`` seconds.
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float
+    ) -> dict[TopicPartition, KafkaError]:
+        """Commit offsets of :attr:`inputs` within ``timeout`` seconds; see :meth:`Commits.as_member
+        <aiokproto.group.commits.Commits.as_member>`.
 
-        Raises:
-            CommitError: Some partitions are no inputs of its active tasks (any more); the others are committed.
-            BrokerError: The coordinator refuses the commit.
-            DeadlineError: It was not confirmed in time.
+        Returns:
+            The partitions that were not committed. A :class:`CommitError` says that a partition is no input of its
+            active tasks (any more), a :class:`BrokerError` that the coordinator refused its offset.
         """
-        await self._member.commits.as_member(offsets, timeout)
+        return await self._member.commits.as_member(offsets, timeout)
 
     # Internals
 

@@ -54,10 +54,13 @@ from aiokproto.net.timeouts import deadline
 from aiokproto.net.timer import Timer
 from aiokproto.net.transport import keep_alive
 from aiokproto.net.versions import BrokerVersions
+from aiokproto.observe.observers import NodeObserver
 
 R = TypeVar("R", bound=Response)
 
 logger = logging.getLogger("aiokproto.net")
+
+_LENGTH_SIZE = 4
 
 # No NotKafkaError, which bootstrap treats as final: a load balancer without a backend closes connections like this too,
 # and the next attempt can succeed.
@@ -80,8 +83,11 @@ class Connection(asyncio.BufferedProtocol):
     ``request_timeout`` (or its own timeout, if longer) closes it.
     """
 
-    def __init__(self, peer: str, config: ClusterConfig) -> None:
+    def __init__(self, peer: str, config: ClusterConfig, observer: NodeObserver | None = None) -> None:
         self.peer = peer
+        self._observer = observer or NodeObserver(-1, config.hooks)
+        # Whether its end concerns the observer: only of what was reported as open.
+        self._reported = False
         self.versions = BrokerVersions({}, peer)
         self._first_id = -1
         self._config = config
@@ -137,6 +143,11 @@ class Connection(asyncio.BufferedProtocol):
         """Use these versions for the requests that follow."""
         self.versions = versions
         self._first_id = self._protocol.next_id
+
+    def report_open(self, channel: str, latency: float) -> None:
+        """Report to the observer that the connection is open, for this channel, after so many seconds."""
+        self._reported = True
+        self._observer.connected(self.peer, channel, latency)
 
     @property
     def has_responded(self) -> bool:
@@ -257,9 +268,11 @@ class Connection(asyncio.BufferedProtocol):
         # Encoded before the throttle is looked at: an EncodeError belongs to this call and must not appear when the
         # queue is flushed, where no caller is left to raise it to.
         correlation_id, data = self._protocol.encode(request, version)
+        if in_flight is not None:
+            in_flight.version = version
         # Also behind requests that still wait although the time has passed: overtaking them would reorder requests.
         if self._throttled_until and (self._throttled or self._loop.time() < self._throttled_until):
-            self._throttled.append(ThrottledRequest(correlation_id, data, in_flight))
+            self._throttled.append(ThrottledRequest(correlation_id, data, in_flight, self._loop.time()))
             self._flushed.clear()
             if in_flight is not None and in_flight.deadline < INFINITY:
                 # While the request waits, only the caller's own deadline runs; without one (infinity) the throttle
@@ -268,15 +281,20 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._write(correlation_id, data, in_flight)
 
-    def _write(self, correlation_id: int, data: bytearray, in_flight: InFlightRequest | None) -> None:
+    def _write(
+        self, correlation_id: int, data: bytearray, in_flight: InFlightRequest | None, queued_at: float = INFINITY
+    ) -> None:
         assert self._transport is not None, "requests are made on a connected socket"
         self._last_used = now = self._loop.time()
+        queue_time = now - queued_at if queued_at < INFINITY else 0.0
         if in_flight is not None:
             # Expected before it is written: no response, and no end of the connection, can find the queue without it.
             self._protocol.sent(correlation_id, in_flight.api_key, in_flight)
             in_flight.mark_sent(now, self._request_timeout)
+            in_flight.queue_time = queue_time
             self._timer.call_at(in_flight.deadline)
         self._transport.write(data)
+        self._observer.sent(data, queue_time)
 
     def _decode(self, request: Request[R], version: int, frame: memoryview) -> R:
         """Decode a response, and start the throttle time that it carries."""
@@ -288,6 +306,7 @@ class Connection(asyncio.BufferedProtocol):
         pause = throttle(response, version)
         if pause:
             self._throttle(pause)
+            self._observer.throttled(request.api_key, pause)
         return response
 
     def _throttle(self, pause: float) -> None:
@@ -306,7 +325,7 @@ class Connection(asyncio.BufferedProtocol):
             throttled = self._throttled.popleft()
             # Dropped if its caller has stopped waiting. The correlation id then stays unused: brokers only echo ids.
             if throttled.request is None or not throttled.request.done():
-                self._write(throttled.correlation_id, throttled.data, throttled.request)
+                self._write(throttled.correlation_id, throttled.data, throttled.request, throttled.since)
         self._flushed.set()
 
     # --- Deadlines and idle timeout: one timer for all ---
@@ -317,7 +336,7 @@ class Connection(asyncio.BufferedProtocol):
         requests = self._requests()
         for request in requests:
             if request.deadline <= now and not request.done():
-                request.fail(DeadlineError(self._deadline_text(request, now)))
+                self._fail_request(request, DeadlineError(self._deadline_text(request, now)))
         # Any request, not only the oldest: one with a long timeout of its own (a JoinGroup) may be ahead of one that is
         # overdue.
         late = next((request for request in requests if request.disconnect_at <= now), None)
@@ -364,6 +383,7 @@ class Connection(asyncio.BufferedProtocol):
             # The token is popped before its frame is delivered, so a callback that sends, or closes the connection,
             # finds the queue consistent.
             for request, frame in self._protocol.received(nbytes):
+                self._report_response(request, len(frame) + _LENGTH_SIZE)
                 if not request.done():
                     request.complete(frame)
         except ResponseTooLargeError as error:
@@ -372,7 +392,7 @@ class Connection(asyncio.BufferedProtocol):
             request = self._protocol.pending.popleft().token
             # A caller that timed out or was cancelled: its response was awaited only to keep the order.
             if not request.done():
-                request.fail(error)
+                self._fail_request(request, error)
             lost = BrokerConnectionError(f"the connection to {self.peer} was closed: {error}")
             self._fail(lost, abort=True)
         # Where the next frame begins is unknown now, so nothing after it can be trusted.
@@ -415,7 +435,10 @@ class Connection(asyncio.BufferedProtocol):
             self._throttle_timer.cancel()
         for request in self._requests():
             if not request.done():
-                request.fail(_for_request(failure, request))
+                self._fail_request(request, _for_request(failure, request))
+            elif not request.reported:
+                # Its caller was cancelled, and the response is still due.
+                self._report_failure(request, failure)
         # Cleared only now: _requests() reads both queues.
         self._protocol.pending.clear()
         self._throttled.clear()
@@ -426,6 +449,27 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.abort()
             else:
                 self._transport.close()
+        if self._reported:
+            self._observer.disconnected(self.peer, failure)
+
+    def _fail_request(self, request: InFlightRequest, error: KafkaError) -> None:
+        # First: fail() may run a callback that sends again.
+        self._report_failure(request, error)
+        request.fail(error)
+
+    def _report_failure(self, request: InFlightRequest, error: KafkaError) -> None:
+        request.reported = True
+        waited = self._loop.time() - request.sent_at if request.sent_at < INFINITY else 0.0
+        self._observer.unanswered(request.api_key, request.version, request.queue_time, waited, error)
+
+    def _report_response(self, request: InFlightRequest, size: int) -> None:
+        if request.reported:
+            # One end per request; the bytes count all the same.
+            self._observer.bytes_received += size
+        else:
+            # Also if its caller was cancelled: the broker's latency is what it is.
+            waited = self._loop.time() - request.sent_at
+            self._observer.received(request.api_key, request.version, size, request.queue_time, waited)
 
 
 def _for_request(failure: KafkaError, request: InFlightRequest) -> KafkaError:

@@ -27,19 +27,25 @@ class InFlightRequest(ABC):
 
     Attributes:
         api_key: The request's ApiKey, for error texts.
+        version: The version it is encoded in.
         timeout: How long to wait for the response once the request is sent (s).
         deadline: When the caller stops waiting (s, the loop's clock).
         sent_at: When the request was written; ``inf`` before.
         disconnect_at: When the connection is closed if there is no response; ``inf`` before the request is written.
+        queue_time: How long it was held back for a throttle (s).
+        reported: Whether the observer knows its end: a response can follow a deadline.
     """
 
-    __slots__ = ("api_key", "deadline", "disconnect_at", "sent_at", "timeout")
+    __slots__ = ("api_key", "deadline", "disconnect_at", "queue_time", "reported", "sent_at", "timeout", "version")
 
     def __init__(self, api_key: int, timeout: float, deadline: float) -> None:
         self.api_key = api_key
         self.timeout = timeout
         self.deadline = deadline
         self.sent_at = self.disconnect_at = INFINITY
+        self.queue_time = 0.0
+        self.reported = False
+        self.version = 0
 
     def mark_sent(self, now: float, request_timeout: float) -> None:
         """Start both deadlines: the request is written.
@@ -132,9 +138,10 @@ class CallbackRequest(InFlightRequest, Generic[R]):
 class ThrottledRequest:
     """An encoded request that is held back until the broker's throttle time has passed (KIP-219)."""
 
-    __slots__ = ("correlation_id", "data", "request")
+    __slots__ = ("correlation_id", "data", "request", "since")
 
-    def __init__(self, correlation_id: int, data: bytearray, request: InFlightRequest | None) -> None:
+    def __init__(self, correlation_id: int, data: bytearray, request: InFlightRequest | None, since: float) -> None:
         self.correlation_id = correlation_id
         self.data = data
         self.request = request
+        self.since = since

@@ -11,6 +11,7 @@ from aiokproto.net.connection import Connection
 from aiokproto.net.timeouts import deadline
 from aiokproto.net.transport import dial
 from aiokproto.net.versions import BEFORE_0_10, BrokerVersions, Negotiation
+from aiokproto.observe.observers import NodeObserver
 
 
 async def open_connection(
@@ -20,6 +21,7 @@ async def open_connection(
     config: ClusterConfig,
     timeout: float,
     threads: ThreadPoolExecutor | None = None,
+    observer: NodeObserver | None = None,
 ) -> Connection:
     """Connect to a broker and learn which API versions it supports. Cancelling closes the socket.
 
@@ -36,7 +38,7 @@ async def open_connection(
 
     async def connect() -> Connection:
         return await dial(
-            lambda: Connection(peer, config),
+            lambda: Connection(peer, config, observer),
             host,
             port,
             ssl_context=config.ssl_context,

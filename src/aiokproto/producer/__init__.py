@@ -56,6 +56,7 @@ from aiokproto.producer.partitioner import Partitioner, murmur2
 from aiokproto.producer.prepared_transaction import PreparedTransaction
 from aiokproto.producer.producer import Producer
 from aiokproto.producer.record import ProducerRecord
+from aiokproto.producer.report import ProducerStats
 from aiokproto.producer.transaction import Transaction, TransactionStatus
 
 __all__ = [
@@ -66,6 +67,7 @@ __all__ = [
     "PreparedTransaction",
     "Producer",
     "ProducerRecord",
+    "ProducerStats",
     "Transaction",
     "TransactionStatus",
     "murmur2",

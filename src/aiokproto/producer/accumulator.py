@@ -20,6 +20,7 @@ from typing import NamedTuple, NoReturn
 
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, MessageTooLargeError, error_for
+from aiokproto.observe.observers import ProducerObserver
 from aiokproto.plurals import counted
 from aiokproto.producer.batch import EncodedBatch, ProducerBatch
 from aiokproto.producer.limits import BATCH_OVERHEAD, BufferLimits
@@ -58,6 +59,7 @@ class Accumulator:
         delivery_context: What the outcomes of its batches share.
         sticky: Chooses the partition for records without a key.
         on_failure: Called with each batch that fails, and its error; None in a producer without transactions.
+        observer: Counts batches.
     """
 
     def __init__(
@@ -68,7 +70,9 @@ class Accumulator:
         level: int | None = None,
         transactional: bool = False,
         sticky: StickyPartitioner,
+        observer: ProducerObserver | None = None,
     ) -> None:
+        self.observer = observer or ProducerObserver()
         self.topics: dict[str, TopicQueues] = {}
         self.used = 0
         self.delivery_context = DeliveryContext()
@@ -401,6 +405,8 @@ class Accumulator:
         # Re-added at the end: if a request has no space for all partitions, the next one starts with the others.
         del self._ready[queue]
         batch = queue.take(now)
+        if batch.attempts == 1:
+            self.observer.queue_time.add(now - batch.created)
         if queue.closed or queue.due:
             self._ready[queue] = None
         return batch
@@ -439,6 +445,10 @@ class Accumulator:
         queue = self._release(batch)
         # The broker has state for the producer id now: it rejects a gap, so several batches can be in flight.
         queue.confirmed_by = queue.sent_to
+        # Before complete(), which drops the bytes. What a closed batch reserves is its size before compression.
+        self.observer.written(
+            batch.where, base_offset, batch.count, batch.wire_size, batch.reserved, batch.attempts, batch.created
+        )
         batch.complete(base_offset, append_time)
 
     def fail(self, batch: ProducerBatch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
@@ -449,6 +459,7 @@ class Accumulator:
         if batch.sequence >= 0:
             # The broker may or may not have written it. Its sequence number can never be used for another batch.
             queue.require_restart(SequenceRestart.AFTER_SEQUENCED)
+        self.observer.failed(batch.where, batch.count, batch.attempts, batch.created, error)
         # After the queue is consistent: callbacks of waiting tasks may append at once.
         batch.fail(error, record_errors)
         # Last: it may close the session, and the batch already has its outcome.
@@ -473,6 +484,7 @@ class Accumulator:
             return
         # For the error of a batch that expires: what kept it from being written.
         batch.last_error = error
+        self.observer.retried(batch.where, batch.count, batch.attempts, error)
         queue.in_flight.remove(batch)
         queue.requeue(batch)
         # One backoff per partition, not per batch: a younger batch must not be sent while an older one waits.

@@ -16,6 +16,7 @@ from aiokproto.errors import (
     KafkaError,
     RecordAbortedError,
 )
+from aiokproto.interceptors import NO_INTERCEPTORS, Interceptors
 from aiokproto.net.timeouts import Interruptible, timeout_at
 from aiokproto.net.timer import Timer
 from aiokproto.producer.accumulator import Accumulator
@@ -59,10 +60,14 @@ class Buffer:
     Attributes:
         accumulator: The batches.
         closed: The error that every call raises; None while it is open.
+        interceptors: Called for each record.
     """
 
-    def __init__(self, accumulator: Accumulator, settings: ProducerConfig) -> None:
+    def __init__(
+        self, accumulator: Accumulator, settings: ProducerConfig, interceptors: Interceptors = NO_INTERCEPTORS
+    ) -> None:
         self.accumulator = accumulator
+        self.interceptors = interceptors
         self.closed: KafkaError | None = ClientClosedError(
             "the producer is not started: use async with, or await start()"
         )
@@ -158,6 +163,11 @@ class Buffer:
         self.accumulator.end_linger()
         self._timer.call_soon()
         return list(self.accumulator.incomplete)
+
+    @property
+    def is_short_of_memory(self) -> bool:
+        """Whether calls wait for memory."""
+        return self._turn.locked()
 
     def abort(self) -> int:
         """Make the calls that wait raise RecordAbortedError; return how many there were."""

@@ -15,6 +15,9 @@ from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig, ConnectionOptions, seconds
 from aiokproto.errors import ClientClosedError, ConfigurationError, DeadlineError, KafkaError
 from aiokproto.foreign_calls import PRODUCER_METHODS, ForeignCalls, foreign_timeout
+from aiokproto.observe.health import Health
+from aiokproto.observe.metrics import MetricSource
+from aiokproto.observe.observers import ProducerObserver
 from aiokproto.plurals import counted
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.batch import ProducerBatch
@@ -24,6 +27,7 @@ from aiokproto.producer.named_partitioners import by_name, ignore_keys
 from aiokproto.producer.partitioner import Partitioner
 from aiokproto.producer.prepared_transaction import PreparedTransaction
 from aiokproto.producer.record_sender import RecordSender
+from aiokproto.producer.report import ProducerStats, add_findings, producer_stats
 from aiokproto.producer.sender import Sender
 from aiokproto.producer.serializers import Serializers
 from aiokproto.producer.sticky import StickyPartitioner
@@ -174,6 +178,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
             compression=self._settings.compression,
             level=self._settings.compression_level,
             transactional=transactional_id is not None,
+            observer=ProducerObserver(self._config.hooks),
             sticky=StickyPartitioner(
                 current,
                 adaptive=self._settings.adaptive,
@@ -187,7 +192,8 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         # With a transactional id the producer's own session never opens: each transaction brings one.
         session = WriteSession(None if transactional_id is None else only_in_transactions)
         serializers = Serializers(key_serializer, value_serializer)
-        super().__init__(_partitioner(self._settings), Buffer(self._accumulator, self._settings), session, serializers)
+        buffer = Buffer(self._accumulator, self._settings, self._config.interceptors)
+        super().__init__(_partitioner(self._settings), buffer, session, serializers)
         self._transactions: TransactionManager | None = None
         if transactional_id is not None:
             self._transactions = TransactionManager(
@@ -197,7 +203,8 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
                 self._fatal,
                 two_phase=self._settings.two_phase_commit,
             )
-        self._cluster: ClusterClient
+        # A ClusterClient needs no event loop before its start; but one that failed to start cannot be used again.
+        self._cluster = ClusterClient(self._config, self._accumulator.last_used)
         self._sender: Sender | None = None
         self._starting = False
         self._closing = False
@@ -236,8 +243,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
             raise ClientClosedError("a producer can be started only once: create a new one")
         # Set without an await since the test above: a second start() in the meantime is refused.
         self._starting = True
-        # Made here and not in __init__, which needs no event loop.
-        self._cluster = ClusterClient(self._config, self._accumulator.last_used)
+        self._accumulator.observer.clock = asyncio.get_running_loop().time
         try:
             await self._cluster.start()
             if self._transactions is not None:
@@ -263,6 +269,11 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         self._buffer.open(self._cluster, self._sender.timer)
         self._buffer.set_writer(self, self._session)
         self._sender.start()
+        labels = {"transactional_id": self._transactions.id.name} if self._transactions is not None else {}
+        observer = self._accumulator.observer
+        self._cluster.push_metrics(
+            MetricSource("producer", self._cluster.observer, producer=observer, labels=lambda: labels)
+        )
 
     def _fatal(self, error: KafkaError) -> None:
         # Before the sender exists, start() raises the error.
@@ -507,6 +518,32 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
             ClientClosedError: The producer is not started, is closed, or has failed.
         """
         return len((await self._buffer.topic(topic)).queues)
+
+    # -- state
+
+    def stats(self) -> ProducerStats:
+        """Return the producer's statistics: what is buffered, sent, retried and failed, and its connections. No I/O."""
+        self._buffer.check_loop()
+        now = 0.0 if self._accumulator.observer.clock is None else self._accumulator.observer.clock()
+        return producer_stats(self._cluster.stats(), self._accumulator, self._settings.limits, now)
+
+    def health(self) -> Health:
+        """Return whether the producer works, and what is wrong. No I/O.
+
+        Findings are, for example, that no broker can be reached, that a partition with buffered records has no leader,
+        or that records have been waiting for more than half of ``delivery_timeout_ms``.
+        """
+        self._buffer.check_loop()
+        findings = self._cluster.findings()
+        # Its own cause is the better text: a sender that failed leaves the connections open.
+        if self._buffer.closed is not None:
+            findings.failed = [str(self._buffer.closed)]
+            findings.ended = self._sender is not None or findings.ended
+        elif self._accumulator.observer.clock is not None:
+            now = self._accumulator.observer.clock()
+            short = self._buffer.is_short_of_memory
+            add_findings(findings, self._accumulator, self._settings.limits, now, short_of_memory=short)
+        return findings.health()
 
     @property
     def unobserved_failures(self) -> int:

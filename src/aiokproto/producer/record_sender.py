@@ -13,6 +13,7 @@ from aiokproto.producer.buffer import Buffer, WriteSession
 from aiokproto.producer.bulk import append_all
 from aiokproto.producer.delivery import BatchDelivery, Delivery
 from aiokproto.producer.encoded_batches import SupportsRecordBatches, record_batches
+from aiokproto.producer.intercepted import Interception, TryAppend
 from aiokproto.producer.outcomes import Outcomes, outcomes_of
 from aiokproto.producer.partitioner import Partitioner
 from aiokproto.producer.record import PendingRecord, ProducerRecord
@@ -34,8 +35,19 @@ class RecordSender(RecordAppender[K, V]):
         serializers: Serializers[K, V],
     ) -> None:
         # Bound to the session: a call that waits in one transaction cannot append to the next.
-        super().__init__(partitioner, partial(buffer.append, session))
+        append_later = partial(buffer.append, session)
+        super().__init__(partitioner, append_later)
+        self._try_append: TryAppend = partial(buffer.try_append, session)
         self._buffer = buffer
+        if buffer.interceptors.sending:
+            interception = Interception(buffer.interceptors, self, append_later, self._try_append)
+            self._append_later = interception.append_later
+            self._try_append = interception.try_append
+            # Methods, shadowed by attributes: see the module of Interception.
+            vars(self).update(_append=interception.append, _append_run=interception.append_run)
+            if not serializers:
+                # With serializers, post() calls these by way of _serialize_and_post().
+                vars(self).update(post=interception.post)
         self._session = session
         self._tables = TableAppender(self, buffer)
         self._serializers = serializers
@@ -117,7 +129,7 @@ class RecordSender(RecordAppender[K, V]):
         else:
             raw_key, raw_value = self._serializers.apply(key, value)
             appended = self._append(topic, raw_value, raw_key, headers, partition, timestamp)
-        return appended if isinstance(appended, Delivery) else self._buffer.try_append(self._session, appended)
+        return appended if isinstance(appended, Delivery) else self._try_append(appended)
 
     async def _serialize_and_post(
         self,

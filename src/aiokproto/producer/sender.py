@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from aiokproto.cluster import ClusterClient, ClusterSnapshot
-from aiokproto.codec.messages.produce import ProduceRequest
+from aiokproto.codec.messages.produce import ProduceRequest, ProduceResponse
 from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.net.timer import Timer
 from aiokproto.producer.accumulator import INFINITY, Accumulator, Drained
@@ -217,6 +217,8 @@ class Sender:
         # A response after the end: the producer has failed its batches already.
         if self._ended:
             return
+        if isinstance(result, ProduceResponse):
+            self._accumulator.observer.throttle.add(result.throttle_time_ms / 1000)
         try:
             self._responses.handle(node, request, batches, result)
         except Exception as error:  # noqa: BLE001 - as in a round

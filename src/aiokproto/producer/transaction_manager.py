@@ -131,6 +131,7 @@ class TransactionManager:
         self._last: WriteSession | None = None
         # The task that ends the last transaction. At most one runs: _settle() waits for it before another begins.
         self._end: asyncio.Task[None] | None = None
+        self._begun_at = 0.0
         # Held by requests of the transaction that EndTxn must not overtake.
         self._sending = asyncio.Lock()
         # Partitions that are part of the transaction: confirmed in version 1, assumed in version 2.
@@ -163,6 +164,8 @@ class TransactionManager:
         if response.ongoing_txn_producer_id >= 0:
             self.prepared = PreparedTransaction(response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch)
             self.state, self._has_started = TransactionState.PREPARED, True
+            # When it began, the earlier process alone knew.
+            self._begun_at = asyncio.get_running_loop().time()
         self.v2 = await self.id.has_v2(self.v2)
         if self.id.two_phase and not self.v2:
             raise UnsupportedVersionError(
@@ -226,6 +229,8 @@ class TransactionManager:
         self.v2 = v2
         self._last = session
         self.state = TransactionState.OPEN
+        self._begun_at = asyncio.get_running_loop().time()
+        self._accumulator.observer.begun(self.id.name)
 
     async def _settle(self) -> None:
         """Wait until the last transaction has ended, repeating its end if that failed."""
@@ -465,6 +470,7 @@ class TransactionManager:
                 await self._end_txn(commit)
             await self._next_epoch_if_needed()
             self._forget()
+            self._accumulator.observer.ended(self.id.name, commit, self._begun_at)
 
     def _drop_unsent(self, why: KafkaError) -> None:
         """Fail the batches that were never sent. They need not be logged: the transaction raises the cause."""
@@ -517,6 +523,7 @@ class TransactionManager:
             log.warning("the abort of the transaction is not confirmed yet: %s", error)
         else:
             self._forget()
+            self._accumulator.observer.ended(self.id.name, False, self._begun_at)
         raise aborted
 
     async def _next_epoch_if_needed(self) -> None:

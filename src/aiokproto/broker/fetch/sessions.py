@@ -67,7 +67,11 @@ class FetchSession:
             known = self.partitions[key]
             offsets = (answer.high_watermark, answer.log_start_offset)
             changed = (
-                answer.records or answer.error_code or answer.diverging_epoch.epoch >= 0 or known.reported != offsets
+                answer.records
+                or answer.error_code
+                or answer.diverging_epoch.epoch >= 0
+                or answer.preferred_read_replica >= 0
+                or known.reported != offsets
             )
             if changed or not self.incremental:
                 selected.append((key, answer))

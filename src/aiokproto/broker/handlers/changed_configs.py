@@ -9,12 +9,14 @@ from aiokproto.broker.config.options import ConfigOverrides, GroupOptions, Topic
 from aiokproto.broker.handlers.describe_configs import (
     BROKER_RESOURCE,
     GROUP_RESOURCE,
+    METRICS_RESOURCE,
     TOPIC_RESOURCE,
     check_broker_name,
     require_for_configs,
 )
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation
+from aiokproto.broker.telemetry import ClientMetricsOptions
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
@@ -65,6 +67,14 @@ def _change(resource: _Resource, change: Change, context: RequestContext, *, dry
         group_options = GroupOptions(change(context.groups.options(resource.resource_name)), context.state.options)
         if not dry_run:
             context.groups.configure(resource.resource_name, group_options)
+    elif resource.resource_type == METRICS_RESOURCE:
+        if not resource.resource_name:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, detail="the subscription's name is empty")
+        metrics = context.telemetry.subscriptions.get(resource.resource_name)
+        before_metrics = metrics or ClientMetricsOptions({}, context.state.options)
+        metrics_options = ClientMetricsOptions(change(before_metrics), context.state.options)
+        if not dry_run:
+            context.telemetry.configure(resource.resource_name, metrics_options)
     elif resource.resource_type == BROKER_RESOURCE:
         check_broker_name(context, resource.resource_name)
         before = context.state.dynamic_options(resource.resource_name)

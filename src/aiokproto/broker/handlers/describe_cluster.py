@@ -26,7 +26,7 @@ async def handle(request: DescribeClusterRequest, context: RequestContext) -> De
     nodes = state.nodes.values() if request.include_fenced_brokers else state.alive
     brokers = []
     for node in nodes:
-        broker = DescribeClusterBroker(broker_id=node.node_id, host=node.host, port=node.port)
+        broker = DescribeClusterBroker(broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
         if not node.alive:
             broker.is_fenced = True
         brokers.append(broker)

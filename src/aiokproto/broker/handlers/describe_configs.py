@@ -1,5 +1,6 @@
-"""DescribeConfigs: options of topics (resource type 2), brokers (4) and groups (32). v1: synonyms. v3: types.
+"""DescribeConfigs: options of topics (resource type 2), brokers (4), client metrics (16) and groups (32).
 
+v1: synonyms. v3: types.
 A node describes only its own options; those that were set for all brokers have the empty resource name (KIP-226).
 Documentation texts are never returned.
 """
@@ -23,6 +24,7 @@ from aiokproto.broker.config.options import (
 from aiokproto.broker.metadata.topics import Topic
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
+from aiokproto.broker.telemetry import ClientMetricsOptions
 from aiokproto.codec.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -34,8 +36,8 @@ from aiokproto.codec.messages.describe_configs import (
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
-TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
-FROM_TOPIC, FROM_NODE, FROM_GROUP = 1, 2, 8
+TOPIC_RESOURCE, BROKER_RESOURCE, METRICS_RESOURCE, GROUP_RESOURCE = 2, 4, 16, 32
+FROM_TOPIC, FROM_NODE, FROM_METRICS, FROM_GROUP = 1, 2, 7, 8
 
 
 async def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
@@ -76,6 +78,9 @@ def _entries(requested: DescribeConfigsResource, context: RequestContext) -> lis
         return topic_entries(topic)
     if requested.resource_type == GROUP_RESOURCE:
         return own_entries(context.groups.options(requested.resource_name), FROM_GROUP)
+    if requested.resource_type == METRICS_RESOURCE:
+        subscription = context.telemetry.subscriptions.get(requested.resource_name)
+        return own_entries(subscription or ClientMetricsOptions({}, context.state.options), FROM_METRICS)
     if requested.resource_type == BROKER_RESOURCE:
         check_broker_name(context, requested.resource_name)
         changed = context.state.dynamic_options(requested.resource_name)

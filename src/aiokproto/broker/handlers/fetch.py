@@ -4,8 +4,8 @@ v0-3 return old message formats, which Kafka 4 no longer does. v7: fetch session
 (KIP-320). v12: diverging epochs (KIP-595) and leader hints. v13: topic ids (KIP-516). v16: node endpoints (KIP-951).
 
 A reader of committed records gets records up to the last stable offset, and the aborted transactions among them. There
-is one copy of the data, so that the high watermark is the log end offset, no follower fetches, and no other replica is
-preferred (v11).
+is one copy of the data, so that the high watermark is the log end offset, and no follower fetches. v11: consumers read
+from followers too, and the leader names the one in the client's rack (KIP-392).
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ from aiokproto.errors import BrokerError
 
 READ_COMMITTED = 1
 
+FROM_FOLLOWERS = 11
+"""The first version in which consumers read from followers (KIP-392)."""
+
 _FIRST_BATCH_WHOLE = 3
 
 Found = tuple[Key, PartitionData, Span | None]
@@ -59,7 +62,8 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
         # As ReplicaManager.fetchMessages(): a client must learn about an error or a truncation at once, not at the end
         # of its wait.
         respond_now = not found or any(
-            response.error_code or response.diverging_epoch.epoch >= 0 for _, response, _ in found
+            response.error_code or response.diverging_epoch.epoch >= 0 or response.preferred_read_replica >= 0
+            for _, response, _ in found
         )
         if respond_now or size >= request.min_bytes or timed_out:
             break
@@ -117,7 +121,9 @@ def _find_records(session: FetchSession, request: FetchRequest, context: Request
     at_least_one = True
     for key, wanted in session.partitions.items():
         committed = request.isolation_level == READ_COMMITTED
-        response, span = _find_partition_records(key, wanted.request, remaining, at_least_one, committed, context)
+        response, span = _find_partition_records(
+            key, wanted.request, request.rack_id, remaining, at_least_one, committed, context
+        )
         if span is not None and span.size:
             remaining = max(remaining - span.size, 0)
             at_least_one = False
@@ -128,6 +134,7 @@ def _find_records(session: FetchSession, request: FetchRequest, context: Request
 def _find_partition_records(
     key: Key,
     request_partition: FetchPartition,
+    rack: str,
     remaining: int,
     at_least_one: bool,
     committed: bool,
@@ -148,12 +155,17 @@ def _find_partition_records(
         context.authorize(Operation.READ, ResourceType.TOPIC, name)
         # Before the check that may fail: the hint after an error names the current leader.
         partition = context.state.find_partition(name, request_partition.partition)
-        led = context.state.led_partition(
-            name, request_partition.partition, context.node.node_id, request_partition.current_leader_epoch
-        )
+        # As ReplicaManager.readFromLog(): consumers read from followers since v11, and with the leader's epoch or none.
+        find = context.state.readable_partition if context.version >= FROM_FOLLOWERS else context.state.led_partition
+        led = find(name, request_partition.partition, context.node.node_id, request_partition.current_leader_epoch)
         log = led.log
         span = None
-        if request_partition.last_fetched_epoch < 0 or not _diverges(led, request_partition, response):
+        if rack and led.leader == context.node.node_id:
+            response.preferred_read_replica = context.state.nearest_replica(led, rack)
+        # A leader that names another replica sends no records.
+        if response.preferred_read_replica < 0 and (
+            request_partition.last_fetched_epoch < 0 or not _diverges(led, request_partition, response)
+        ):
             # Both limits hold: the partition's keeps one partition from filling the response (KIP-74).
             limit = min(request_partition.partition_max_bytes, remaining)
             until = log.last_stable_offset if committed else None

@@ -1,37 +1,41 @@
-"""GetTelemetrySubscriptions: which client metrics the broker subscribes to (KIP-714). Here it is none."""
+"""GetTelemetrySubscriptions: which client metrics the broker subscribes to (KIP-714)."""
 
 from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.telemetry import ACCEPTED, MAX_BYTES
 from aiokproto.codec.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
-from aiokproto.records import Compression
 from aiokproto.runtime import current
-
-SUBSCRIPTION_ID = 0
-"""The id of the empty subscription. Another id would make clients fetch their subscriptions again."""
-MAX_BYTES = 1 << 20
-PUSH_INTERVAL_MS = 300_000
-ACCEPTED = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
-"""In order of preference. Uncompressed metrics are accepted too, which Kafka does not list either."""
 
 
 async def handle(
     request: GetTelemetrySubscriptionsRequest, context: RequestContext
 ) -> GetTelemetrySubscriptionsResponse:
+    instance_id = request.client_instance_id
+    if instance_id == ZERO_UUID:
+        instance_id = current().uuid().bytes
+    subscription = context.telemetry.get(instance_id, matched_client(instance_id, context))
     return GetTelemetrySubscriptionsResponse(
         error_code=ErrorCode.NONE,
-        client_instance_id=current().uuid().bytes
-        if request.client_instance_id == ZERO_UUID
-        else request.client_instance_id,
-        subscription_id=SUBSCRIPTION_ID,
+        client_instance_id=instance_id,
+        subscription_id=subscription.id,
         accepted_compression_types=[int(codec) for codec in ACCEPTED],
-        push_interval_ms=PUSH_INTERVAL_MS,
+        push_interval_ms=subscription.interval_ms,
         telemetry_max_bytes=MAX_BYTES,
         delta_temporality=True,
-        requested_metrics=[],
+        requested_metrics=list(subscription.metrics),
     )
+
+
+def matched_client(instance_id: bytes, context: RequestContext) -> dict[str, str]:
+    """Return what a subscription's ``match`` is compared with."""
+    return {
+        "client_instance_id": instance_id.hex(),
+        "client_id": context.client_id,
+        "client_source_address": context.client_host,
+    }

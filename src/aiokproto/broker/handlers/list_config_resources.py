@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from aiokproto.broker.handlers.describe_configs import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from aiokproto.broker.handlers.describe_configs import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.list_config_resources import (
     ConfigResource,
@@ -14,13 +14,13 @@ from aiokproto.codec.messages.list_config_resources import (
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
-LOGGER_RESOURCE, METRICS_RESOURCE = 8, 16
+LOGGER_RESOURCE = 8
 
 _NAMES: dict[int, Callable[[RequestContext], Iterable[str]]] = {
     TOPIC_RESOURCE: lambda context: context.state.topics,
     BROKER_RESOURCE: lambda context: [str(node.node_id) for node in context.state.nodes.values()],
     LOGGER_RESOURCE: lambda context: [str(node.node_id) for node in context.state.nodes.values()],
-    METRICS_RESOURCE: lambda context: [],
+    METRICS_RESOURCE: lambda context: context.telemetry.subscriptions,
     GROUP_RESOURCE: lambda context: context.groups.configured(),
 }
 

@@ -43,7 +43,10 @@ async def handle(request: MetadataRequest, context: RequestContext) -> MetadataR
             if not found.error_code:
                 found.topic_authorized_operations = context.authorized_operations(ResourceType.TOPIC, found.name or "")
     response = MetadataResponse(
-        brokers=[MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port) for node in state.alive],
+        brokers=[
+            MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+            for node in state.alive
+        ],
         cluster_id=state.cluster_id,
         controller_id=state.controller_id,
         topics=topics,

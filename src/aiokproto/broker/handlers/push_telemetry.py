@@ -1,24 +1,21 @@
-"""PushTelemetry: receive client metrics (KIP-714). A valid push is accepted and ignored."""
+"""PushTelemetry: receive client metrics (KIP-714)."""
 
 from __future__ import annotations
 
-from aiokproto.broker.handlers.get_telemetry_subscriptions import ACCEPTED, MAX_BYTES, SUBSCRIPTION_ID
+from aiokproto.broker.handlers.get_telemetry_subscriptions import matched_client
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.telemetry import PushedMetrics
 from aiokproto.codec.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
-from aiokproto.records import Compression
+from aiokproto.errors import BrokerError
 
 
 async def handle(request: PushTelemetryRequest, context: RequestContext) -> PushTelemetryResponse:
-    return PushTelemetryResponse(error_code=_validate(request))
-
-
-def _validate(request: PushTelemetryRequest) -> ErrorCode:
-    if request.client_instance_id == ZERO_UUID:
-        return ErrorCode.INVALID_REQUEST
-    if request.subscription_id != SUBSCRIPTION_ID:
-        return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
-    if request.compression_type not in (Compression.NONE, *ACCEPTED):
-        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    return ErrorCode.TELEMETRY_TOO_LARGE if len(request.metrics) > MAX_BYTES else ErrorCode.NONE
+    instance_id = request.client_instance_id
+    if instance_id == ZERO_UUID:
+        raise BrokerError(ErrorCode.INVALID_REQUEST)
+    push = PushedMetrics(context.client_id, instance_id, request.terminating, bytes(request.metrics))
+    client = matched_client(instance_id, context)
+    context.telemetry.push(push, request.subscription_id, request.compression_type, client)
+    return PushTelemetryResponse(error_code=ErrorCode.NONE)

@@ -47,6 +47,7 @@ class Node:
     host: str
     port: int
     alive: bool = False
+    rack: str | None = None
 
 
 class ClusterState:
@@ -155,6 +156,23 @@ class ClusterState:
         if partition.leader != node_id:
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return partition
+
+    def readable_partition(self, topic: str, index: int, node_id: int, leader_epoch: int) -> Partition:
+        """Return a partition that a node leads or replicates, for consumers that may read from followers (KIP-392).
+
+        Only in a cluster with racks. (In Kafka followers serve consumers that know them in any cluster.) Raises as
+        :meth:`led_partition`.
+        """
+        partition = self.partition(topic, index)
+        if self.nodes[node_id].rack is not None and partition.leader >= 0 and node_id in partition.isr:
+            return self.led_partition(topic, index, partition.leader, leader_epoch)
+        return self.led_partition(topic, index, node_id, leader_epoch)
+
+    def nearest_replica(self, partition: Partition, rack: str) -> int:
+        """Return the follower to read from in a rack (RackAwareReplicaSelector); -1 for the leader."""
+        in_rack = [each for each in partition.isr if self.nodes[each].alive and self.nodes[each].rack == rack]
+        # All replicas share one log: none lags, and the first is as good as any.
+        return -1 if not in_rack or partition.leader in in_rack else in_rack[0]
 
     def check_in_sync(self, partition: Partition) -> None:
         """Check that ``min.insync.replicas`` replicas are in sync.

@@ -176,6 +176,7 @@ class Dispatcher:
             security=runtime.security,
             quotas=self._quotas,
             mutation_quota=self._quotas.mutation_quota(connection.principal.name, client_id, runtime.clock.time()),
+            telemetry=runtime.telemetry,
         )
 
     async def _handle_with_quotas(

@@ -1,0 +1,220 @@
+"""Client metrics (KIP-714): which clients are to push which metrics, and what they have pushed.
+
+A *subscription* is a resource with options, as a topic has: the names of metrics begin with ``metrics``, clients match
+``match``. What a client instance gets is the union of all subscriptions that match, with the shortest interval. Its id
+is a checksum of that: when subscriptions change, so does the id, and the client's next push is refused with
+UNKNOWN_SUBSCRIPTION_ID, so that it requests its subscription again.
+
+Subscriptions and pushes are in memory: they end with the cluster object.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple
+from zlib import crc32
+
+from aiokproto.broker.clock import Clock
+from aiokproto.broker.config.options import INT, LIST, BrokerOptions, ConfigOverrides, Option
+from aiokproto.broker.patterns import compile_pattern
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError, KafkaError
+from aiokproto.records import Compression, decompress
+
+MAX_BYTES = 1 << 20
+"""Largest ``metrics`` of a push, compressed or not (``telemetry.max.bytes``)."""
+
+DEFAULT_INTERVAL_MS = 300_000
+SHORTEST_INTERVAL_MS, LONGEST_INTERVAL_MS = 100, 3_600_000
+
+ACCEPTED = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
+"""In order of preference. Uncompressed metrics are accepted too, which Kafka does not list either."""
+
+MOST_INSTANCES = 16_384
+"""Client instances that are remembered, as in Kafka; the one that was silent for longest is forgotten."""
+
+MOST_PUSHES = 1000
+"""Pushes that are kept."""
+
+_MATCHED = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
+
+
+class ClientMetricsOptions(ConfigOverrides):
+    """The options of a subscription."""
+
+    KIND = "client metrics"
+    TABLE: ClassVar[Mapping[str, Option]] = {
+        "interval.ms": Option(DEFAULT_INTERVAL_MS, INT),
+        "match": Option("", LIST, many=True),
+        "metrics": Option("", LIST, many=True),
+    }
+
+    def __init__(self, own: Mapping[str, str | None], broker: BrokerOptions) -> None:
+        """Check the options.
+
+        Raises:
+            BrokerError: As in Kafka: INVALID_REQUEST for an unknown option and for an interval out of range, else
+                INVALID_CONFIG.
+        """
+        unknown = own.keys() - self.TABLE.keys()
+        if unknown:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"unknown client metrics option: {min(unknown)}")
+        super().__init__(own, broker)
+        if not SHORTEST_INTERVAL_MS <= self.number("interval.ms") <= LONGEST_INTERVAL_MS:
+            text = f"interval.ms must be from {SHORTEST_INTERVAL_MS} to {LONGEST_INTERVAL_MS}"
+            raise BrokerError(ErrorCode.INVALID_REQUEST, detail=text)
+        self.metrics = _items(self.value("metrics"))
+        self._patterns = {}
+        for item in _items(self.value("match")):
+            key, equals, pattern = item.partition("=")
+            if not equals or key not in _MATCHED:
+                raise BrokerError(ErrorCode.INVALID_CONFIG, detail=f"match: {item!r} is not one of {_MATCHED} with a =")
+            try:
+                self._patterns[key] = compile_pattern(pattern)
+            except BrokerError as error:
+                raise BrokerError(ErrorCode.INVALID_CONFIG, detail=f"match: {error.detail}") from None
+
+    def matches(self, client: Mapping[str, str]) -> bool:
+        """Whether a client is to push these metrics. What is not known of a client is empty."""
+        return all(pattern.fullmatch(client.get(key, "")) for key, pattern in self._patterns.items())
+
+
+class Subscription(NamedTuple):
+    """What one client instance is to push.
+
+    Attributes:
+        id: Changes with the rest.
+        metrics: Prefixes of names; one empty string for all, nothing for none.
+        interval_ms: Time between two pushes.
+    """
+
+    id: int
+    metrics: tuple[str, ...]
+    interval_ms: int
+
+
+class PushedMetrics(NamedTuple):
+    """A push that was accepted.
+
+    Attributes:
+        client_id: The request's client id.
+        client_instance_id: The client instance, 16 bytes.
+        terminating: Whether the client announced that it closes.
+        metrics: An OpenTelemetry ``MetricsData`` (protobuf), decompressed.
+    """
+
+    client_id: str
+    client_instance_id: bytes
+    terminating: bool
+    metrics: bytes
+
+
+class _Instance:
+    """What is remembered of a client instance; times are in seconds."""
+
+    __slots__ = ("got_at", "interval", "may_get", "pushed_at", "terminated")
+
+    def __init__(self) -> None:
+        self.got_at = self.pushed_at = float("-inf")
+        self.interval = 0.0
+        # After an error that tells the client to request its subscription again.
+        self.may_get = False
+        self.terminated = False
+
+
+class ClientTelemetry:
+    """Subscriptions of a cluster, and pushes to all its nodes.
+
+    Attributes:
+        subscriptions: By name.
+        pushes: The last pushes, in order of arrival.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.subscriptions: dict[str, ClientMetricsOptions] = {}
+        self.pushes: deque[PushedMetrics] = deque(maxlen=MOST_PUSHES)
+        self._clock = clock
+        self._instances: OrderedDict[bytes, _Instance] = OrderedDict()
+
+    def configure(self, name: str, options: ClientMetricsOptions) -> None:
+        """Replace a subscription; without options it is deleted."""
+        if options.overrides:
+            self.subscriptions[name] = options
+        else:
+            self.subscriptions.pop(name, None)
+
+    def subscription(self, client: Mapping[str, str]) -> Subscription:
+        """Return what a client is to push."""
+        matching = [each for each in self.subscriptions.values() if each.metrics and each.matches(client)]
+        if not matching:
+            return Subscription(0, (), DEFAULT_INTERVAL_MS)
+        metrics = tuple(sorted({name for each in matching for name in each.metrics}))
+        if "*" in metrics:
+            metrics = ("",)
+        interval = min(each.number("interval.ms") for each in matching)
+        checksum = crc32(repr((metrics, interval)).encode())
+        # An int32, and never 0: that is the empty subscription.
+        return Subscription(checksum - (1 << 32) if checksum >> 31 else checksum or 1, metrics, interval)
+
+    def get(self, instance_id: bytes, client: Mapping[str, str]) -> Subscription:
+        """A client requests its subscription.
+
+        Raises:
+            BrokerError: THROTTLING_QUOTA_EXCEEDED: sooner than an interval after its last request.
+        """
+        instance, now = self._instance(instance_id), self._clock.time()
+        if now - max(instance.got_at, instance.pushed_at) < instance.interval and not instance.may_get:
+            raise BrokerError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        found = self.subscription(client)
+        instance.got_at, instance.interval, instance.may_get = now, found.interval_ms / 1000, False
+        return found
+
+    def push(self, push: PushedMetrics, subscription_id: int, codec: int, client: Mapping[str, str]) -> None:
+        """A client pushes metrics, which are still compressed.
+
+        Raises:
+            BrokerError: As Kafka reports it.
+        """
+        instance, now = self._instance(push.client_instance_id), self._clock.time()
+        if instance.terminated:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, detail="the client instance has terminated")
+        # The first push after the subscription comes after a random part of the interval.
+        early = instance.got_at <= instance.pushed_at and now - instance.pushed_at < instance.interval
+        if early and not push.terminating:
+            raise BrokerError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        found = self.subscription(client)
+        instance.pushed_at, instance.interval, instance.terminated = now, found.interval_ms / 1000, push.terminating
+        if subscription_id != found.id:
+            instance.may_get = True
+            raise BrokerError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
+        if codec not in (Compression.NONE, *ACCEPTED):
+            instance.may_get = True
+            raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        if len(push.metrics) > MAX_BYTES:
+            raise BrokerError(ErrorCode.TELEMETRY_TOO_LARGE)
+        try:
+            metrics = bytes(decompress(Compression(codec), push.metrics, MAX_BYTES))
+        except KafkaError as error:
+            raise BrokerError(ErrorCode.INVALID_RECORD, detail=str(error)) from None
+        self.pushes.append(push._replace(metrics=metrics))
+
+    def _instance(self, instance_id: bytes) -> _Instance:
+        instance = self._instances.get(instance_id)
+        if instance is None:
+            instance = self._instances[instance_id] = _Instance()
+            if len(self._instances) > MOST_INSTANCES:
+                self._instances.popitem(last=False)
+        self._instances.move_to_end(instance_id)
+        return instance
+
+
+def _items(value: object) -> list[str]:
+    return [item.strip() for item in str(value).split(",") if item.strip()]

@@ -1,0 +1,83 @@
+"""A cluster client's statistics and health, read from its parts. No I/O."""
+
+from __future__ import annotations
+
+from aiokproto.cluster.metadata import MetadataUpdater
+from aiokproto.cluster.pool import Pool
+from aiokproto.config import ClusterConfig
+from aiokproto.errors import KafkaError
+from aiokproto.observe.health import Findings
+from aiokproto.observe.observers import ClusterObserver
+from aiokproto.observe.stats import BrokerStats, ClientStats, Durations
+
+
+def client_stats(
+    config: ClusterConfig,
+    pool: Pool,
+    metadata: MetadataUpdater,
+    observer: ClusterObserver,
+    instance_id: str,
+    now: float,
+) -> ClientStats:
+    """Return the statistics at ``now`` (s, the loop's clock)."""
+    brokers = {}
+    for node, seen in observer.nodes.items():
+        failures, error = pool.failures(node)
+        brokers[node] = BrokerStats(
+            node=node,
+            address=pool.address(node),
+            connections=pool.connections(node),
+            connections_opened=seen.opened,
+            connections_closed=seen.closed,
+            connection_failures=seen.failed,
+            failures_in_a_row=failures,
+            last_error="" if error is None else str(error),
+            requests=seen.requests,
+            request_errors=seen.errors,
+            bytes_sent=seen.bytes_sent,
+            bytes_received=seen.bytes_received,
+            latency=Durations.of(seen.latency),
+            throttled=Durations.of(seen.throttle),
+        )
+    return ClientStats(
+        client_id=config.client_id,
+        client_instance_id=instance_id,
+        brokers=brokers,
+        metadata_age=None if metadata.updated_at is None else now - metadata.updated_at,
+        metadata_refreshes=observer.refreshes,
+        metadata_failures=observer.failed_refreshes,
+        retries=observer.retries,
+    )
+
+
+def client_findings(
+    config: ClusterConfig,
+    pool: Pool,
+    metadata: MetadataUpdater,
+    closed: KafkaError | None,
+    now: float,
+    *,
+    ended: bool,
+) -> Findings:
+    """Return what is wrong at ``now`` (s, the loop's clock). ``closed``: why calls fail; None while they do not."""
+    findings = Findings()
+    if closed is not None:
+        findings.failed.append(str(closed))
+        findings.ended = ended
+        # What follows from it says nothing new.
+        return findings
+    unreachable = [node for node in metadata.snapshot.brokers if pool.failures(node)[0]]
+    if metadata.failing is not None:
+        since, error = metadata.failing
+        text = f"no broker has sent metadata for {now - since:.0f} s: {error}"
+        # A connection that is open proves that there is a broker.
+        reached = any(pool.connections(node) for node in metadata.snapshot.brokers)
+        (findings.degraded if reached else findings.failed).append(text)
+    for node in unreachable:
+        count, last = pool.failures(node)
+        findings.degraded.append(f"{pool.address(node)} cannot be reached ({count} failures in a row): {last}")
+    # Refreshes begin at that age, and take up to a request timeout before the next broker is tried.
+    limit = config.metadata_max_age + config.request_timeout
+    if metadata.updated_at is not None and now - metadata.updated_at > limit:
+        findings.degraded.append(f"the metadata is {now - metadata.updated_at:.0f} s old")
+    return findings

@@ -1,0 +1,246 @@
+"""Pushing metrics to the brokers (KIP-714): one task per client, which never disturbs the client.
+
+::
+
+    ask for the subscription ──→ none wanted: ask again after the push interval
+        ↑          │ wanted
+        │          ↓
+        │      wait for the push interval ──→ push ──→ accepted: the next interval
+        │                                      │
+        └──────────────────────────────────────┘ refused, or no response; how soon, the error decides
+
+The first push comes after half to one and a half of the interval, so that clients started together do not push
+together. Closing pushes once more (``terminating``), which brokers accept at any time.
+
+What can never happen: an error here reaches a call of the application, or delays it. Only closing waits, for at most
+:data:`TERMINATING` seconds, and only if the brokers have subscribed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Protocol, TypeVar
+
+from aiokproto._version import __version__
+from aiokproto.cluster.snapshot import ClusterSnapshot
+from aiokproto.codec.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from aiokproto.codec.messages.push_telemetry import PushTelemetryRequest
+from aiokproto.codec.schema import Request, Response
+from aiokproto.codec.wire import ZERO_UUID
+from aiokproto.config import ClusterConfig
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import KafkaError, UnsupportedCompressionError, error_for
+from aiokproto.failures import Action, Situation, classify
+from aiokproto.observe.metrics import MetricSource
+from aiokproto.observe.otlp import encode_metrics
+from aiokproto.records import Compression, compress
+from aiokproto.runtime import current, uniform
+
+R = TypeVar("R", bound=Response)
+
+FIRST_AFTER = 10.0
+"""Seconds after the start in which the subscription is requested (half to one and a half): a program that sends one
+record and ends neither waits for a response nor causes a request."""
+
+TERMINATING = 1.0
+"""Longest time for the last push (s)."""
+
+DEFAULT_INTERVAL = 300.0
+"""Seconds until the next attempt when the broker has given no interval: Kafka's default interval."""
+
+_SHORTEST_INTERVAL = 0.1
+"""The least that Kafka accepts as ``interval.ms``; a broker that says less does not make the client spin."""
+
+_SCOPE = "aiokproto"
+_GET = Situation(GetTelemetrySubscriptionsRequest.api_key)
+_PUSH = Situation(PushTelemetryRequest.api_key)
+
+logger = logging.getLogger("aiokproto.telemetry")
+
+
+class PushCluster(Protocol):
+    """What is needed of a :class:`~aiokproto.cluster.ClusterClient`."""
+
+    config: ClusterConfig
+
+    @property
+    def snapshot(self) -> ClusterSnapshot: ...
+    def some_broker(self) -> int: ...
+    def backoff(self, attempt: int) -> float: ...
+    async def send(self, request: Request[R], node: int, *, timeout: float | None = None) -> R: ...
+
+
+class TelemetryReporter:
+    """Pushes a client's metrics from :meth:`start` to :meth:`close`.
+
+    Attributes:
+        client_instance_id: The id under which brokers know the client's metrics; empty before they have given it.
+    """
+
+    def __init__(self, cluster: PushCluster, source: MetricSource, *, first_after: float = FIRST_AFTER) -> None:
+        """Create a reporter in the running loop.
+
+        Args:
+            cluster: Sends the requests.
+            source: Computes the metrics.
+            first_after: Seconds before the first request.
+        """
+        self._cluster = cluster
+        self._source = source
+        self._first_after = first_after
+        self._loop = asyncio.get_running_loop()
+        self._instance_id = ZERO_UUID
+        # None while none is known, or none is wanted.
+        self._subscription: GetTelemetrySubscriptionsResponse | None = None
+        self._node: int | None = None
+        # Codecs that a broker listed and then refused, or whose library is missing.
+        self._refused: set[int] = set()
+        self._since = 0
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def client_instance_id(self) -> str:
+        return "" if self._instance_id == ZERO_UUID else self._instance_id.hex()
+
+    def start(self) -> None:
+        """Start the task."""
+        self._since = current().wall()
+        self._task = asyncio.create_task(self._run(), name="aiokproto telemetry")
+
+    async def close(self, timeout: float) -> None:
+        """End the task, and push a last time if the brokers have subscribed, for at most ``timeout`` seconds."""
+        if self._task is not None:
+            self._task.cancel()
+            # Its errors are logged there; awaiting the task itself would raise its cancellation here.
+            await asyncio.wait((self._task,))
+        subscription, self._subscription = self._subscription, None
+        timeout = min(timeout, TERMINATING)
+        if subscription is not None and timeout > 0:
+            try:
+                await self._push(subscription, timeout, terminating=True)
+            except KafkaError as error:
+                logger.debug("the last metrics were not pushed: %s", error)
+
+    async def _run(self) -> None:
+        pause = uniform(0.5, 1.5) * self._first_after
+        try:
+            while True:
+                await self._sleep(pause)
+                pause = await self._round()
+        except KafkaError as error:
+            logger.debug("metrics are not pushed any more: %s", error)
+        except Exception:
+            # A bug in metrics must not end the client, as the end of any other task does.
+            logger.exception("metrics are not pushed any more")
+
+    async def _round(self) -> float:
+        """Request the subscription and push until it ends. Return the seconds until the next round.
+
+        Raises:
+            KafkaError: Nothing can be pushed to these brokers.
+        """
+        situation, interval = _GET, DEFAULT_INTERVAL
+        try:
+            subscription = await self._subscribe()
+            interval = _interval(subscription)
+            if not subscription.requested_metrics:
+                return interval
+            self._subscription, situation = subscription, _PUSH
+            pause = uniform(0.5, 1.5) * interval
+            while True:
+                await self._sleep(pause)
+                await self._push(subscription, self._cluster.config.request_timeout)
+                pause = interval
+        except KafkaError as error:
+            self._subscription = None
+            action = classify(error, situation)
+            if action in (Action.FAIL, Action.STOP):
+                raise
+            logger.debug("metrics were not pushed: %s", error)
+            # Another broker may do better; a refusal says nothing about the broker.
+            if action is Action.REFRESH_METADATA:
+                self._node = None
+            return self._cluster.backoff(1) if action is Action.RETRY else interval
+
+    async def _sleep(self, seconds: float) -> None:
+        until, left = self._loop.time() + seconds, seconds
+        # Again: on a clock with coarse steps timers run early, and brokers refuse a push that is early.
+        while left > 0:
+            await asyncio.sleep(left)
+            left = until - self._loop.time()
+
+    async def _subscribe(self) -> GetTelemetrySubscriptionsResponse:
+        # The same broker for all: it knows the subscription, and when the last push came.
+        if self._node is None or self._node not in self._cluster.snapshot.brokers:
+            self._node = self._cluster.some_broker()
+        request = GetTelemetrySubscriptionsRequest(client_instance_id=self._instance_id)
+        response = await self._cluster.send(request, self._node)
+        if response.error_code:
+            raise error_for(ErrorCode(response.error_code), f"GetTelemetrySubscriptions to broker {self._node}")
+        self._instance_id = response.client_instance_id
+        return response
+
+    async def _push(
+        self, subscription: GetTelemetrySubscriptionsResponse, timeout: float, *, terminating: bool = False
+    ) -> None:
+        assert self._node is not None, "the broker that gave the subscription"
+        now = current().wall()
+        data = self._encoded(subscription, now)
+        codec = self._codec(subscription)
+        metrics = bytes(compress(codec, data))
+        if len(metrics) > subscription.telemetry_max_bytes:
+            # The broker would only say so; the next push may be smaller, as what has no value is left out.
+            raise error_for(
+                ErrorCode.TELEMETRY_TOO_LARGE,
+                "PushTelemetry",
+                f"{len(metrics)} bytes, the broker accepts {subscription.telemetry_max_bytes}",
+            )
+        request = PushTelemetryRequest(
+            client_instance_id=self._instance_id,
+            subscription_id=subscription.subscription_id,
+            terminating=terminating,
+            compression_type=int(codec),
+            metrics=metrics,
+        )
+        response = await self._cluster.send(request, self._node, timeout=timeout)
+        code = ErrorCode(response.error_code)
+        if code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE:
+            self._refused.add(int(codec))
+        if code:
+            raise error_for(code, f"PushTelemetry to broker {self._node}")
+        self._since = now
+        self._source.pushed()
+
+    def _encoded(self, subscription: GetTelemetrySubscriptionsResponse, now: int) -> bytes:
+        wanted = tuple(subscription.requested_metrics)
+        metrics = self._source.collect(self._loop.time(), delta=subscription.delta_temporality)
+        rack = self._cluster.config.client_rack
+        return encode_metrics(
+            # One empty string is a prefix of all names.
+            [metric for metric in metrics if metric.name.startswith(wanted)],
+            resource={**({"client_rack": rack} if rack else {}), **self._source.labels()},
+            scope=_SCOPE,
+            version=__version__,
+            since=self._since * 1_000_000,
+            now=now * 1_000_000,
+            delta=subscription.delta_temporality,
+        )
+
+    def _codec(self, subscription: GetTelemetrySubscriptionsResponse) -> Compression:
+        """Return the broker's first codec that works here; none, which brokers always accept, if there is no such."""
+        for number in subscription.accepted_compression_types:
+            with suppress(ValueError, UnsupportedCompressionError):
+                codec = Compression(number)
+                if number not in self._refused and compress(codec, b""):
+                    return codec
+        return Compression.NONE
+
+
+def _interval(subscription: GetTelemetrySubscriptionsResponse) -> float:
+    interval = subscription.push_interval_ms / 1000
+    return max(interval, _SHORTEST_INTERVAL) if interval > 0 else DEFAULT_INTERVAL

@@ -1,0 +1,28 @@
+"""Looking up topics, of which some may be missing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from aiokproto.cluster import ClusterClient, TopicInfo
+from aiokproto.errors import KafkaError
+
+
+async def find_topics(
+    cluster: ClusterClient, topics: Iterable[str]
+) -> tuple[dict[str, TopicInfo], dict[str, KafkaError]]:
+    """Look up topics. Return those that exist, and the errors of the others, so that these hold up nothing."""
+    names = sorted(topics)
+    # At once: with a hundred topics one that is missing would delay the others by seconds each.
+    answers = await asyncio.gather(*(cluster.topic(name) for name in names), return_exceptions=True)
+    found: dict[str, TopicInfo] = {}
+    failures: dict[str, KafkaError] = {}
+    for name, answer in zip(names, answers, strict=True):
+        if isinstance(answer, KafkaError):
+            failures[name] = answer
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            found[name] = answer
+    return found, failures

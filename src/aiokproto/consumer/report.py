@@ -1,0 +1,191 @@
+"""A consumer's statistics and health, read from its parts. No I/O."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aiokproto.consumer.cursor import Cursor, PartitionState
+from aiokproto.consumer.part import ConsumerPart
+from aiokproto.observe.health import Findings, Health
+from aiokproto.observe.stats import ClientStats, Durations
+from aiokproto.types import TopicPartition
+
+_NAMED = 3
+"""How many causes a finding names, the most frequent first."""
+
+
+@dataclass(frozen=True)
+class PartitionStats:
+    """An assigned partition.
+
+    Attributes:
+        state: What the consumer is doing about it.
+        position: The next offset to deliver; None while it is being looked up.
+        lag: Offsets between position and end of the log as of the last fetch; None if unknown.
+        high_watermark: End of the log for readers as of the last fetch; None if unknown.
+        buffered_bytes: Bytes that are fetched and not decoded.
+    """
+
+    state: PartitionState
+    position: int | None
+    lag: int | None
+    high_watermark: int | None
+    buffered_bytes: int
+
+
+@dataclass(frozen=True)
+class ConsumerStats:
+    """What a consumer has done, and what it holds.
+
+    Attributes:
+        client: Connections, requests and metadata.
+        partitions: The assigned partitions.
+        group_id: The group; empty without one.
+        member_id: The member's id; empty before the coordinator has given one.
+        member_state: The member's state in words; empty without a group.
+        generation: The group's generation; -1 outside of any.
+        rebalance_latency: How long it took to join each generation; its ``count`` is the number of rebalances.
+        assigned: How often partitions were assigned.
+        revoked: How often partitions were revoked.
+        lost: How often partitions were lost.
+        fetch_latency: From a Fetch request to its response; brokers wait for records up to ``fetch_max_wait_ms``.
+        fetch_failures: Fetch requests that failed.
+        bytes_fetched: Bytes of records, as received.
+        batches_delivered: Record batches that the application has received.
+        records_delivered: Their records.
+        offset_resets: Positions that were not in the log any more.
+        commit_latency: Successful commits.
+        commit_failures: The others.
+        waited: Seconds in which a call waited for records.
+    """
+
+    client: ClientStats
+    partitions: Mapping[TopicPartition, PartitionStats]
+    group_id: str
+    member_id: str
+    member_state: str
+    generation: int
+    rebalance_latency: Durations
+    assigned: int
+    revoked: int
+    lost: int
+    fetch_latency: Durations
+    fetch_failures: int
+    bytes_fetched: int
+    batches_delivered: int
+    records_delivered: int
+    offset_resets: int
+    commit_latency: Durations
+    commit_failures: int
+    waited: float
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes that are fetched and not decoded, over all partitions."""
+        return sum(partition.buffered_bytes for partition in self.partitions.values())
+
+    @property
+    def lag(self) -> int:
+        """Sum of the known lags."""
+        return sum(partition.lag or 0 for partition in self.partitions.values())
+
+
+class Report(ConsumerPart):
+    """Says what the consumer does."""
+
+    def stats(self) -> ConsumerStats:
+        """Return the consumer's statistics: partitions, lag, fetches, delivery, commits, rebalances, connections.
+
+        No I/O. Its cost is that of a loop over the assigned partitions.
+        """
+        engine, seen = self._engine, self._engine.observer
+        engine.cluster.check_loop()
+        member = engine.member
+        who = None if member is None else member.metadata
+        return ConsumerStats(
+            client=engine.cluster.stats(),
+            partitions={partition: self._partition(cursor) for partition, cursor in self._assignment.cursors.items()},
+            group_id="" if who is None else who.group_id,
+            member_id="" if who is None else who.member_id,
+            member_state="" if member is None else member.state,
+            generation=-1 if who is None else who.generation,
+            rebalance_latency=Durations() if member is None else Durations.of(member.rebalances),
+            assigned=seen.assigned,
+            revoked=seen.revoked,
+            lost=seen.lost,
+            fetch_latency=Durations.of(seen.fetches),
+            fetch_failures=seen.failed_fetches,
+            bytes_fetched=seen.bytes,
+            batches_delivered=seen.batches,
+            records_delivered=seen.records + self._assignment.delivering,
+            offset_resets=seen.resets,
+            commit_latency=Durations.of(seen.commits),
+            commit_failures=seen.failed_commits,
+            waited=seen.waited,
+        )
+
+    def health(self) -> Health:
+        """Return whether the consumer works, and what is wrong. No I/O.
+
+        Findings are, for example, that no broker can be reached, that a partition has no leader or cannot be read, or
+        that the group is rebalancing. A topic without new records is none.
+        """
+        engine = self._engine
+        engine.cluster.check_loop()
+        findings = engine.cluster.findings()
+        ended = engine.ended
+        if ended is not None:
+            findings.failed = [str(ended)]
+            findings.ended = engine.closed_or_failed
+        elif engine.running:
+            self._add_group(findings)
+            self._add_partitions(findings)
+        return findings.health()
+
+    def lags(self) -> dict[TopicPartition, int | None]:
+        """Return :meth:`lag` of all assigned partitions."""
+        committed = self._engine.config.fetch.read_committed
+        return {partition: cursor.lag(committed) for partition, cursor in self._assignment.cursors.items()}
+
+    def partition_states(self) -> dict[TopicPartition, PartitionState]:
+        """Return :meth:`partition_state` of all assigned partitions."""
+        return {partition: self._engine.state(partition) for partition in self._assignment.cursors}
+
+    def _partition(self, cursor: Cursor) -> PartitionStats:
+        high = cursor.fetch.high_watermark
+        return PartitionStats(
+            state=self._engine.state(cursor.partition),
+            position=cursor.position,
+            lag=cursor.lag(self._engine.config.fetch.read_committed),
+            high_watermark=None if high < 0 else high,
+            buffered_bytes=cursor.buffer.size,
+        )
+
+    def _add_group(self, findings: Findings) -> None:
+        member = self._engine.member
+        if member is None:
+            return
+        since = member.joining_since
+        if since is not None:
+            age = asyncio.get_running_loop().time() - since
+            findings.degraded.append(f"rebalancing for {age:.0f} s: {member.state}")
+        if trouble := member.trouble:
+            findings.degraded.append(trouble)
+
+    def _add_partitions(self, findings: Findings) -> None:
+        fetcher = self._engine.fetcher
+        causes: Counter[str] = Counter()
+        example: dict[str, TopicPartition] = {}
+        for partition, cursor in self._assignment.cursors.items():
+            cause = str(cursor.error) if cursor.error is not None else fetcher.trouble(cursor)
+            if cause:
+                causes[cause] += 1
+                example.setdefault(cause, partition)
+        for cause, count in causes.most_common(_NAMED):
+            more = f" and {count - 1} more" if count > 1 else ""
+            findings.degraded.append(f"{example[cause]}{more}: {cause}")
+        if len(causes) > _NAMED:
+            findings.degraded.append(f"{len(causes) - _NAMED} other causes")

@@ -1,0 +1,508 @@
+"""Hooks: calls about what happens inside a client. Pure.
+
+The granularity is franz-go's (``kgo.Hook``): a request, a batch or an event, never a record.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, NamedTuple
+
+from aiokproto.errors import ConfigurationError, KafkaError
+from aiokproto.types import TopicPartition
+
+log = logging.getLogger("aiokproto.hooks")
+
+RebalanceKind = Literal["assigned", "revoked", "lost"]
+
+
+class ConnectionOpened(NamedTuple):
+    """A connection to a broker is open, and its API versions are known.
+
+    Attributes:
+        node: The broker's id; negative for a bootstrap address.
+        address: Broker and address, as in errors.
+        channel: What it is for: ``"main"``, ``"fetch"``, ``"group"``.
+        latency: Seconds to connect, TLS and ApiVersions included.
+    """
+
+    node: int
+    address: str
+    channel: str
+    latency: float
+
+
+class ConnectionFailed(NamedTuple):
+    """A broker could not be reached.
+
+    Attributes:
+        node: The broker's id.
+        address: Broker and address.
+        channel: What the connection was for.
+        attempts: Failures in a row.
+        error: Why.
+    """
+
+    node: int
+    address: str
+    channel: str
+    attempts: int
+    error: KafkaError
+
+
+class ConnectionClosed(NamedTuple):
+    """A connection has ended, for whatever reason.
+
+    Attributes:
+        node: The broker's id.
+        address: Broker and address.
+        error: The reason.
+    """
+
+    node: int
+    address: str
+    error: KafkaError
+
+
+class RequestSent(NamedTuple):
+    """A request was written to a connection.
+
+    Attributes:
+        node: The broker's id.
+        api: The API, as in ``"Produce"``.
+        version: Its version.
+        size: Bytes of the request.
+        queue_time: Seconds that the client held it back for a throttle (KIP-219).
+    """
+
+    node: int
+    api: str
+    version: int
+    size: int
+    queue_time: float
+
+
+class ResponseReceived(NamedTuple):
+    """A request has its response, or will not get one.
+
+    Attributes:
+        node: The broker's id.
+        api: The API.
+        version: Its version.
+        size: Bytes of the response; 0 without one.
+        queue_time: Seconds before the request was written.
+        latency: Seconds from then to the response.
+        error: Why there is no response; None if there is one. Error codes in responses do not count.
+    """
+
+    node: int
+    api: str
+    version: int
+    size: int
+    queue_time: float
+    latency: float
+    error: KafkaError | None
+
+
+class Throttled(NamedTuple):
+    """A broker's quota makes the client wait (KIP-219).
+
+    Attributes:
+        node: The broker's id.
+        api: The API whose response said so.
+        pause: Seconds in which nothing is sent on that connection.
+    """
+
+    node: int
+    api: str
+    pause: float
+
+
+class MetadataRefreshed(NamedTuple):
+    """The cluster metadata was requested.
+
+    Attributes:
+        brokers: Number of brokers.
+        topics: Number of topics that the client tracks.
+        latency: Seconds for the request.
+        error: Why it failed; None if it did not.
+    """
+
+    brokers: int
+    topics: int
+    latency: float
+    error: KafkaError | None
+
+
+class RequestRetried(NamedTuple):
+    """A call sends its request again.
+
+    Attributes:
+        api: The API, or what is looked up.
+        attempt: Attempts so far.
+        pause: Seconds until the next one.
+        error: Why the last one failed.
+    """
+
+    api: str
+    attempt: int
+    pause: float
+    error: KafkaError
+
+
+class BatchWritten(NamedTuple):
+    """A batch was acknowledged.
+
+    Attributes:
+        topic: The topic.
+        partition: The partition.
+        base_offset: Offset of the first record; -1 if unknown.
+        records: Number of records.
+        size: Bytes as sent.
+        uncompressed_size: Bytes before compression.
+        attempts: How often it was sent.
+        latency: Seconds since its first record was buffered.
+    """
+
+    topic: str
+    partition: int
+    base_offset: int
+    records: int
+    size: int
+    uncompressed_size: int
+    attempts: int
+    latency: float
+
+
+class BatchFailed(NamedTuple):
+    """A batch was given up. It may be in the log if it was sent.
+
+    Attributes:
+        topic: The topic.
+        partition: The partition.
+        records: Number of records.
+        attempts: How often it was sent.
+        latency: Seconds since its first record was buffered.
+        error: Why.
+    """
+
+    topic: str
+    partition: int
+    records: int
+    attempts: int
+    latency: float
+    error: KafkaError
+
+
+class BatchRetried(NamedTuple):
+    """A batch will be sent again.
+
+    Attributes:
+        topic: The topic.
+        partition: The partition.
+        records: Number of records.
+        attempts: Attempts so far.
+        error: Why the last one failed.
+    """
+
+    topic: str
+    partition: int
+    records: int
+    attempts: int
+    error: KafkaError
+
+
+class BatchFetched(NamedTuple):
+    """Records of a partition have arrived, and are buffered.
+
+    Attributes:
+        node: The broker's id.
+        topic: The topic.
+        partition: The partition.
+        offset: The first offset.
+        records: Number of records, as the batches' headers say.
+        size: Bytes as received.
+    """
+
+    node: int
+    topic: str
+    partition: int
+    offset: int
+    records: int
+    size: int
+
+
+class RecordsDelivered(NamedTuple):
+    """The application has received records of a partition, which were decoded together.
+
+    Attributes:
+        topic: The topic.
+        partition: The partition.
+        records: Number of records; 0 for a batch of ``batches()``, which is not decoded.
+        next_offset: The offset after them.
+    """
+
+    topic: str
+    partition: int
+    records: int
+    next_offset: int
+
+
+class Rebalanced(NamedTuple):
+    """Partitions were assigned, revoked or lost; the application's callback has returned.
+
+    Attributes:
+        kind: ``"assigned"``, ``"revoked"`` or ``"lost"``.
+        partitions: The partitions.
+        latency: Seconds for processing, commit and callback.
+    """
+
+    kind: RebalanceKind
+    partitions: Sequence[TopicPartition]
+    latency: float
+
+
+class Committed(NamedTuple):
+    """Offsets were committed, or could not be.
+
+    Attributes:
+        partitions: Number of partitions.
+        latency: Seconds.
+        error: Why not; None if they were.
+    """
+
+    partitions: int
+    latency: float
+    error: KafkaError | None
+
+
+class OffsetReset(NamedTuple):
+    """A position was not in the log any more, and the consumer has moved it.
+
+    Attributes:
+        topic: The topic.
+        partition: The partition.
+        reason: Why: out of range, the topic was created again, the log was truncated.
+        position: The position before.
+        offset: Where the consumer continues.
+        leader_epoch: The leader epoch of the record before ``position``; -1 if it is unknown.
+    """
+
+    topic: str
+    partition: int
+    reason: str
+    position: int
+    offset: int
+    leader_epoch: int
+
+
+class TransactionBegun(NamedTuple):
+    """A transaction has begun.
+
+    Attributes:
+        transactional_id: The transactional id.
+    """
+
+    transactional_id: str
+
+
+class TransactionEnded(NamedTuple):
+    """A transaction has ended.
+
+    Attributes:
+        transactional_id: The transactional id.
+        committed: Whether it was committed.
+        latency: Seconds since it began.
+    """
+
+    transactional_id: str
+    committed: bool
+    latency: float
+
+
+class Hooks:
+    """A base class: override the methods whose events you want.
+
+    ::
+
+        class Slow(Hooks):
+            def on_response_received(self, event: ResponseReceived) -> None:
+                if event.latency > 1:
+                    print(event.api, event.node, event.latency)
+
+        producer = Producer(bootstrap_servers=bootstrap, hooks=Slow())
+
+    Methods are called in the event loop, in the middle of the client's work: return soon, and call nothing of the
+    client but ``stats()``. An exception is logged (the first, the tenth, the hundredth...), and has no other effect.
+    """
+
+    def on_connection_opened(self, event: ConnectionOpened) -> None:
+        """A connection to a broker is open, and its API versions are known."""
+
+    def on_connection_failed(self, event: ConnectionFailed) -> None:
+        """A broker could not be reached."""
+
+    def on_connection_closed(self, event: ConnectionClosed) -> None:
+        """A connection has ended, for whatever reason."""
+
+    def on_request_sent(self, event: RequestSent) -> None:
+        """A request was written to a connection."""
+
+    def on_response_received(self, event: ResponseReceived) -> None:
+        """A request has its response, or will not get one."""
+
+    def on_throttled(self, event: Throttled) -> None:
+        """A broker's quota makes the client wait (KIP-219)."""
+
+    def on_metadata_refreshed(self, event: MetadataRefreshed) -> None:
+        """The cluster metadata was requested."""
+
+    def on_request_retried(self, event: RequestRetried) -> None:
+        """A call sends its request again."""
+
+    def on_batch_written(self, event: BatchWritten) -> None:
+        """A batch was acknowledged."""
+
+    def on_batch_failed(self, event: BatchFailed) -> None:
+        """A batch was given up. It may be in the log if it was sent."""
+
+    def on_batch_retried(self, event: BatchRetried) -> None:
+        """A batch will be sent again."""
+
+    def on_batch_fetched(self, event: BatchFetched) -> None:
+        """Records of a partition have arrived, and are buffered."""
+
+    def on_records_delivered(self, event: RecordsDelivered) -> None:
+        """The application has received records of a partition, which were decoded together."""
+
+    def on_rebalanced(self, event: Rebalanced) -> None:
+        """Partitions were assigned, revoked or lost; the application's callback has returned."""
+
+    def on_committed(self, event: Committed) -> None:
+        """Offsets were committed, or could not be."""
+
+    def on_offset_reset(self, event: OffsetReset) -> None:
+        """A position was not in the log any more, and another is looked up."""
+
+    def on_transaction_begun(self, event: TransactionBegun) -> None:
+        """A transaction has begun."""
+
+    def on_transaction_ended(self, event: TransactionEnded) -> None:
+        """A transaction has ended."""
+
+
+class HookCalls:
+    """The hooks of a client, event by event: None where no object overrides the method, else what calls them all.
+
+    Whoever has an event tests for None first, and makes the event only then.
+    """
+
+    __slots__ = (
+        "batch_failed",
+        "batch_fetched",
+        "batch_retried",
+        "batch_written",
+        "committed",
+        "connection_closed",
+        "connection_failed",
+        "connection_opened",
+        "metadata_refreshed",
+        "offset_reset",
+        "rebalanced",
+        "records_delivered",
+        "request_retried",
+        "request_sent",
+        "response_received",
+        "throttled",
+        "transaction_begun",
+        "transaction_ended",
+    )
+
+    connection_opened: Callable[[ConnectionOpened], None] | None
+    connection_failed: Callable[[ConnectionFailed], None] | None
+    connection_closed: Callable[[ConnectionClosed], None] | None
+    request_sent: Callable[[RequestSent], None] | None
+    response_received: Callable[[ResponseReceived], None] | None
+    throttled: Callable[[Throttled], None] | None
+    metadata_refreshed: Callable[[MetadataRefreshed], None] | None
+    request_retried: Callable[[RequestRetried], None] | None
+    batch_written: Callable[[BatchWritten], None] | None
+    batch_failed: Callable[[BatchFailed], None] | None
+    batch_retried: Callable[[BatchRetried], None] | None
+    batch_fetched: Callable[[BatchFetched], None] | None
+    records_delivered: Callable[[RecordsDelivered], None] | None
+    rebalanced: Callable[[Rebalanced], None] | None
+    committed: Callable[[Committed], None] | None
+    offset_reset: Callable[[OffsetReset], None] | None
+    transaction_begun: Callable[[TransactionBegun], None] | None
+    transaction_ended: Callable[[TransactionEnded], None] | None
+
+    def __init__(self, hooks: Iterable[Hooks] = ()) -> None:
+        given = list(hooks)
+        for name in self.__slots__:
+            method = f"on_{name}"
+            calls = [
+                _guarded(getattr(hook, method))
+                for hook in given
+                if getattr(type(hook), method) is not getattr(Hooks, method)
+            ]
+            setattr(self, name, _each(calls) if calls else None)
+
+
+NO_HOOKS = HookCalls()
+"""What a client without hooks has."""
+
+
+def parse_hooks(name: str, value: object) -> HookCalls:
+    """Read the option ``hooks``: None, one object, or several.
+
+    Raises:
+        ConfigurationError: Something in it is not derived from :class:`Hooks`.
+    """
+    if value is None:
+        return NO_HOOKS
+    hooks: Iterable[object] = value if isinstance(value, list | tuple) else [value]
+    for hook in hooks:
+        if not isinstance(hook, Hooks):
+            raise ConfigurationError(f"{name}={hook!r}: expected an object of a class derived from Hooks")
+    return HookCalls(hook for hook in hooks if isinstance(hook, Hooks))
+
+
+def _each(calls: Sequence[Callable[[Any], None]]) -> Callable[[Any], None]:
+    if len(calls) == 1:
+        return calls[0]
+
+    def call(event: object) -> None:
+        for one in calls:
+            one(event)
+
+    return call
+
+
+def _guarded(method: Callable[[Any], object]) -> Callable[[Any], None]:
+    failures = FailureLog(getattr(method, "__qualname__", repr(method)))
+
+    def call(event: object) -> None:
+        try:
+            method(event)
+        except Exception as error:  # noqa: BLE001 - the application's code; FailureLog logs it
+            failures.log(error)
+
+    return call
+
+
+class FailureLog:
+    """Logs the failures of one function of the application: the 1st, 10th, 100th..., so that the log stays readable."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._count = 0
+        self._next = 1
+
+    def log(self, error: BaseException) -> None:
+        """Count a failure, and log it if it is its turn."""
+        self._count += 1
+        if self._count == self._next:
+            self._next *= 10
+            log.error("%s failed (%d so far): %r", self._what, self._count, error, exc_info=error)

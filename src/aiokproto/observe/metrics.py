@@ -1,0 +1,132 @@
+"""The metrics that a client pushes to brokers (KIP-714), computed from what its observers count. Pure.
+
+Names, units (milliseconds) and attributes are those of the standard metrics of KIP-714, which the Java client pushes
+too. Averages, maxima and rates are of the time since the last push that a broker accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal
+
+from aiokproto.observe.observers import ClusterObserver, ConsumerObserver, ProducerObserver, Timing
+from aiokproto.observe.otlp import Metric
+
+PREFIX = "org.apache.kafka."
+
+Kind = Literal["producer", "consumer", "admin.client"]
+
+
+class MetricSource:
+    """Computes a client's metrics."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        cluster: ClusterObserver,
+        *,
+        producer: ProducerObserver | None = None,
+        consumer: ConsumerObserver | None = None,
+        rebalances: Callable[[], Timing] | None = None,
+        assigned: Callable[[], int] | None = None,
+        labels: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        """Create a source.
+
+        Args:
+            kind: The client, as the names of its metrics begin.
+            cluster: Counts requests.
+            producer: Counts batches.
+            consumer: Counts fetches and commits.
+            rebalances: Returns how long the member's rebalances took; None without a group.
+            assigned: Returns the number of assigned partitions.
+            labels: Returns the client's attributes, such as its group.
+        """
+        self.labels = labels
+        self._kind = kind
+        self._cluster = cluster
+        self._producer = producer
+        self._consumer = consumer
+        self._rebalances = rebalances
+        self._assigned = assigned
+        # By metric: totals as of the last push that was accepted.
+        self._pushed: dict[object, float] = {}
+        self._pushed_at: float | None = None
+        # What :meth:`pushed` stores there.
+        self._seen: dict[object, float] = {}
+        self._seen_at = 0.0
+        self._timings: list[Timing] = []
+
+    def collect(self, now: float, *, delta: bool) -> list[Metric]:
+        """Return the metrics that have a value.
+
+        Args:
+            now: The time (s).
+            delta: Whether sums are the increase since the last push.
+        """
+        self._seen, self._seen_at, self._timings = {}, now, []
+        return [
+            metric._replace(name=f"{PREFIX}{self._kind}.{metric.name}")
+            for part in self._parts(now, delta)
+            for metric in part
+        ]
+
+    def pushed(self) -> None:
+        """A broker has accepted what :meth:`collect` returned last: the next one starts from there."""
+        self._pushed, self._pushed_at = self._seen, self._seen_at
+        for timing in self._timings:
+            timing.forget_recent()
+
+    def _parts(self, now: float, delta: bool) -> Iterator[Iterator[Metric]]:
+        yield self._requests(now, delta)
+        if self._producer is not None:
+            yield self._duration("produce.throttle.time", self._producer.throttle)
+            yield self._duration("record.queue.time", self._producer.queue_time)
+        if self._consumer is not None:
+            yield self._consuming(self._consumer, now)
+        if self._assigned is not None:
+            yield iter([Metric("coordinator.assigned.partitions", self._assigned())])
+        if self._rebalances is not None:
+            rebalances = self._rebalances()
+            yield self._duration("coordinator.rebalance.latency", rebalances)
+            yield self._sum("coordinator.rebalance.latency.total", rebalances.total * 1000, delta)
+
+    def _requests(self, now: float, delta: bool) -> Iterator[Metric]:
+        opened = sum(node.opened for node in self._cluster.nodes.values())
+        before, passed = self._pushed.get("connection.creation.total", 0), self._passed(now)
+        if passed:
+            yield Metric("connection.creation.rate", (opened - before) / passed)
+        yield from self._sum("connection.creation.total", opened, delta)
+        for node in self._cluster.nodes.values():
+            # Bootstrap addresses have no id that means anything to the operator of the brokers.
+            if node.node >= 0:
+                yield from self._duration("node.request.latency", node.latency, {"node_id": f"node-{node.node}"})
+
+    def _consuming(self, consumer: ConsumerObserver, now: float) -> Iterator[Metric]:
+        yield from self._duration("fetch.manager.fetch.latency", consumer.fetches)
+        yield from self._duration("coordinator.commit.latency", consumer.commits)
+        waited, passed = self._since("waited", consumer.waited), self._passed(now)
+        if passed:
+            yield Metric("poll.idle.ratio.avg", min(waited / passed, 1.0))
+
+    def _duration(self, name: str, timing: Timing, attributes: Mapping[str, str] | None = None) -> Iterator[Metric]:
+        attributes = attributes or {}
+        key = (name, *attributes.values())
+        count, total = self._since((*key, "count"), timing.count), self._since((*key, "total"), timing.total)
+        self._timings.append(timing)
+        # Only what was recorded: KIP-714 recommends sparse metrics.
+        if count:
+            yield Metric(f"{name}.avg", total / count * 1000, attributes=attributes)
+            yield Metric(f"{name}.max", timing.recent_max * 1000, attributes=attributes)
+
+    def _sum(self, name: str, total: float, delta: bool) -> Iterator[Metric]:
+        increase = self._since(name, total)
+        yield Metric(name, increase if delta else total, is_sum=True)
+
+    def _since(self, key: object, total: float) -> float:
+        self._seen[key] = total
+        return total - self._pushed.get(key, 0)
+
+    def _passed(self, now: float) -> float:
+        # Before the first push no interval is known to which a rate could refer.
+        return 0.0 if self._pushed_at is None else now - self._pushed_at

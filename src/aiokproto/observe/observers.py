@@ -1,0 +1,324 @@
+"""Observers: what the parts of a client count, and how they call the hooks. Pure; the clock is passed in.
+
+Each has one writer, the part that it observes; see the package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiokproto.codec.registry import api_name
+from aiokproto.errors import KafkaError
+from aiokproto.hooks import (
+    NO_HOOKS,
+    BatchFailed,
+    BatchFetched,
+    BatchRetried,
+    BatchWritten,
+    Committed,
+    ConnectionClosed,
+    ConnectionFailed,
+    ConnectionOpened,
+    HookCalls,
+    MetadataRefreshed,
+    OffsetReset,
+    Rebalanced,
+    RebalanceKind,
+    RecordsDelivered,
+    RequestRetried,
+    RequestSent,
+    ResponseReceived,
+    Throttled,
+    TransactionBegun,
+    TransactionEnded,
+)
+from aiokproto.types import TopicPartition
+
+
+class Timing:
+    """Durations: how many, their sum, and the largest, all in seconds.
+
+    Attributes:
+        count: How many.
+        total: Their sum.
+        max: The largest.
+        recent_max: The largest since :meth:`forget_recent`.
+    """
+
+    __slots__ = ("count", "max", "recent_max", "total")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total = self.max = self.recent_max = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count a duration."""
+        self.count += 1
+        self.total += seconds
+        if seconds > self.recent_max:
+            self.recent_max = seconds
+            self.max = max(self.max, seconds)
+
+    def forget_recent(self) -> None:
+        """Start :attr:`recent_max` again. Only one reader may do this: the metrics that are pushed."""
+        self.recent_max = 0.0
+
+
+class NodeObserver:
+    """Counts what is sent to one broker and received from it, over all its connections.
+
+    Attributes:
+        node: The broker's id.
+        opened: Connections that were opened.
+        closed: Of these, those that have ended.
+        failed: Connections that could not be opened.
+        requests: Requests written.
+        errors: Requests that got no response.
+        bytes_sent: Bytes of requests.
+        bytes_received: Bytes of responses.
+        latency: From writing a request to its response.
+        throttle: The pauses that the broker imposed (KIP-219).
+    """
+
+    __slots__ = (
+        "bytes_received",
+        "bytes_sent",
+        "closed",
+        "errors",
+        "failed",
+        "hooks",
+        "latency",
+        "node",
+        "opened",
+        "requests",
+        "throttle",
+    )
+
+    def __init__(self, node: int, hooks: HookCalls) -> None:
+        self.node = node
+        self.hooks = hooks
+        self.opened = self.closed = self.failed = self.requests = self.errors = 0
+        self.bytes_sent = self.bytes_received = 0
+        self.latency = Timing()
+        self.throttle = Timing()
+
+    def connected(self, address: str, channel: str, latency: float) -> None:
+        """A connection is open."""
+        self.opened += 1
+        if self.hooks.connection_opened is not None:
+            self.hooks.connection_opened(ConnectionOpened(self.node, address, channel, latency))
+
+    def not_connected(self, address: str, channel: str, attempts: int, error: KafkaError) -> None:
+        """A connection could not be opened."""
+        self.failed += 1
+        if self.hooks.connection_failed is not None:
+            self.hooks.connection_failed(ConnectionFailed(self.node, address, channel, attempts, error))
+
+    def disconnected(self, address: str, error: KafkaError) -> None:
+        """A connection has ended."""
+        self.closed += 1
+        if self.hooks.connection_closed is not None:
+            self.hooks.connection_closed(ConnectionClosed(self.node, address, error))
+
+    def sent(self, data: bytearray, queue_time: float) -> None:
+        """A request was written."""
+        self.requests += 1
+        self.bytes_sent += len(data)
+        if self.hooks.request_sent is not None:
+            # Read from the frame: the callers of this hot path have neither at hand.
+            api, version = int.from_bytes(data[4:6], "big"), int.from_bytes(data[6:8], "big")
+            self.hooks.request_sent(RequestSent(self.node, api_name(api), version, len(data), queue_time))
+
+    def received(self, api: int, version: int, size: int, queue_time: float, latency: float) -> None:
+        """A response has arrived."""
+        self.bytes_received += size
+        self.latency.add(latency)
+        if self.hooks.response_received is not None:
+            event = ResponseReceived(self.node, api_name(api), version, size, queue_time, latency, None)
+            self.hooks.response_received(event)
+
+    def unanswered(self, api: int, version: int, queue_time: float, latency: float, error: KafkaError) -> None:
+        """A request gets no response, or its caller waits no longer."""
+        self.errors += 1
+        if self.hooks.response_received is not None:
+            event = ResponseReceived(self.node, api_name(api), version, 0, queue_time, latency, error)
+            self.hooks.response_received(event)
+
+    def throttled(self, api: int, pause: float) -> None:
+        """The broker imposes a pause."""
+        self.throttle.add(pause)
+        if self.hooks.throttled is not None:
+            self.hooks.throttled(Throttled(self.node, api_name(api), pause))
+
+
+class ClusterObserver:
+    """Counts what concerns no single broker, and has the brokers' observers.
+
+    Attributes:
+        nodes: By broker id. A broker that has left the cluster stays: totals never decrease.
+        refreshes: Metadata refreshes.
+        failed_refreshes: Of these, those that failed.
+        retries: Requests that calls have sent again.
+    """
+
+    def __init__(self, hooks: HookCalls = NO_HOOKS) -> None:
+        self.hooks = hooks
+        self.nodes: dict[int, NodeObserver] = {}
+        self.refreshes = self.failed_refreshes = self.retries = 0
+
+    def node(self, node: int) -> NodeObserver:
+        """Return a broker's observer."""
+        found = self.nodes.get(node)
+        if found is None:
+            found = self.nodes[node] = NodeObserver(node, self.hooks)
+        return found
+
+    def refreshed(self, brokers: int, topics: int, latency: float, error: KafkaError | None = None) -> None:
+        """The metadata was requested."""
+        self.refreshes += 1
+        if error is not None:
+            self.failed_refreshes += 1
+        if self.hooks.metadata_refreshed is not None:
+            self.hooks.metadata_refreshed(MetadataRefreshed(brokers, topics, latency, error))
+
+    def retried(self, api: str, attempt: int, pause: float, error: KafkaError) -> None:
+        """A call sends its request again."""
+        self.retries += 1
+        if self.hooks.request_retried is not None:
+            self.hooks.request_retried(RequestRetried(api, attempt, pause, error))
+
+
+class ProducerObserver:
+    """Counts batches and transactions.
+
+    Attributes:
+        batches: Acknowledged batches.
+        records: Their records.
+        bytes: Their bytes as sent.
+        failed_batches: Batches that were given up.
+        failed_records: Their records.
+        retries: Batches that were sent again.
+        queue_time: From a batch's first record to its first request.
+        latency: From a batch's first record to its acknowledgement.
+        throttle: The throttle time of each Produce response, 0 included.
+        committed: Transactions that were committed.
+        aborted: Transactions that were aborted.
+        clock: Returns the time (s) for durations; None before the start.
+    """
+
+    def __init__(self, hooks: HookCalls = NO_HOOKS) -> None:
+        self.hooks = hooks
+        self.clock: Callable[[], float] | None = None
+        self.batches = self.records = self.bytes = 0
+        self.failed_batches = self.failed_records = self.retries = 0
+        self.committed = self.aborted = 0
+        self.queue_time, self.latency, self.throttle = Timing(), Timing(), Timing()
+
+    def written(
+        self,
+        where: TopicPartition,
+        base_offset: int,
+        records: int,
+        size: int,
+        uncompressed: int,
+        attempts: int,
+        created: float,
+    ) -> None:
+        """A batch was acknowledged, which was opened at ``created`` (s)."""
+        latency = self._since(created)
+        self.batches += 1
+        self.records += records
+        self.bytes += size
+        self.latency.add(latency)
+        if self.hooks.batch_written is not None:
+            self.hooks.batch_written(BatchWritten(*where, base_offset, records, size, uncompressed, attempts, latency))
+
+    def failed(self, where: TopicPartition, records: int, attempts: int, created: float, error: KafkaError) -> None:
+        """A batch was given up, which was opened at ``created`` (s)."""
+        latency = self._since(created)
+        self.failed_batches += 1
+        self.failed_records += records
+        if self.hooks.batch_failed is not None:
+            self.hooks.batch_failed(BatchFailed(*where, records, attempts, latency, error))
+
+    def retried(self, where: TopicPartition, records: int, attempts: int, error: KafkaError) -> None:
+        """A batch will be sent again."""
+        self.retries += 1
+        if self.hooks.batch_retried is not None:
+            self.hooks.batch_retried(BatchRetried(*where, records, attempts, error))
+
+    def begun(self, transactional_id: str) -> None:
+        """A transaction has begun."""
+        if self.hooks.transaction_begun is not None:
+            self.hooks.transaction_begun(TransactionBegun(transactional_id))
+
+    def ended(self, transactional_id: str, committed: bool, begun: float) -> None:
+        """A transaction has ended, which began at ``begun`` (s)."""
+        if committed:
+            self.committed += 1
+        else:
+            self.aborted += 1
+        if self.hooks.transaction_ended is not None:
+            self.hooks.transaction_ended(TransactionEnded(transactional_id, committed, self._since(begun)))
+
+    def _since(self, when: float) -> float:
+        return 0.0 if self.clock is None else self.clock() - when
+
+
+class ConsumerObserver:
+    """Counts fetches, delivery, commits and rebalances.
+
+    Attributes:
+        fetches: From sending a Fetch request to its response, long polls included.
+        failed_fetches: Fetch requests that failed as a whole.
+        bytes: Bytes of records that were fetched.
+        batches: Batches that were delivered.
+        records: Records that were delivered; those of ``batches()`` are not decoded, and not counted.
+        resets: Positions that were not in the log any more.
+        commits: Successful commits.
+        failed_commits: The others.
+        assigned: How often partitions were assigned.
+        revoked: How often they were revoked.
+        lost: How often they were lost.
+        waited: Seconds in which the application waited for records.
+    """
+
+    def __init__(self, hooks: HookCalls = NO_HOOKS) -> None:
+        self.hooks = hooks
+        self.failed_fetches = self.bytes = self.batches = self.records = self.resets = 0
+        self.failed_commits = self.assigned = self.revoked = self.lost = 0
+        self.waited = 0.0
+        self.fetches, self.commits = Timing(), Timing()
+
+    def fetched(self, node: int, where: TopicPartition, offset: int, records: int, size: int) -> None:
+        """Records of a partition were buffered."""
+        if self.hooks.batch_fetched is not None:
+            self.hooks.batch_fetched(BatchFetched(node, *where, offset, records, size))
+
+    def delivered(self, where: TopicPartition, records: int, next_offset: int) -> None:
+        """The application has records that were decoded together, or a batch."""
+        self.batches += 1
+        self.records += records
+        if self.hooks.records_delivered is not None:
+            self.hooks.records_delivered(RecordsDelivered(*where, records, next_offset))
+
+    def rebalanced(self, kind: RebalanceKind, partitions: list[TopicPartition], latency: float) -> None:
+        """A change of the assignment was carried out."""
+        setattr(self, kind, getattr(self, kind) + 1)
+        if self.hooks.rebalanced is not None:
+            self.hooks.rebalanced(Rebalanced(kind, tuple(partitions), latency))
+
+    def committed(self, partitions: int, latency: float, error: KafkaError | None) -> None:
+        """A commit has ended."""
+        if error is None:
+            self.commits.add(latency)
+        else:
+            self.failed_commits += 1
+        if self.hooks.committed is not None:
+            self.hooks.committed(Committed(partitions, latency, error))
+
+    def reset(self, where: TopicPartition, reason: str, position: int, offset: int, leader_epoch: int) -> None:
+        """A position was moved, because it is not in the log."""
+        self.resets += 1
+        if self.hooks.offset_reset is not None:
+            self.hooks.offset_reset(OffsetReset(*where, reason, position, offset, leader_epoch))

@@ -1,0 +1,103 @@
+"""The protobuf encoding of OpenTelemetry metrics, as PushTelemetry carries them (KIP-714). Pure.
+
+Of the message ``MetricsData`` (opentelemetry/proto/metrics/v1) only what clients push: gauges and monotonic sums, with
+one data point each. Numbers of fields and wire types are those of the OpenTelemetry definitions; a varint is the only
+integer format but for the fixed 64-bit times and values.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+_VARINT, _FIXED64, _BYTES = 0, 1, 2
+_DELTA, _CUMULATIVE = 1, 2
+
+
+class Metric(NamedTuple):
+    """One metric with its value.
+
+    Attributes:
+        name: Its full name.
+        value: The value; of a sum the total, or with ``delta`` the increase.
+        is_sum: A monotonic sum; otherwise a gauge.
+        attributes: What the value belongs to, as a broker.
+    """
+
+    name: str
+    value: float
+    is_sum: bool = False
+    attributes: Mapping[str, str] = {}
+
+
+def encode_metrics(
+    metrics: Iterable[Metric],
+    *,
+    resource: Mapping[str, str],
+    scope: str,
+    version: str,
+    since: int,
+    now: int,
+    delta: bool,
+) -> bytes:
+    """Return an encoded ``MetricsData``.
+
+    Args:
+        metrics: The metrics.
+        resource: Attributes of the client.
+        scope: Name of the library.
+        version: Its version.
+        since: Start of what the sums count, in ns since the epoch.
+        now: The time of the values, in ns since the epoch.
+        delta: Whether the sums are increases since the last push, instead of totals.
+    """
+    times = _fixed(2, since) + _fixed(3, now)
+    scope_metrics = _message(1, _text(1, scope) + _text(2, version))
+    scope_metrics += b"".join(_message(2, _metric(metric, times, delta)) for metric in metrics)
+    return _message(1, _message(1, _attributes(1, resource)) + _message(2, scope_metrics))
+
+
+def _metric(metric: Metric, times: bytes, delta: bool) -> bytes:
+    # NumberDataPoint: as_double (4) or as_int (6, sfixed64), then the attributes.
+    integer = isinstance(metric.value, int)
+    value = _tag(6, _FIXED64) + struct.pack("<q", metric.value) if integer else _double(4, metric.value)
+    point = _message(1, times + value + _attributes(7, metric.attributes))
+    if not metric.is_sum:
+        return _text(1, metric.name) + _message(5, point)
+    temporality = _tag(2, _VARINT) + _varint(_DELTA if delta else _CUMULATIVE)
+    return _text(1, metric.name) + _message(7, point + temporality + _tag(3, _VARINT) + _varint(1))
+
+
+def _attributes(field: int, attributes: Mapping[str, str]) -> bytes:
+    # KeyValue: key (1), value (2), which is an AnyValue with string_value (1).
+    return b"".join(_message(field, _text(1, key) + _message(2, _text(1, value))) for key, value in attributes.items())
+
+
+def _message(field: int, content: bytes) -> bytes:
+    return _tag(field, _BYTES) + _varint(len(content)) + content
+
+
+def _text(field: int, text: str) -> bytes:
+    return _message(field, text.encode())
+
+
+def _fixed(field: int, number: int) -> bytes:
+    return _tag(field, _FIXED64) + struct.pack("<Q", number)
+
+
+def _double(field: int, number: float) -> bytes:
+    return _tag(field, _FIXED64) + struct.pack("<d", number)
+
+
+def _tag(field: int, wire_type: int) -> bytes:
+    return _varint(field << 3 | wire_type)
+
+
+def _varint(number: int) -> bytes:
+    data = bytearray()
+    while number > 0x7F:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    data.append(number)
+    return bytes(data)

@@ -1,0 +1,148 @@
+"""Statistics of a client, as immutable values. Pure.
+
+Totals count from the creation of the client and never decrease. Durations are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aiokproto.observe.observers import Timing
+
+
+@dataclass(frozen=True)
+class Durations:
+    """How long something took, over all times.
+
+    Attributes:
+        count: How often it happened.
+        total: The sum (s).
+        max: The longest (s).
+    """
+
+    count: int = 0
+    total: float = 0.0
+    max: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        """The average (s); 0 if it never happened."""
+        return self.total / self.count if self.count else 0.0
+
+    @classmethod
+    def of(cls, timing: Timing) -> Durations:
+        """Return a copy of what was measured so far."""
+        return cls(timing.count, timing.total, timing.max)
+
+
+@dataclass(frozen=True)
+class ConnectionStats:
+    """An open connection.
+
+    Attributes:
+        channel: What it is for: ``"main"``, ``"fetch"``, ``"group"``.
+        in_flight: Requests without a response, and those held back for a throttle.
+        silent_for: How long the oldest of them has been waiting (s).
+    """
+
+    channel: str
+    in_flight: int
+    silent_for: float
+
+
+@dataclass(frozen=True)
+class BrokerStats:
+    """What happened between the client and one broker.
+
+    Attributes:
+        node: The broker's id; negative for a bootstrap address.
+        address: Host and port, and the rack if it has one; empty after the broker has left the cluster.
+        connections: The open connections.
+        connections_opened: How many were opened so far.
+        connections_closed: How many of these have ended.
+        connection_failures: How often the broker could not be reached.
+        failures_in_a_row: The same since it was last reached.
+        last_error: Why it could not be reached the last time; empty while it can be reached.
+        requests: Requests written.
+        request_errors: Requests without a response: deadlines, and lost connections.
+        bytes_sent: Bytes of requests.
+        bytes_received: Bytes of responses.
+        latency: From writing a request to its response. Fetches wait for records, JoinGroups for other members.
+        throttled: Pauses that the broker's quotas imposed (KIP-219).
+    """
+
+    node: int
+    address: str
+    connections: tuple[ConnectionStats, ...]
+    connections_opened: int
+    connections_closed: int
+    connection_failures: int
+    failures_in_a_row: int
+    last_error: str
+    requests: int
+    request_errors: int
+    bytes_sent: int
+    bytes_received: int
+    latency: Durations
+    throttled: Durations
+
+    @property
+    def state(self) -> str:
+        """``"connected"``, ``"unreachable"``, or ``"idle"``: no connection is needed at the moment."""
+        if self.connections:
+            return "connected"
+        return "unreachable" if self.failures_in_a_row else "idle"
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without a response, over all connections."""
+        return sum(connection.in_flight for connection in self.connections)
+
+
+@dataclass(frozen=True)
+class ClientStats:
+    """What every client has: connections, requests, metadata.
+
+    Attributes:
+        client_id: The option ``client_id``.
+        client_instance_id: The id under which the brokers know its metrics (KIP-714); empty before they have given it.
+        brokers: By id, also those that have left the cluster; bootstrap addresses have negative ids.
+        metadata_age: Seconds since a broker last sent metadata; None before the first.
+        metadata_refreshes: Metadata refreshes, whether or not they succeeded.
+        metadata_failures: Those that failed.
+        retries: Requests that calls have sent again.
+    """
+
+    client_id: str
+    client_instance_id: str
+    brokers: Mapping[int, BrokerStats]
+    metadata_age: float | None
+    metadata_refreshes: int
+    metadata_failures: int
+    retries: int
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without a response."""
+        return sum(broker.in_flight for broker in self.brokers.values())
+
+    @property
+    def connections(self) -> int:
+        """Number of open connections."""
+        return sum(len(broker.connections) for broker in self.brokers.values())
+
+    @property
+    def requests(self) -> int:
+        """Requests written."""
+        return sum(broker.requests for broker in self.brokers.values())
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes of requests."""
+        return sum(broker.bytes_sent for broker in self.brokers.values())
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes of responses."""
+        return sum(broker.bytes_received for broker in self.brokers.values())

@@ -1,0 +1,108 @@
+"""A producer's statistics and health, read from its parts. No I/O."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from aiokproto.observe.health import Findings
+from aiokproto.observe.stats import ClientStats, Durations
+from aiokproto.plurals import counted
+from aiokproto.producer.accumulator import Accumulator
+from aiokproto.producer.batch import ProducerBatch
+from aiokproto.producer.limits import BufferLimits
+
+_NAMED = 3
+"""How many partitions a finding names."""
+
+
+@dataclass(frozen=True)
+class ProducerStats:
+    """What a producer has done, and what it holds.
+
+    Attributes:
+        client: Connections, requests and metadata.
+        buffered_records: Records without an outcome: waiting, or in flight.
+        buffered_batches: Their batches.
+        buffered_bytes: Bytes of ``buffer_memory`` that they occupy.
+        buffer_memory: The option ``buffer_memory``.
+        oldest_age: How long ago the oldest of these batches was opened (s).
+        in_flight_batches: Batches that were sent, or are being sent, and have no outcome.
+        batches_written: Acknowledged batches.
+        records_written: Their records.
+        bytes_written: Their bytes as sent.
+        batches_failed: Batches that were given up.
+        records_failed: Their records.
+        retries: Batches that were sent again.
+        queue_time: From a batch's first record to its first request.
+        latency: From a batch's first record to its acknowledgement.
+        transactions_committed: Transactions that were committed.
+        transactions_aborted: Transactions that were aborted.
+    """
+
+    client: ClientStats
+    buffered_records: int
+    buffered_batches: int
+    buffered_bytes: int
+    buffer_memory: int
+    oldest_age: float
+    in_flight_batches: int
+    batches_written: int
+    records_written: int
+    bytes_written: int
+    batches_failed: int
+    records_failed: int
+    retries: int
+    queue_time: Durations
+    latency: Durations
+    transactions_committed: int
+    transactions_aborted: int
+
+
+def producer_stats(client: ClientStats, accumulator: Accumulator, limits: BufferLimits, now: float) -> ProducerStats:
+    """Return the statistics at ``now`` (s, the loop's clock)."""
+    batches = list(accumulator.incomplete)
+    seen = accumulator.observer
+    return ProducerStats(
+        client=client,
+        buffered_records=sum(batch.count for batch in batches),
+        buffered_batches=len(batches),
+        buffered_bytes=accumulator.used,
+        buffer_memory=limits.buffer_memory,
+        oldest_age=now - batches[0].created if batches else 0.0,
+        in_flight_batches=sum(_is_in_flight(accumulator, batch) for batch in batches),
+        batches_written=seen.batches,
+        records_written=seen.records,
+        bytes_written=seen.bytes,
+        batches_failed=seen.failed_batches,
+        records_failed=seen.failed_records,
+        retries=seen.retries,
+        queue_time=Durations.of(seen.queue_time),
+        latency=Durations.of(seen.latency),
+        transactions_committed=seen.committed,
+        transactions_aborted=seen.aborted,
+    )
+
+
+def _is_in_flight(accumulator: Accumulator, batch: ProducerBatch) -> bool:
+    return batch in accumulator.queue(batch).in_flight
+
+
+def add_findings(
+    findings: Findings, accumulator: Accumulator, limits: BufferLimits, now: float, *, short_of_memory: bool
+) -> None:
+    """Add what is wrong with the delivery of records."""
+    batches = list(accumulator.incomplete)
+    leaderless = Counter(str(batch.where) for batch in batches if accumulator.queue(batch).leader is None)
+    for where, count in leaderless.most_common(_NAMED):
+        findings.degraded.append(f"partition {where} has no leader ({counted(count, 'batch', 'batches')} wait for it)")
+    if len(leaderless) > _NAMED:
+        findings.degraded.append(f"{len(leaderless) - _NAMED} more partitions with records have no leader")
+    if short_of_memory:
+        findings.degraded.append(f"calls wait for free memory: buffer_memory={limits.buffer_memory} is used up")
+    # Half of the time that records have is gone: what delays them may well outlast the other half.
+    if batches and now - batches[0].created > limits.delivery_timeout / 2:
+        oldest = batches[0]
+        reason = f": {oldest.last_error}" if oldest.last_error is not None else ""
+        age = now - oldest.created
+        findings.degraded.append(f"{oldest} not acknowledged for {age:.0f} s{reason}")
