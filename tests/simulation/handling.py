@@ -14,7 +14,7 @@ from aiokproto.errors import KafkaError
 from aiokproto.simulation import Simulation
 from aiokproto.types import Record, TopicPartition
 from tests.simulation import consuming
-from tests.simulation.consuming import ALL_READ_WITHIN, APIS, BROKERS, OWN_TASKS, PARTITIONS, STRATEGIES, UNTIL
+from tests.simulation.consuming import ALL_READ_WITHIN, APIS, BROKERS, CONFIG, OWN_TASKS, PARTITIONS, STRATEGIES, UNTIL
 from tests.simulation.faults import Fault, carry_out, draw_some
 from tests.simulation.member import SLACK
 from tests.simulation.world import World, run_within_turns, stored_records
@@ -195,14 +195,14 @@ def schedule(seed: int) -> list[Fault]:
     return draw_some(seed, UNTIL, BROKERS, PARTITIONS, APIS)
 
 
-def run(seed: int, faults: list[Fault]) -> Simulation:
-    """Run handlers under these faults; raises AssertionError if a guarantee is violated."""
-    return run_within_turns(seed, lambda simulation: _program(simulation, faults))
+def run(seed: int, faults: list[Fault], **options: Any) -> Simulation:
+    """Run handlers under these faults, with more options; raises AssertionError if a guarantee is violated."""
+    return run_within_turns(seed, lambda simulation: _program(simulation, faults, options))
 
 
-async def _program(simulation: Simulation, faults: list[Fault]) -> None:
+async def _program(simulation: Simulation, faults: list[Fault], more: dict[str, Any]) -> None:
     random, ledger = simulation.random, Ledger()
-    async with Cluster(BROKERS, auto_create_topics=False, config={"group.min.session.timeout.ms": 500}) as cluster:
+    async with Cluster(BROKERS, auto_create_topics=False, config=CONFIG) as cluster:
         await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
         options = {
             "bootstrap_servers": cluster.bootstrap_servers,
@@ -214,6 +214,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
             "max_poll_interval_ms": 20_000,
             "request_timeout_ms": 2000,
             "partition_assignment_strategy": random.choice(STRATEGIES),
+            **more,
         }
 
         async def come_and_go() -> None:

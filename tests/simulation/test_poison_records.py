@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.simulation import consuming
+from tests.simulation import consuming, handling
 
 
 def every_fifth(raw: bytes) -> int:
@@ -28,3 +28,10 @@ def test_poison_records_are_delivered_as_errors(policy: str, deserializer: objec
     """The workload checks order, ownership, commits of finished records only, and that all of them are finished."""
     schedule = consuming.schedule(seed)
     consuming.run(seed, schedule, value_deserializer=deserializer, on_undecodable=policy)
+
+
+@pytest.mark.parametrize("deserializer", [every_fifth, every_fifth_later])
+@pytest.mark.parametrize("seed", range(8))
+def test_poison_records_are_handled_with_their_errors(deserializer: object, seed: int) -> None:
+    """As above, of `run()`: no two calls of a lane at once, and no commit beyond a record that is not handled."""
+    handling.run(seed, handling.schedule(seed), value_deserializer=deserializer, on_undecodable="return")

@@ -16,6 +16,7 @@ from aiokproto.consumer import PartitionStatus, RunSummary
 from aiokproto.errors import ClientClosedError
 from aiokproto.simulation import Simulation
 from aiokproto.types import Record, TopicPartition
+from tests.simulation import consuming, handling
 from tests.simulation.cancelling import Suspensions
 from tests.simulation.members import member_of
 from tests.simulation.world import World
@@ -444,3 +445,9 @@ def test_a_run_without_records_does_nothing() -> None:
             await ended(consumer, task)
 
     run(program)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_handlers_run_in_groups_of_the_consumer_protocol(seed: int) -> None:
+    faults = consuming.schedule(seed, "consumer")
+    handling.run(seed, faults, group_protocol="consumer", partition_assignment_strategy=None)
