@@ -269,7 +269,7 @@ class Committed(NamedTuple):
     Attributes:
         partitions: Number of partitions.
         latency: Seconds.
-        error: Why not; None if they were.
+        error: Why a partition was not committed; None if all were.
     """
 
     partitions: int

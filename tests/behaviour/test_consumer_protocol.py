@@ -316,6 +316,8 @@ async def test_auto_is_what_the_release_of_the_broker_has(topic: str, release: s
         async with Consumer(group_id="g", group_protocol="auto", **options) as consumer:
             consumer.subscribe(pattern=f"{topic}.*")
             await until(lambda: total(consumer) == 2, consumer)
+            await until(lambda: consumer.stats().rebalance_latency.count == 1, consumer)
+            assert "rebalancing" not in str(consumer.health())
             await consumer.commit()
             group = broker._running.groups.entry("g")
             assert group is not None

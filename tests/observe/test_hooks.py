@@ -10,13 +10,14 @@ import pytest
 from aiokproto import Broker, Client, Consumer, Producer, TopicPartition
 from aiokproto.broker import RequestInfo, Serve
 from aiokproto.codec.messages.describe_groups import DescribeGroupsRequest
+from aiokproto.codec.messages.end_txn import EndTxnRequest
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataResponse
 from aiokproto.codec.messages.produce import ProduceRequest
 from aiokproto.codec.schema import Response
 from aiokproto.consumer import ResetReason
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerConnectionError, ConfigurationError
+from aiokproto.errors import BrokerConnectionError, CommitError, ConfigurationError, TransactionAbortedError
 from aiokproto.hooks import (
     NO_HOOKS,
     BatchFailed,
@@ -42,6 +43,7 @@ from aiokproto.hooks import (
     parse_hooks,
 )
 from tests.observe.recording import Recording
+from tests.observe.waiting import until
 from tests.patience import PATIENCE
 
 THROTTLED = Throttled(1, "Produce", 0.5)
@@ -245,6 +247,40 @@ async def test_transactions_are_reported() -> None:
     assert [event.transactional_id for event in hooks.of(TransactionBegun)] == ["t", "t"]
     assert [event.committed for event in hooks.of(TransactionEnded)] == [True, False]
     assert (stats.transactions_committed, stats.transactions_aborted) == (1, 1)
+
+
+async def test_a_transaction_whose_commit_is_refused_is_reported_as_aborted() -> None:
+    hooks = Recording()
+    async with Broker() as broker:
+        await broker.create_topic("flights")
+        producer = Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="t", hooks=hooks)
+        async with producer:
+            broker.faults.fail(EndTxnRequest, ErrorCode.TRANSACTION_ABORTABLE, times=1)
+            with pytest.raises(TransactionAbortedError):
+                async with producer.transaction() as txn:
+                    await txn.send("flights", b"a")
+            stats = producer.stats()
+    assert [event.committed for event in hooks.of(TransactionEnded)] == [False]
+    assert (stats.transactions_committed, stats.transactions_aborted) == (0, 1)
+
+
+async def test_a_commit_is_reported_with_the_error_of_a_partition_that_is_not_committed() -> None:
+    hooks = Recording()
+    async with Broker() as broker:
+        await broker.create_topic("flights")
+        consumer = Consumer(
+            "flights", bootstrap_servers=broker.bootstrap_servers, group_id="g", enable_auto_commit=False, hooks=hooks
+        )
+        async with consumer:
+            await until(lambda: bool(consumer.assignment()))
+            await consumer.commit({("flights", 0): 0})
+            assert (await consumer.commit({("flights", 0): 0, ("elsewhere", 0): 0})).lost == [("elsewhere", 0)]
+            stats = consumer.stats()
+    first, second = hooks.of(Committed)
+    assert (first.partitions, first.error) == (1, None)
+    assert second.partitions == 2
+    assert isinstance(second.error, CommitError)
+    assert (stats.commit_latency.count, stats.commit_failures) == (1, 1)
 
 
 async def test_a_throttled_request_is_reported_with_its_wait() -> None:

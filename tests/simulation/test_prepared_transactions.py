@@ -36,6 +36,8 @@ def two_phase(program: Program, *, allowed: bool = True, unstable: bool = True) 
 @pytest.mark.parametrize("decision", ["commit", "abort"])
 @pytest.mark.parametrize("restarts", range(4))
 def test_a_prepared_transaction_outlives_its_producers(decision: str, restarts: int) -> None:
+    commit = decision == "commit"
+
     async def program(cluster: Cluster, producer: Producer) -> None:
         async with producer, producer.transaction() as txn:
             await txn.send("t", b"v", partition=0)
@@ -51,11 +53,13 @@ def test_a_prepared_transaction_outlives_its_producers(decision: str, restarts: 
                     await write(successor, b"x")
         assert hanging(cluster, "t", 2)
         async with make(cluster, transaction_two_phase_commit_enable=True) as last:
-            assert await last.complete_transaction(state if decision == "commit" else None) is (decision == "commit")
+            assert await last.complete_transaction(state if commit else None) is commit
             assert last.prepared_transaction is None
             assert not await last.complete_transaction(state), "the second call does nothing"
+            stats = last.stats()
+            assert (stats.transactions_committed, stats.transactions_aborted) == ((1, 0) if commit else (0, 1))
             await write(last, b"next")
-        assert visible(cluster) == ([b"v"] if decision == "commit" else []) + [b"next"]
+        assert visible(cluster) == ([b"v"] if commit else []) + [b"next"]
         assert not hanging(cluster, "t", 2)
 
     two_phase(program)
