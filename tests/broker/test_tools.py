@@ -84,8 +84,8 @@ async def real(reals: Real) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def embedded() -> AsyncIterator[str]:
-    """The address of an embedded cluster with the nodes 1 and 2."""
-    async with Cluster(3, config=CONFIG) as cluster:
+    """The address of an embedded cluster with the nodes 1 and 2, in the racks of the real one's."""
+    async with Cluster(3, config=CONFIG, racks=["rack-0", "rack-1", "rack-2"]) as cluster:
         await cluster.stop_broker(0)
         yield ",".join(cluster.bootstrap_servers.split(",")[1:])
 

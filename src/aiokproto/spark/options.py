@@ -60,7 +60,11 @@ _READERS: Mapping[str, Reader] = {"str": str, "int": int, "float": float}
 _KINDS = {name: str(getattr(kind, "__forward_arg__", kind)) for name, kind in ConnectionOptions.__annotations__.items()}
 
 CLIENT: Mapping[str, Reader] = {
-    **{f"kafka.{name.replace('_', '.')}": _READERS[kind] for name, kind in _KINDS.items() if kind in _READERS},
+    **{
+        option: _READERS[kind]
+        for name, kind in _KINDS.items()
+        if kind in _READERS and (option := f"kafka.{name.replace('_', '.')}") not in WITHOUT_EFFECT
+    },
     _BOOTSTRAP: str,
     "kafka.security.protocol": security_protocol,
 }
