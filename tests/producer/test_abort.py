@@ -7,11 +7,26 @@ import asyncio
 import pytest
 
 from aiokproto.broker import Broker
+from aiokproto.broker.control import RequestInfo, Serve
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.messages.produce import ProduceRequest
+from aiokproto.codec.schema import Response
 from aiokproto.errors import ClientClosedError, DeadlineError, RecordAbortedError
 from aiokproto.producer import Producer
 from tests.net.waiting import until
+
+
+def hold_produce(broker: Broker) -> tuple[asyncio.Event, asyncio.Event]:
+    """Hold the next Produce request. Return two events: it has arrived, and, for the test to set, it may go on."""
+    sent, go = asyncio.Event(), asyncio.Event()
+
+    async def hold(info: RequestInfo, serve: Serve) -> Response | None:
+        sent.set()
+        await go.wait()
+        return await serve(info.request)
+
+    broker.faults.intercept(ProduceRequest, hold, times=1)
+    return sent, go
 
 
 async def test_records_that_were_not_sent_are_dropped() -> None:
@@ -32,16 +47,9 @@ async def test_records_that_were_not_sent_are_dropped() -> None:
 async def test_records_that_were_sent_are_waited_for() -> None:
     async with Broker() as broker:
         await broker.create_topic("t")
-        sent, go = asyncio.Event(), asyncio.Event()
-
-        async def hold(info: object, serve: object) -> object:
-            sent.set()
-            await go.wait()
-            return await serve(info.request)  # type: ignore[operator,attr-defined]
-
         async with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=0) as producer:
             await producer.send("t", b"first")
-            broker.faults.intercept(ProduceRequest, hold, times=1)  # type: ignore[arg-type]
+            sent, go = hold_produce(broker)
             delivery = await producer.post("t", b"sent")
             await sent.wait()
             with pytest.raises(DeadlineError, match=r"^abort: 1 record \(t-0: 1\) without outcome after 0 ms"):
@@ -56,16 +64,9 @@ async def test_records_that_were_sent_can_be_dropped_too() -> None:
     """The next record has another epoch, so the broker does not take it for a duplicate or a gap."""
     async with Broker() as broker:
         await broker.create_topic("t")
-        sent, go = asyncio.Event(), asyncio.Event()
-
-        async def hold(info: object, serve: object) -> object:
-            sent.set()
-            await go.wait()
-            return await serve(info.request)  # type: ignore[operator,attr-defined]
-
         async with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=0) as producer:
             await producer.send("t", b"first")
-            broker.faults.intercept(ProduceRequest, hold, times=1)  # type: ignore[arg-type]
+            sent, go = hold_produce(broker)
             delivery = await producer.post("t", b"sent")
             await sent.wait()
             assert await producer.abort(in_flight=True) == 1
