@@ -73,15 +73,22 @@ class ForeignCalls:
     foreign_methods: ClassVar[Mapping[str, str]] = {}
     """Method → what to do instead."""
 
-    # Type checkers would take any attribute to exist.
-    if not TYPE_CHECKING:
+    def __init_subclass__(cls, **kwargs: object) -> None:
+        super().__init_subclass__(**kwargs)
+        # Not __getattr__: a class that has one pays for it at every attribute access, and post() is one per record.
+        for name, hint in vars(cls).get("foreign_methods", {}).items():
+            setattr(cls, name, _ForeignMethod(name, hint))
 
-        def __getattr__(self, name: str) -> object:
-            text = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if hint := self.foreign_methods.get(name):
-                raise AttributeError(f"{text}: {hint}")
-            # With these two, Python suggests a similar name.
-            raise AttributeError(text, name=name, obj=self)
+
+class _ForeignMethod:
+    """A method that does not exist: looking it up raises the hint, and ``hasattr`` is False."""
+
+    def __init__(self, name: str, hint: str) -> None:
+        self._name = name
+        self._hint = hint
+
+    def __get__(self, instance: object, owner: type) -> object:
+        raise AttributeError(f"{owner.__name__!r} object has no attribute {self._name!r}: {self._hint}")
 
 
 def foreign_arguments(**hints: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
