@@ -71,13 +71,14 @@ class ForeignCalls:
     __slots__ = ()
 
     foreign_methods: ClassVar[Mapping[str, str]] = {}
-    """Method → what to do instead."""
+    """Method → what to do instead. Names that the class has by itself are left alone."""
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         # Not __getattr__: a class that has one pays for it at every attribute access, and post() is one per record.
         for name, hint in vars(cls).get("foreign_methods", {}).items():
-            setattr(cls, name, _ForeignMethod(name, hint))
+            if not hasattr(cls, name):
+                setattr(cls, name, _ForeignMethod(name, hint))
 
 
 class _ForeignMethod:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -121,3 +121,20 @@ def test_attributes_that_no_client_knows_have_no_hint() -> None:
 
     assert not hasattr(Sample(), "stop")
     assert importlib.import_module("copy").copy(Sample()) is not None
+
+
+def test_a_method_that_the_class_has_by_itself_is_left_alone() -> None:
+    class Base(ForeignCalls):
+        def inherited(self) -> str:
+            return "inherited"
+
+    class Sample(Base):
+        foreign_methods: ClassVar = dict.fromkeys(["inherited", "own", "other"], "use something else")
+
+        def own(self) -> str:
+            return "own"
+
+    sample: Any = Sample()
+    assert (sample.inherited(), sample.own()) == ("inherited", "own")
+    with pytest.raises(AttributeError, match="'other': use something else"):
+        _ = sample.other
