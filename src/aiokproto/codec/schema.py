@@ -208,6 +208,7 @@ class Field:
     mentioned: bool
     key: bool
     refused: Any
+    secret: bool
 
 
 def field(
@@ -222,6 +223,7 @@ def field(
     mentioned: bool = False,
     key: bool = False,
     refused: Any = MISSING,
+    secret: bool = False,
 ) -> Any:
     """Declare a field for which type and default are not enough.
 
@@ -239,8 +241,9 @@ def field(
         key: Whether the field identifies an item of its list and no role does: the items of a response have the same
             keys as those of the request, in the same order.
         refused: The value in the response to a refused request, where it is not the default: -1 for an unknown offset.
+        secret: Whether ``repr`` hides the value, because it is a password, or a password can be guessed from it.
     """
-    return Field(versions, nullable, tag, default, factory, ignorable, flexible, mentioned, key, refused)
+    return Field(versions, nullable, tag, default, factory, ignorable, flexible, mentioned, key, refused, secret)
 
 
 @dataclass(slots=True, eq=False)
@@ -334,10 +337,17 @@ class Struct(metaclass=StructType):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        shown = [f"{name}={getattr(self, name)!r}" for name in type(self)._declared]
+        shown = [
+            f"{name}={_hidden(getattr(self, name)) if declared.secret else repr(getattr(self, name))}"
+            for name, declared in type(self)._declared.items()
+        ]
         if self.unknown_tags:
             shown.append(f"unknown_tags={self.unknown_tags!r}")
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _hidden(value: Any) -> str:
+    return "<hidden>" if value else repr(value)
 
 
 def _resolve(cls: type[Struct], name: str, declared: Field) -> FieldSpec:

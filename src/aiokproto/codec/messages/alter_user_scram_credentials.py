@@ -41,7 +41,7 @@ class ScramCredentialUpsertion(Struct):
     """Number of hash iterations."""
     salt: bytes = b""
     """Random salt that the client chose."""
-    salted_password: bytes = b""
+    salted_password: bytes = field(default=b"", secret=True)
     """`Hi(password, salt, iterations)` of RFC 5802: the password itself is not sent."""
 
 

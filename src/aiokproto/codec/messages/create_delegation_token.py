@@ -25,7 +25,7 @@ class CreateDelegationTokenResponse(Response, key=38, versions="0-3", flexible="
     """Time after which the token cannot be renewed, in ms since 1970."""
     token_id: string = ""
     """Id of the token, the SCRAM user name of its users."""
-    hmac: bytes = b""
+    hmac: bytes = field(default=b"", secret=True)
     """HMAC of the token id, the SCRAM password of its users."""
     throttle_time_ms: int32 = 0
 

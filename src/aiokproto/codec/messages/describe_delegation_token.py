@@ -33,7 +33,7 @@ class DescribedDelegationToken(Struct):
     """Time after which the token cannot be renewed, in ms since 1970."""
     token_id: string = ""
     """Id of the token, the SCRAM user name of its users."""
-    hmac: bytes = b""
+    hmac: bytes = field(default=b"", secret=True)
     """HMAC of the token id, the SCRAM password of its users."""
     renewers: list[DescribedDelegationTokenRenewer] = field(factory=list)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Request, Response, Route, int16, int32, int64
+from aiokproto.codec.schema import Request, Response, Route, field, int16, int32, int64
 
 
 class ExpireDelegationTokenResponse(Response, key=40, versions="0-2", flexible="2+", client_throttles="1+"):
@@ -25,7 +25,7 @@ class ExpireDelegationTokenRequest(
     DELEGATION_TOKEN_OWNER_MISMATCH, DELEGATION_TOKEN_EXPIRED, NOT_CONTROLLER.
     """
 
-    hmac: bytes = b""
+    hmac: bytes = field(default=b"", secret=True)
     """HMAC of the token, as CreateDelegationToken returned it."""
     expiry_time_period_ms: int64 = 0
     """Time from now until the token expires, in ms, limited by the token's maximum lifetime; negative: remove it

@@ -10,7 +10,7 @@ class SaslAuthenticateResponse(Response, key=36, versions="0-2", flexible="2+"):
 
     error_code: int16 = 0
     error_message: string | None = ""
-    auth_bytes: bytes = b""
+    auth_bytes: bytes = field(default=b"", secret=True)
     """What the server sends in this step (defined by the mechanism); empty: nothing."""
     session_lifetime_ms: int64 = field("1+", default=0, ignorable=True)
     """Time until the client must authenticate again, in ms, or the broker closes the connection (KIP-368); 0: no limit.
@@ -28,5 +28,5 @@ class SaslAuthenticateRequest(
     Errors: SASL_AUTHENTICATION_FAILED, ILLEGAL_SASL_STATE.
     """
 
-    auth_bytes: bytes = b""
+    auth_bytes: bytes = field(default=b"", secret=True)
     """What the client sends in this step; defined by the mechanism."""

@@ -66,9 +66,9 @@ class UserScramCredentialRecord(Payload, versions="0", flexible="0+"):
     """1: SCRAM-SHA-256; 2: SCRAM-SHA-512."""
     salt: bytes = b""
     """Salt of the password (RFC 5802)."""
-    stored_key: bytes = b""
+    stored_key: bytes = field(default=b"", secret=True)
     """Key with which the broker verifies the client (`StoredKey` of RFC 5802)."""
-    server_key: bytes = b""
+    server_key: bytes = field(default=b"", secret=True)
     """Key with which the client verifies the broker (`ServerKey` of RFC 5802)."""
     iterations: int32 = 0
     """Iterations of the password's hash."""
