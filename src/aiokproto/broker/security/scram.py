@@ -64,15 +64,16 @@ def credential_of(mechanism: Mechanism, password: str, iterations: int = MIN_ITE
 
 
 # Names escape comma and equals sign as =2C and =3D. Attributes that are ignored must still match the grammar of RFC
-# 5802 §7.
-_NAME = r"(?:[^=,\0]|=2C|=3D)+"
+# 5802 §7, of which Kafka has the part in ASCII.
+_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_VALUE = r"[\x01-\x2b\x2d-\x7f]+"
 _CLIENT_FIRST = re.compile(
     rf"(?P<header>n,(?:a=(?P<authzid>{_NAME}))?,)"
-    rf"(?P<bare>(?:m=[^,\0]+,)?n=(?P<user>{_NAME}),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)"
-    r"(?P<extensions>(?:,[A-Za-z]+=[^,\0]+)*))"
+    rf"(?P<bare>(?:m={_VALUE},)?n=(?P<user>{_NAME}),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)"
+    rf"(?P<extensions>(?:,[A-Za-z]+={_VALUE})*))"
 )
 _CLIENT_FINAL = re.compile(
-    r"(?P<bare>c=(?P<binding>[A-Za-z0-9+/]*=*),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,[A-Za-z]+=[^,\0]+)*)"
+    rf"(?P<bare>c=(?P<binding>[A-Za-z0-9+/]*=*),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,[A-Za-z]+={_VALUE})*)"
     r",p=(?P<proof>[A-Za-z0-9+/]+=*)"
 )
 
