@@ -26,6 +26,8 @@ PURE = (
     "error_codes",
     "types",
     "config",
+    "security.mechanism",
+    "security.secret",
     "hooks",
     "interceptors",
     "foreign_options",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
@@ -18,6 +18,8 @@ from aiokproto.errors import ConfigurationError
 from aiokproto.foreign_options import HINTS
 from aiokproto.hooks import NO_HOOKS, HookCalls, Hooks, parse_hooks
 from aiokproto.interceptors import NO_INTERCEPTORS, Interceptor, Interceptors, parse_interceptors
+from aiokproto.security.mechanism import SaslMechanism
+from aiokproto.security.secret import SecretSource
 
 if TYPE_CHECKING:
     from typing_extensions import Required
@@ -30,6 +32,8 @@ AddressMap = Callable[[str, int], Address]
 T = TypeVar("T")
 
 DEFAULT_PORT = 9092
+
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class ConnectionOptions(TypedDict, total=False):
@@ -68,11 +72,19 @@ class ConnectionOptions(TypedDict, total=False):
     max_response_size: int
     """Largest response in bytes; the connection to a broker that announces more is closed. Default 128 MiB: well above
     ``fetch_max_bytes``, because a broker returns at least one whole batch, however large."""
-    security_protocol: Literal["PLAINTEXT", "SSL"]
-    """``"PLAINTEXT"`` (the default) or ``"SSL"``."""
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+    """``"PLAINTEXT"`` (the default), or with TLS (``SSL``), with authentication (``SASL``), or with both."""
     ssl_context: ssl.SSLContext | None
-    """Certificates and checks for ``security_protocol="SSL"``. By default the system's certificate authorities, with
-    the host name verified."""
+    """Certificates and checks for TLS. By default the system's certificate authorities, with the host name
+    verified."""
+    sasl_mechanism: str | SaslMechanism | None
+    """How the client authenticates with ``SASL_PLAINTEXT`` and ``SASL_SSL``: ``"PLAIN"``, ``"SCRAM-SHA-256"``,
+    ``"SCRAM-SHA-512"``, or an object: see :mod:`aiokproto.security`."""
+    sasl_username: SecretSource | None
+    """User name, for PLAIN and SCRAM."""
+    sasl_password: SecretSource | None
+    """Password, for PLAIN and SCRAM. As user name and password a :class:`~pathlib.Path` is a file that has it, and a
+    function, async or not, returns it: both are read again for each connection."""
     client_rack: str
     """The rack of this client, as in ``broker.rack``: consumers can fetch from a closer replica (KIP-392), the leader
     of a group can assign partitions with a replica there (KIP-881), producers can write to closer leaders (KIP-1123).
@@ -110,6 +122,8 @@ class ClusterConfig:
     max_response_size: int = 128 * 1024 * 1024
     ssl_context: ssl.SSLContext | None = None
     """None: plain text."""
+    sasl: SaslMechanism | None = field(default=None, repr=False)
+    """None: no authentication by SASL."""
     client_rack: str = ""
     address_map: AddressMap | None = None
     hooks: HookCalls = NO_HOOKS
@@ -139,7 +153,9 @@ class ClusterConfig:
         for name, (attribute, check) in _CHECKS.items():
             if name in options:
                 given[attribute] = check(name, options[name])  # type: ignore[literal-required,unused-ignore]
-        given["ssl_context"] = _ssl_context(options)
+        protocol = one_of("security_protocol", options.get("security_protocol", "PLAINTEXT"), SECURITY_PROTOCOLS)
+        given["ssl_context"] = _ssl_context(protocol, options)
+        given["sasl"] = _sasl(protocol, options)
         # Only what is given: defaults are those of the dataclass, and stand there alone.
         config = cls(**given)
         _check_order("retry_backoff_max_ms", config.retry_backoff_max, "retry_backoff_ms", config.retry_backoff)
@@ -154,20 +170,33 @@ def _check_order(name: str, value: float, other: str, smaller: float) -> None:
         raise ConfigurationError(f"{name}={value * 1000:g} is less than {other}={smaller * 1000:g}")
 
 
-def _ssl_context(options: Mapping[str, Any]) -> ssl.SSLContext | None:
-    given = options.get("security_protocol", "PLAINTEXT")
-    if isinstance(given, str) and given.upper().startswith("SASL"):
-        raise ConfigurationError(f"security_protocol={given!r}: {HINTS['sasl_mechanism']}")
-    protocol = one_of("security_protocol", given, ("PLAINTEXT", "SSL"))
+def _ssl_context(protocol: str, options: Mapping[str, Any]) -> ssl.SSLContext | None:
     context = options.get("ssl_context")
     if context is not None and not isinstance(context, ssl.SSLContext):
         raise ConfigurationError(f"ssl_context={context!r}: expected an ssl.SSLContext")
-    if protocol == "PLAINTEXT":
+    if not protocol.endswith("SSL"):
         if context is not None:
-            raise ConfigurationError("ssl_context is given, but security_protocol is 'PLAINTEXT': set it to 'SSL'")
+            secure = protocol.replace("PLAINTEXT", "SSL")
+            raise ConfigurationError(
+                f"ssl_context is given, but security_protocol is {protocol!r}: set it to {secure!r}"
+            )
         return None
     # Made once per client, as it reads the files of the certificate authorities.
     return context or ssl.create_default_context()
+
+
+def _sasl(protocol: str, options: Mapping[str, Any]) -> SaslMechanism | None:
+    # Here: mechanisms use the event loop, and modules without one read options too.
+    from aiokproto.security.options import SASL_OPTIONS, parse_mechanism
+
+    if protocol.startswith("SASL"):
+        return parse_mechanism(options)
+    given = [name for name in ("sasl_mechanism", *sorted(SASL_OPTIONS)) if options.get(name) is not None]
+    if given:
+        raise ConfigurationError(
+            f"{given[0]} is given, but security_protocol is {protocol!r}: set it to 'SASL_{protocol}'"
+        )
+    return None
 
 
 def parse_addresses(name: str, value: object) -> tuple[Address, ...]:

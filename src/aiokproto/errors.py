@@ -174,7 +174,8 @@ class NotKafkaError(BrokerConnectionError):
 class AuthenticationError(BrokerConnectionError):
     """Client or broker rejected the other's certificate or credentials. It is not retried, and ends the client.
 
-    Check ``ssl_context``: its certificate authorities, and the client certificate if the broker requires one.
+    With TLS check ``ssl_context``: its certificate authorities, and the client certificate if the broker requires one.
+    With SASL check ``sasl_mechanism`` and its credentials; the text has what the broker says.
     """
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-_SASL = "SASL is not supported yet: connect to a PLAINTEXT or SSL listener"
+_SASL = "this SASL mechanism is not supported yet"
+_JAAS = "use sasl_mechanism, sasl_username and sasl_password"
 _SERIALIZER = "use key_serializer and value_serializer, each a function that returns bytes"
 _DESERIALIZER = "use key_deserializer and value_deserializer, each a function of bytes"
 _TLS = 'use security_protocol="SSL" and ssl_context=ssl.create_default_context(cafile=...)'
@@ -20,13 +21,10 @@ _AUTO_COMMITS = "leave it out: failed automatic commits are logged; the next cal
 _LIBRDKAFKA_QUEUE = "use buffer_memory (producer) or fetch_buffer_bytes (consumer), in bytes"
 
 HINTS = {
-    "sasl_mechanism": _SASL,
-    "sasl_mechanisms": _SASL,
-    "sasl_username": _SASL,
-    "sasl_password": _SASL,
-    "sasl_plain_username": _SASL,
-    "sasl_plain_password": _SASL,
-    "sasl_jaas_config": _SASL,
+    "sasl_mechanisms": "use sasl_mechanism, with one name",
+    "sasl_plain_username": "use sasl_username",
+    "sasl_plain_password": "use sasl_password",
+    "sasl_jaas_config": _JAAS,
     "sasl_kerberos_service_name": _SASL,
     "sasl_kerberos_domain_name": _SASL,
     "sasl_oauth_token_provider": _SASL,

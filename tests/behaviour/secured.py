@@ -22,6 +22,9 @@ from tests.kafka.config import HOST
 _LOGINS = " ".join(f'user_{user}="{password}"' for user, password in USERS.items())
 _MODULES = "org.apache.kafka.common.security"
 _JAAS = "listener.name.sasl_plaintext.{}.sasl.jaas.config"
+SHORT, SHORT_MS = "SCRAM-SHA-512", 3000
+"""A mechanism with short sessions on real Kafka, and how short. The embedded broker has one time for all mechanisms."""
+
 SECURED = {
     "authorizer.class.name": AUTHORIZER,
     "super.users": "User:admin;User:ANONYMOUS",
@@ -67,6 +70,7 @@ class SecuredKafka(KafkaCluster):
             _JAAS.format("plain"): f"{_MODULES}.plain.PlainLoginModule required {_LOGINS};",
             _JAAS.format("scram-sha-256"): f"{_MODULES}.scram.ScramLoginModule required;",
             _JAAS.format("scram-sha-512"): f"{_MODULES}.scram.ScramLoginModule required;",
+            f"listener.name.sasl_plaintext.{SHORT.lower()}.connections.max.reauth.ms": str(SHORT_MS),
             _JAAS.format("oauthbearer"): (
                 f'{_MODULES}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
             ),

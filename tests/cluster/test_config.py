@@ -10,6 +10,7 @@ import pytest
 from aiokproto import config
 from aiokproto.config import ClusterConfig, ConnectionOptions, parse_addresses
 from aiokproto.errors import ConfigurationError
+from aiokproto.security.options import SASL_OPTIONS
 
 
 @pytest.mark.parametrize(
@@ -69,6 +70,7 @@ def test_options_are_milliseconds_and_the_code_has_seconds() -> None:
 def test_every_option_is_read() -> None:
     """An option that is declared and not read would be silently ignored."""
     read = {*config._CHECKS, "bootstrap_servers", "security_protocol", "ssl_context"}
+    read |= {"sasl_mechanism", *SASL_OPTIONS}
     assert set(ConnectionOptions.__annotations__) == read
 
 
@@ -87,7 +89,7 @@ def test_every_option_is_read() -> None:
         ({"client_id": ""}, "client_id='': expected text of 1 to 32767 bytes"),
         ({"max_response_size": 1000}, "max_response_size=1000: expected a number of at least 65536"),
         ({"max_response_size": 1e6}, "max_response_size=1000000.0: expected a whole number"),
-        ({"security_protocol": "TLS"}, "security_protocol='TLS': expected 'PLAINTEXT' or 'SSL'"),
+        ({"security_protocol": "TLS"}, "security_protocol='TLS': expected 'PLAINTEXT' or 'SSL' or 'SASL_PLAINTEXT'"),
         ({"ssl_context": "x"}, "ssl_context='x': expected an ssl.SSLContext"),
         ({"retry_backoff_ms": 5000}, "retry_backoff_max_ms=1000 is less than retry_backoff_ms=5000"),
         ({"address_map": 3}, "address_map=3: expected a function, or None"),

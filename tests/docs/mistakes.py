@@ -129,8 +129,8 @@ OPTIONS = [
         "SASL",
         lambda: producer(security_protocol="SASL_SSL"),
         ConfigurationError,
-        "security_protocol='SASL_SSL'",
-        "PLAINTEXT or SSL listener",
+        "sasl_mechanism is missing",
+        "'PLAIN' or 'SCRAM-SHA-256'",
     ),
     made(
         "a context without its protocol",

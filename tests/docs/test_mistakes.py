@@ -177,7 +177,8 @@ async def test_tls_against_a_plain_listener(servers: str) -> None:
 async def test_a_listener_with_sasl() -> None:
     async with Broker(security=Security("SASL_PLAINTEXT", users={"alice": "secret"})) as broker:
         with pytest.raises(
-            BootstrapError, match=r"first request after ApiVersions: .*SASL, which is not supported yet"
+            BootstrapError,
+            match=r"first request after ApiVersions: .* expects authentication \(security_protocol='SASL",
         ):
             async with Producer(bootstrap_servers=broker.bootstrap_servers, bootstrap_resolve_timeout_ms=0):
                 pass

@@ -26,7 +26,15 @@ from aiokproto.failures import Action, Situation, classify, find_row
 from aiokproto.failures.policy import TABLES
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 2, 3, 8, 9, 10
-JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, API_VERSIONS = 11, 12, 13, 14, 18
+JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = (
+    11,
+    12,
+    13,
+    14,
+    17,
+    18,
+    36,
+)
 INIT_PRODUCER_ID, EPOCHS, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = 22, 23, 24, 25, 26, 28
 CONSUMER_HEARTBEAT, SHARE_HEARTBEAT, SHARE_FETCH, SHARE_ACKNOWLEDGE = 68, 76, 78, 79
 STREAMS_HEARTBEAT, STREAMS_DESCRIPTION = 88, 93
@@ -44,6 +52,7 @@ NAMES = {
     HEARTBEAT: "Heartbeat",
     LEAVE_GROUP: "LeaveGroup",
     SYNC_GROUP: "SyncGroup",
+    SASL_HANDSHAKE: "SaslHandshake",
     API_VERSIONS: "ApiVersions",
     INIT_PRODUCER_ID: "InitProducerId",
     EPOCHS: "OffsetForLeaderEpoch",
@@ -51,6 +60,7 @@ NAMES = {
     ADD_OFFSETS: "AddOffsetsToTxn",
     END_TXN: "EndTxn",
     TXN_OFFSET_COMMIT: "TxnOffsetCommit",
+    SASL_AUTHENTICATE: "SaslAuthenticate",
     CONSUMER_HEARTBEAT: "ConsumerGroupHeartbeat",
     SHARE_HEARTBEAT: "ShareGroupHeartbeat",
     SHARE_FETCH: "ShareFetch",

@@ -241,7 +241,7 @@ async def test_throttled_requests_wait_and_keep_their_order() -> None:
         with pytest.raises(DeadlineError):
             await gone
         assert len(broker.requests) == 2, "nothing is sent during the pause"
-        line._flush_throttled()
+        line._end_throttle()
         assert [(await call).error_code for call in calls] == [1, 2, 3]
         assert [request.generation_id for request, _ in broker.requests[1:]] == [0, 1, 2, 3], (
             "the cancelled request was not sent"
@@ -261,7 +261,7 @@ async def test_a_throttled_oneway_request_is_waited_for() -> None:
         first, second = (asyncio.ensure_future(line.send_oneway(request, timeout=PATIENCE)) for _ in range(2))
         await asyncio.sleep(0)
         assert not first.done()
-        line._flush_throttled()
+        line._end_throttle()
         await first
         await second
         line._throttle(MAX_THROTTLE)
@@ -296,7 +296,7 @@ async def test_the_timeout_of_a_throttled_request_starts_when_it_is_sent() -> No
         line._on_timer(asyncio.get_running_loop().time() + 2 * PATIENCE)
         assert not outcomes
         assert not line.closed
-        line._flush_throttled()
+        line._end_throttle()
         assert (await later).error_code == 2
         assert [getattr(outcome, "error_code", outcome) for outcome in outcomes] == [1]
 
@@ -389,7 +389,7 @@ async def test_a_throttle_time_in_the_response_to_send_nowait_pauses_the_connect
         with pytest.raises(DeadlineError):
             await late
         assert len(broker.requests) == 2, "nothing is sent during the pause"
-        line._flush_throttled()
+        line._end_throttle()
         await until(lambda: len(outcomes) == 2)
 
 

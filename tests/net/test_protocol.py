@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.errors import BrokerConnectionError, NotKafkaError, ResponseTooLargeError
-from aiokproto.net.protocol import READ_AT_ONCE, SCRATCH_SIZE, ClientProtocol
+from aiokproto.net.protocol import MAX_FIRST_RESPONSE_SIZE, READ_AT_ONCE, SCRATCH_SIZE, TOKEN, ClientProtocol
 
 LIMIT = 1 << 20
 
@@ -96,6 +96,7 @@ def test_a_large_frame_is_read_into_a_buffer_of_its_own() -> None:
 
 def test_a_turn_reads_no_more_than_its_share_of_a_large_frame() -> None:
     reading = protocol(expecting=1, limit=8 * READ_AT_ONCE)
+    reading.opened()
     body = bytes(range(256)) * (READ_AT_ONCE // 64)
     assert feed(reading, framed(0, body)[:1000], [1000]) == []
     rest = framed(0, body)[1000:]
@@ -186,11 +187,32 @@ def test_a_frame_length_alone_allocates_little_memory() -> None:
         return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
     reading = protocol(expecting=1, limit=1 << 30)
+    reading.opened()
     before = resident()
     assert feed(reading, struct.pack(">ii", 1 << 29, 0), [100]) == []
     assert feed(reading, bytes(1 << 20), [1 << 16]) == []
     assert reading.mid_frame
     assert resident() - before < 1 << 26
+
+
+def test_a_peer_gets_little_memory_before_the_connection_is_open() -> None:
+    reading = protocol(expecting=2, limit=1 << 30)
+    assert len(feed(reading, framed(0, b"short"), [100])) == 1
+    with pytest.raises(BrokerConnectionError, match="has 1048577 bytes, and the connection is not open yet"):
+        feed(reading, struct.pack(">ii", MAX_FIRST_RESPONSE_SIZE + 1, 1), [100])
+
+
+def test_tokens_are_frames_of_any_content_between_responses() -> None:
+    reading = protocol(expecting=1, limit=1 << 20)
+    for _ in range(3):
+        reading.sent(TOKEN, 36, 9)
+    tokens = struct.pack(">i", 0) + struct.pack(">i2s", 2, b"ab") + struct.pack(">i4s", 4, b"\xff" * 4)
+    stream = framed(0, b"x") + tokens
+    frames = [frame for _, frame in feed(reading, stream, [3])]
+    assert frames[1:] == [b"", b"ab", b"\xff" * 4]
+    reading.sent(TOKEN, 36, 9)
+    with pytest.raises(BrokerConnectionError, match="impossible length of -1 bytes"):
+        feed(reading, struct.pack(">i", -1), [100])
 
 
 def test_correlation_ids_count_up_and_wrap() -> None:

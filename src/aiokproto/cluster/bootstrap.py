@@ -32,7 +32,10 @@ def bootstrap_error(failures: Failures, attempts: int, elapsed: float) -> Broker
             kind = candidate
     tried = f" after {attempts} attempts in {elapsed:.3g} s" if attempts > 1 else ""
     each = "; ".join(f"{node}: {error}" for node, error in failures)
-    error = kind(f"no bootstrap address could be used{tried}: {each}; check bootstrap_servers and security_protocol")
+    check = (
+        "the credentials and certificates" if kind is AuthenticationError else "bootstrap_servers and security_protocol"
+    )
+    error = kind(f"no bootstrap address could be used{tried}: {each}; check {check}")
     # One of several, for the traceback; the text has all.
     error.__cause__ = failures[-1][1]
     return error

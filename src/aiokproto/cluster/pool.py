@@ -216,7 +216,14 @@ class Pool:
         config, observer, started = self._config, self._observer.node(node.id), loop.time()
         try:
             connection = await open_connection(
-                node.host, node.port, str(node), config, config.connect_timeout, self._threads, observer
+                node.host,
+                node.port,
+                str(node),
+                config,
+                config.connect_timeout,
+                self._threads,
+                observer,
+                self._stop_if_final,
             )
         except KafkaError as error:
             state.failures += 1
@@ -224,10 +231,7 @@ class Pool:
             state.retry_at = loop.time() + self._backoff.delay(state.failures)
             logger.debug("connecting to %s failed (%d in a row): %s", node, state.failures, error)
             observer.not_connected(str(node), channel, state.failures, error)
-            # Not left to the callers: none may be waiting any more, and the client would keep dialling with a
-            # certificate that no broker accepts.
-            if classify(error, Situation()) is Action.STOP:
-                self._stop(error)
+            self._stop_if_final(error)
             raise
         connection.report_open(channel, loop.time() - started)
         # Reached: the next failure starts with the shortest pause.
@@ -239,6 +243,12 @@ class Pool:
         self._connections[node.id, channel] = connection
         logger.debug("connected to %s for %s", node, channel)
         return connection
+
+    def _stop_if_final(self, error: KafkaError) -> None:
+        # Not left to the callers: none may be waiting any more, and the client would keep dialling with a certificate
+        # or credentials that no broker accepts.
+        if classify(error, Situation()) is Action.STOP:
+            self._stop(error)
 
     def _all(self) -> list[Connection]:
         return [*self._connections.values(), *self._retired]

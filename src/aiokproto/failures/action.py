@@ -68,6 +68,8 @@ class Situation(NamedTuple):
     """The request went to a coordinator that was looked up. For requests without a table of their own."""
     starting: bool = False
     """The cluster has not been reached yet."""
+    renewing: bool = False
+    """The client authenticates again on an open connection (KIP-368)."""
     idempotent: bool = False
     """The producer has a producer id, but no transactional id."""
     transactional: bool = False

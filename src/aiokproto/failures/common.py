@@ -111,6 +111,26 @@ API_VERSIONS = Table(
     }
 )
 
+SASL = Table(
+    {
+        **rows(
+            Action.STOP,
+            "the broker does not accept these credentials, this mechanism, or any on this listener",
+            Code.SASL_AUTHENTICATION_FAILED,
+            Code.UNSUPPORTED_SASL_MECHANISM,
+            Code.ILLEGAL_SASL_STATE,
+        ),
+        **otherwise(Action.BACKOFF, "the broker could not decide, and may the next time"),
+    },
+    when=(
+        (
+            "renewing",
+            rows(Action.BACKOFF, "too soon after the last time: a new connection can do it", Code.ILLEGAL_SASL_STATE),
+        ),
+    ),
+)
+"""SaslHandshake and SaslAuthenticate. Everything but STOP ends the connection, as a failure to connect does."""
+
 FIND_COORDINATOR = Table(
     {
         **rows(

@@ -10,9 +10,9 @@ those behind it: callers separate these by opening several connections (see
 **Writing.** A request is encoded and written before :meth:`Connection.send` first suspends. Callers rely on this: the
 producer's sequence numbers are in order because its requests are written in the order of the calls.
 
-**Throttling (KIP-219).** After a response with a throttle time nothing is written until that time has passed.
-Requests wait in ``_throttled``, in order, with their correlation ids assigned: once one waits, all later ones do.
-Their response deadlines start when they are written.
+**Holding.** After a response with a throttle time nothing is written until that time has passed (KIP-219), and nothing
+but the exchange while the client authenticates again (KIP-368). Requests wait in ``_held``, in order, with their
+correlation ids assigned: once one waits, all later ones do. Their response deadlines start when they are written.
 
 **Deadlines.** One timer serves all requests and the idle timeout, since a ``TimerHandle`` per request would cost more
 than the request. A caller's deadline fails that caller only; the late response is matched and dropped, as one
@@ -47,8 +47,8 @@ from aiokproto.errors import (
     ResponseTooLargeError,
     copied,
 )
-from aiokproto.net.in_flight import INFINITY, AwaitedRequest, CallbackRequest, InFlightRequest, ThrottledRequest
-from aiokproto.net.protocol import ClientProtocol
+from aiokproto.net.in_flight import INFINITY, AwaitedRequest, CallbackRequest, HeldRequest, InFlightRequest
+from aiokproto.net.protocol import TOKEN, ClientProtocol
 from aiokproto.net.throttle import throttle
 from aiokproto.net.timeouts import deadline
 from aiokproto.net.timer import Timer
@@ -71,8 +71,8 @@ _NO_RESPONSE_YET = (
 
 # A listener with SASL answers ApiVersions to everybody, and closes the connection on any other request.
 _NO_RESPONSE_AFTER_VERSIONS = (
-    " on the first request after ApiVersions: the broker is stopping, or the listener expects SASL, which is not"
-    " supported yet"
+    " on the first request after ApiVersions: the broker is stopping, or the listener expects authentication"
+    " (security_protocol='SASL_SSL' or 'SASL_PLAINTEXT')"
 )
 
 
@@ -105,15 +105,19 @@ class Connection(asyncio.BufferedProtocol):
         # limited by their callers, who wait for responses.
         self._writable = asyncio.Event()
         self._writable.set()
-        # Its writers are _send, which appends, and _flush_throttled, which alone removes: so the order of the calls is
-        # kept.
-        self._throttled: deque[ThrottledRequest] = deque()
+        # Its writers are _send, which appends, and _flush, which alone removes: so the order of the calls is kept.
+        self._held: deque[HeldRequest] = deque()
         # Clear while requests are in it. Only one-way requests wait for it, as for _writable.
         self._flushed = asyncio.Event()
         self._flushed.set()
-        # 0.0 means no throttle, which spares the usual request a look at the clock.
+        # The end of the throttle time, or infinity between hold() and release(). 0.0 is neither, which spares the usual
+        # request a look at the clock.
+        self._held_until = 0.0
+        self._holding = False
+        self._on_first_held: Callable[[], None] | None = None
         self._throttled_until = 0.0
         self._throttle_timer: asyncio.TimerHandle | None = None
+        self._on_end: Callable[[], None] | None = None
         self._timer = Timer(self._on_timer)
         # Of the last write. Reads need no mark: while a response is due the connection is not idle.
         self._last_used = self._loop.time()
@@ -130,8 +134,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def in_flight(self) -> int:
-        """Number of requests without a response, throttled ones included."""
-        return len(self._protocol.pending) + len(self._throttled)
+        """Number of requests without a response, those held back included."""
+        return len(self._protocol.pending) + len(self._held)
 
     @property
     def silent_for(self) -> float:
@@ -187,14 +191,62 @@ class Connection(asyncio.BufferedProtocol):
         return self._decode(request, version, frame)
 
     async def send_raw(
-        self, request: Request[Any], version: int, timeout: float, deadline: float = INFINITY
+        self,
+        request: Request[Any],
+        version: int,
+        timeout: float,
+        deadline: float = INFINITY,
+        *,
+        past_hold: bool = False,
     ) -> memoryview:
-        """Send a request in the given version and return the response's frame, undecoded. Raises as :meth:`send`."""
+        """Send a request in the given version and return the response's frame, undecoded. Raises as :meth:`send`.
+
+        With ``past_hold`` it is written at once, ahead of requests that are held back.
+        """
         # No shield, and no removal from the queue when the caller is cancelled: the cancelled future counts as done(),
         # and the late response is matched and dropped.
         future: asyncio.Future[memoryview] = self._loop.create_future()
-        self._send(request, version, AwaitedRequest(future, request.api_key, timeout, deadline))
+        self._send(request, version, AwaitedRequest(future, request.api_key, timeout, deadline), past_hold)
         return await future
+
+    async def send_token(self, token: bytes, api_key: int, timeout: float) -> memoryview:
+        """Send a SASL token without header, and return the broker's. Raises as :meth:`send`, with this API's name."""
+        if self._failure is not None:
+            raise copied(self._failure)
+        future: asyncio.Future[memoryview] = self._loop.create_future()
+        self._write(TOKEN, _token_frame(token), AwaitedRequest(future, api_key, timeout, INFINITY))
+        return await future
+
+    def send_last_token(self, token: bytes) -> None:
+        """Send a SASL token without header, to which the broker does not respond.
+
+        Raises:
+            BrokerConnectionError: The connection is closed.
+        """
+        if self._failure is not None:
+            raise copied(self._failure)
+        self._write(TOKEN, _token_frame(token), None)
+
+    def opened(self, on_end: Callable[[], None] | None = None) -> None:
+        """Allow responses of any size from now on. ``on_end`` is called when the connection ends."""
+        self._protocol.opened()
+        self._on_end = on_end
+
+    def hold(self, on_first: Callable[[], None]) -> None:
+        """Hold back all requests until :meth:`release`, and call ``on_first`` once one waits."""
+        self._holding = True
+        self._held_until = INFINITY
+        self._on_first_held = on_first
+        # Of a throttle.
+        if self._held:
+            self._report_held()
+
+    def release(self) -> None:
+        """Write the requests that :meth:`hold` has held back, unless a throttle time still runs."""
+        self._holding = False
+        self._held_until = self._throttled_until
+        if not self._held_until:
+            self._flush()
 
     def send_nowait(
         self,
@@ -233,7 +285,7 @@ class Connection(asyncio.BufferedProtocol):
         self._send(request, self.versions.pick(type(request), max_version), None)
         # Written first, waited for afterwards: the request is in order, and a caller that is cancelled here leaves no
         # half of a frame.
-        if self._throttled or not self._writable.is_set():
+        if self._held or not self._writable.is_set():
             # Outside of the deadline: the broker has imposed the pause, and MAX_THROTTLE bounds it.
             await self._flushed.wait()
             late = f"{api_name(request.api_key)} to {self.peer}: not written to the socket in {timeout:.3g} s"
@@ -261,23 +313,26 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- Sending ---
 
-    def _send(self, request: Request[Any], version: int, in_flight: InFlightRequest | None) -> None:
+    def _send(
+        self, request: Request[Any], version: int, in_flight: InFlightRequest | None, past_hold: bool = False
+    ) -> None:
         # Checked before anything is encoded: after the end no correlation id may be used up, and nothing queued.
         if self._failure is not None:
             raise copied(self._failure)
-        # Encoded before the throttle is looked at: an EncodeError belongs to this call and must not appear when the
-        # queue is flushed, where no caller is left to raise it to.
+        # Encoded before it is decided whether to hold it: an EncodeError belongs to this call and must not appear when
+        # the queue is flushed, where no caller is left to raise it to.
         correlation_id, data = self._protocol.encode(request, version)
         if in_flight is not None:
             in_flight.version = version
         # Also behind requests that still wait although the time has passed: overtaking them would reorder requests.
-        if self._throttled_until and (self._throttled or self._loop.time() < self._throttled_until):
-            self._throttled.append(ThrottledRequest(correlation_id, data, in_flight, self._loop.time()))
+        if self._held_until and not past_hold and (self._held or self._loop.time() < self._held_until):
+            self._held.append(HeldRequest(correlation_id, data, in_flight, self._loop.time()))
             self._flushed.clear()
             if in_flight is not None and in_flight.deadline < INFINITY:
                 # While the request waits, only the caller's own deadline runs; without one (infinity) the throttle
-                # time, at most MAX_THROTTLE, bounds the wait.
+                # time, at most MAX_THROTTLE, or the authentication's deadline bounds the wait.
                 self._timer.call_at(in_flight.deadline)
+            self._report_held()
         else:
             self._write(correlation_id, data, in_flight)
 
@@ -312,20 +367,32 @@ class Connection(asyncio.BufferedProtocol):
     def _throttle(self, pause: float) -> None:
         """Write nothing for ``pause`` seconds. A later, shorter throttle time does not shorten a running one."""
         self._throttled_until = max(self._throttled_until, self._loop.time() + pause)
+        if not self._holding:
+            self._held_until = self._throttled_until
         # Replaced and not kept: a longer pause moves the end, and the timer must not flush before it.
         if self._throttle_timer is not None:
             self._throttle_timer.cancel()
-        self._throttle_timer = self._loop.call_at(self._throttled_until, self._flush_throttled)
+        self._throttle_timer = self._loop.call_at(self._throttled_until, self._end_throttle)
         logger.debug("%s throttles this client for %.3f s", self.peer, pause)
 
-    def _flush_throttled(self) -> None:
+    def _end_throttle(self) -> None:
         self._throttle_timer = None
         self._throttled_until = 0.0
-        while self._throttled and self._failure is None:
-            throttled = self._throttled.popleft()
+        if not self._holding:
+            self._held_until = 0.0
+            self._flush()
+
+    def _report_held(self) -> None:
+        call, self._on_first_held = self._on_first_held, None
+        if call is not None:
+            call()
+
+    def _flush(self) -> None:
+        while self._held and self._failure is None:
+            held = self._held.popleft()
             # Dropped if its caller has stopped waiting. The correlation id then stays unused: brokers only echo ids.
-            if throttled.request is None or not throttled.request.done():
-                self._write(throttled.correlation_id, throttled.data, throttled.request, throttled.since)
+            if held.request is None or not held.request.done():
+                self._write(held.correlation_id, held.data, held.request, held.since)
         self._flushed.set()
 
     # --- Deadlines and idle timeout: one timer for all ---
@@ -358,15 +425,17 @@ class Connection(asyncio.BufferedProtocol):
     def _deadline_text(self, request: InFlightRequest, now: float) -> str:
         what = f"{api_name(request.api_key)} to {self.peer}"
         if request.sent_at == INFINITY:
+            if self._holding:
+                return f"{what}: not sent, as the client is authenticating again"
             left = self._throttled_until - now
             return f"{what}: not sent, as the broker throttles this client for another {left:.3g} s"
         return f"{what}: no response in {round(request.deadline - request.sent_at, 3):g} s"
 
     def _requests(self) -> list[InFlightRequest]:
-        """All requests without a response, oldest first; throttled ones come last, as they were sent last."""
+        """All requests without a response, oldest first; those held back come last, as they were sent last."""
         # One-way requests have no response, and so no deadline: None.
-        throttled = [throttled.request for throttled in self._throttled if throttled.request is not None]
-        return [pending.token for pending in self._protocol.pending] + throttled
+        held = [held.request for held in self._held if held.request is not None]
+        return [pending.token for pending in self._protocol.pending] + held
 
     # --- Callbacks of asyncio.BufferedProtocol ---
 
@@ -421,7 +490,8 @@ class Connection(asyncio.BufferedProtocol):
         if not self._protocol.has_responded:
             return _NO_RESPONSE_YET
         pending = self._protocol.pending
-        return _NO_RESPONSE_AFTER_VERSIONS if pending and pending[0].correlation_id == self._first_id else ""
+        first = self._config.sasl is None and pending and pending[0].correlation_id == self._first_id
+        return _NO_RESPONSE_AFTER_VERSIONS if first else ""
 
     def _fail(self, failure: KafkaError, *, abort: bool = False) -> None:
         """End the connection, for either side. Only the first call has an effect."""
@@ -441,7 +511,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._report_failure(request, failure)
         # Cleared only now: _requests() reads both queues.
         self._protocol.pending.clear()
-        self._throttled.clear()
+        self._held.clear()
         self._flushed.set()
         self._writable.set()
         if self._transport is not None:
@@ -449,6 +519,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.abort()
             else:
                 self._transport.close()
+        if self._on_end is not None:
+            self._on_end()
         if self._reported:
             self._observer.disconnected(self.peer, failure)
 
@@ -470,6 +542,10 @@ class Connection(asyncio.BufferedProtocol):
             # Also if its caller was cancelled: the broker's latency is what it is.
             waited = self._loop.time() - request.sent_at
             self._observer.received(request.api_key, request.version, size, request.queue_time, waited)
+
+
+def _token_frame(token: bytes) -> bytearray:
+    return bytearray(len(token).to_bytes(_LENGTH_SIZE, "big") + token)
 
 
 def _for_request(failure: KafkaError, request: InFlightRequest) -> KafkaError:

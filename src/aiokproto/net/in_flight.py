@@ -3,8 +3,8 @@
 A request has two deadlines. ``deadline`` is the caller's: when it passes, the caller gets ``DeadlineError`` and the
 connection lives on. ``disconnect_at`` is the connection's: when it passes without a response, the connection is closed
 (as in Java's ``NetworkClient``, which disconnects after ``request.timeout.ms``), whether or not a caller still waits.
-Both start when the request is written: while the client itself holds a request back for a throttle (KIP-219), the
-broker is not late.
+Both start when the request is written: while the client itself holds a request back, for a throttle (KIP-219) or while
+it authenticates again (KIP-368), the broker is not late.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INFINITY = float("inf")
 
 
 class InFlightRequest(ABC):
-    """A request that was sent, or is held back for a throttle. The two classes below deliver its response.
+    """A request that was sent, or is held back. The two classes below deliver its response.
 
     Attributes:
         api_key: The request's ApiKey, for error texts.
@@ -32,7 +32,7 @@ class InFlightRequest(ABC):
         deadline: When the caller stops waiting (s, the loop's clock).
         sent_at: When the request was written; ``inf`` before.
         disconnect_at: When the connection is closed if there is no response; ``inf`` before the request is written.
-        queue_time: How long it was held back for a throttle (s).
+        queue_time: How long it was held back (s).
         reported: Whether the observer knows its end: a response can follow a deadline.
     """
 
@@ -135,8 +135,8 @@ class CallbackRequest(InFlightRequest, Generic[R]):
         self._on_response(error)
 
 
-class ThrottledRequest:
-    """An encoded request that is held back until the broker's throttle time has passed (KIP-219)."""
+class HeldRequest:
+    """An encoded request that is held back: see :class:`~aiokproto.net.connection.Connection`, holding."""
 
     __slots__ = ("correlation_id", "data", "request", "since")
 

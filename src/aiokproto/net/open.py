@@ -1,12 +1,14 @@
-"""Open a connection: dial, then exchange API versions (ApiVersions; KIP-35, KIP-511)."""
+"""Open a connection: dial, exchange API versions (ApiVersions; KIP-35, KIP-511), and authenticate (SASL; KIP-43)."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from aiokproto.config import ClusterConfig
-from aiokproto.errors import BrokerConnectionError, NotKafkaError
+from aiokproto.errors import BrokerConnectionError, KafkaError, NotKafkaError
+from aiokproto.net.authentication import Authentication
 from aiokproto.net.connection import Connection
 from aiokproto.net.timeouts import deadline
 from aiokproto.net.transport import dial
@@ -22,19 +24,38 @@ async def open_connection(
     timeout: float,
     threads: ThreadPoolExecutor | None = None,
     observer: NodeObserver | None = None,
+    on_rejected: Callable[[KafkaError], None] = lambda error: None,
 ) -> Connection:
-    """Connect to a broker and learn which API versions it supports. Cancelling closes the socket.
+    """Connect to a broker, learn which API versions it supports, and authenticate. Cancelling closes the socket.
 
     Brokers before 0.10 close the connection when they receive ApiVersions. One that does so twice, the second time
     for ApiVersions v0, counts as such a broker, and its versions are assumed to be
     :data:`~aiokproto.net.versions.BEFORE_0_10`. Once is not enough: a proxy whose broker is starting does the same.
 
+    ``on_rejected`` is called with the error if the broker refuses to extend the session later (KIP-368).
+
     Raises:
         BrokerConnectionError: The broker cannot be reached; NotKafkaError and AuthenticationError for these causes.
-        DeadlineError: Connecting and exchanging versions took longer than ``timeout`` seconds.
+        DeadlineError: All of it took longer than ``timeout`` seconds.
         BrokerError: The response to ApiVersions has an error code.
+        UnsupportedVersionError: The broker is too old for the SASL mechanism.
     """
     until = asyncio.get_running_loop().time() + timeout
+
+    async def opened(connection: Connection) -> Connection:
+        if config.sasl is None:
+            connection.opened()
+            return connection
+        authentication = Authentication(connection, config.sasl, host, timeout, on_rejected)
+        try:
+            async with deadline(until, lambda: f"SASL authentication with {peer}: not complete in {timeout:.3g} s"):
+                await authentication.run()
+        # Also a cancellation: nobody else holds the socket yet.
+        except BaseException:
+            connection.abort()
+            raise
+        connection.opened(authentication.close)
+        return connection
 
     async def connect() -> Connection:
         return await dial(
@@ -61,11 +82,11 @@ async def open_connection(
                 # Next: ApiVersions v0, and after that no ApiVersions at all.
                 continue
             raise
-        return connection
+        return await opened(connection)
     # A third socket, as the broker has closed both others, and no ApiVersions on it, which is why it closed them.
     connection = await connect()
     connection.versions = BrokerVersions(BEFORE_0_10, peer, assumed=True)
-    return connection
+    return await opened(connection)
 
 
 async def _negotiate(connection: Connection, negotiation: Negotiation, until: float, timeout: float) -> BrokerVersions:

@@ -2,7 +2,8 @@
 
 A response frame is ``int32 length | int32 correlation id | …``. Responses arrive in the order of the requests, so the
 correlation id is a check, not a key: :attr:`ClientProtocol.pending` is a FIFO queue, and a mismatch means that bytes
-were lost or the peer is broken. There is no recovery from that but closing the connection.
+were lost or the peer is broken. There is no recovery from that but closing the connection. (The tokens of SASL after
+SaslHandshake v0 are frames without correlation id, see :data:`TOKEN`.)
 
 Frames are read into one of two places. Small ones share a scratch buffer: one ``recv`` can hold many, and each is
 copied out of it. A frame larger than the scratch buffer gets a buffer of its exact size, into which the socket writes
@@ -30,6 +31,12 @@ SCRATCH_SIZE = 64 * 1024
 READ_AT_ONCE = 512 * 1024
 """Most bytes read in one iteration of the event loop. A socket can hold megabytes, which take milliseconds to copy."""
 
+MAX_FIRST_RESPONSE_SIZE = 1024 * 1024
+"""Longest frame in bytes before the connection is open: a peer that has not proved anything gets little memory."""
+
+TOKEN = -1
+"""In place of a correlation id: the next frame is a SASL token, and nothing but that."""
+
 _INT32 = Packer(">i")
 _LENGTH_SIZE = 4
 # After the length (4), ApiKey (2) and version (2): the same in every version of the request header.
@@ -38,7 +45,7 @@ _IDS = 1 << 31
 
 
 class Pending(Generic[T]):
-    """A request in flight: the correlation id its response must have, and the caller's token, returned with it."""
+    """A request in flight: the correlation id its response must have (or :data:`TOKEN`), and the caller's token."""
 
     __slots__ = ("api_key", "correlation_id", "token")
 
@@ -57,7 +64,8 @@ class ClientProtocol(Generic[T]):
     Args:
         peer: Names the broker in errors.
         client_id: Sent in every request's header.
-        max_response_size: Longest frame in bytes; a longer one is an error.
+        max_response_size: Longest frame in bytes; a longer one is an error. :data:`MAX_FIRST_RESPONSE_SIZE` holds
+            instead until :meth:`opened`.
         first_correlation_id: Ids count up from here and wrap after 2**31 - 1.
     """
 
@@ -68,6 +76,7 @@ class ClientProtocol(Generic[T]):
         # At most one entry per API and version in use, a few dozen.
         self._headers: dict[tuple[int, int], bytes] = {}
         self._max_response_size = max_response_size
+        self._limit = min(max_response_size, MAX_FIRST_RESPONSE_SIZE)
         self._next_id = first_correlation_id
         self._scratch = bytearray(SCRATCH_SIZE)
         self._scratch_view = memoryview(self._scratch)
@@ -95,6 +104,10 @@ class ClientProtocol(Generic[T]):
     def next_id(self) -> int:
         """The correlation id of the next request."""
         return self._next_id
+
+    def opened(self) -> None:
+        """Take frames of up to ``max_response_size`` from now on."""
+        self._limit = self._max_response_size
 
     def encode(self, request: Request[Any], version: int) -> tuple[int, bytearray]:
         """Return a request's correlation id and bytes. No response is expected before :meth:`sent`.
@@ -177,7 +190,8 @@ class ClientProtocol(Generic[T]):
         (size,) = _INT32.unpack_from(self._scratch, self._start)
         # A frame has at least a correlation id. What other protocols send first ("HTTP", "SSH-") is beyond any sensible
         # limit when read as a length. Only a TLS alert (0x1503…, 336 MiB) can be within a high limit: tested by name.
-        if 4 <= size <= self._max_response_size and not (self._first and self._scratch.startswith(b"\x15\x03")):
+        shortest = 0 if self.pending and self.pending[0].correlation_id == TOKEN else _LENGTH_SIZE
+        if shortest <= size <= self._limit and not (self._first and self._scratch.startswith(b"\x15\x03")):
             return int(size)
         seen = bytes(self._scratch_view[self._start : self._end])
         if self._first:
@@ -185,8 +199,10 @@ class ClientProtocol(Generic[T]):
         if not self.pending:
             raise BrokerConnectionError(f"{self.peer} sent a response of {size} bytes without a request in flight")
         what = f"{api_name(self.pending[0].api_key)} to {self.peer}"
-        if size < _LENGTH_SIZE:
+        if size < shortest:
             raise BrokerConnectionError(f"{what}: the response has an impossible length of {size} bytes")
+        if size > self._limit < self._max_response_size:
+            raise BrokerConnectionError(f"{what}: the response has {size} bytes, and the connection is not open yet")
         raise ResponseTooLargeError(
             f"{what}: the response of {size} bytes exceeds max_response_size={self._max_response_size}; "
             f"raise max_response_size, or request less (a consumer: lower fetch_max_bytes)"
@@ -210,6 +226,8 @@ class ClientProtocol(Generic[T]):
 
     def _match(self, frame: memoryview) -> T:
         self._first = False
+        if self.pending and self.pending[0].correlation_id == TOKEN:
+            return self.pending.popleft().token
         correlation_id = response_correlation_id(frame)
         if not self.pending:
             raise BrokerConnectionError(f"{self.peer} responds to request {correlation_id}, but none is in flight")

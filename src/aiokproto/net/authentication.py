@@ -1,0 +1,220 @@
+"""Authenticate a connection by SASL: SaslHandshake names the mechanism, SaslAuthenticate carries its tokens (KIP-43,
+KIP-152).
+
+Brokers before 1.0 know no SaslAuthenticate: after SaslHandshake v0 the tokens are frames of their own, and a broker
+that rejects one only closes the connection. Those before 0.10 know no SaslHandshake either: GSSAPI is their only
+mechanism, and its tokens are the first frames on the connection.
+
+**Sessions (KIP-368).** A broker may limit how long an authentication is valid. When most of that time has passed, the
+next request is held back, and with it all that follow it, until the client has authenticated again; requests already in
+flight are not disturbed. An idle connection does not authenticate again: a broker closes a connection only when a
+request comes too late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from aiokproto.codec.frames import decode_response
+from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from aiokproto.codec.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from aiokproto.errors import (
+    AuthenticationError,
+    BrokerConnectionError,
+    KafkaError,
+    UnsupportedVersionError,
+    error_for,
+)
+from aiokproto.failures import Action, Situation, classify
+from aiokproto.net.connection import Connection
+from aiokproto.net.timeouts import deadline
+from aiokproto.runtime import uniform
+from aiokproto.security.mechanism import SaslExchange, SaslMechanism
+
+MAX_CHALLENGES = 64
+"""Most challenges of one exchange. The longest of the known mechanisms, GSSAPI, has three."""
+
+_RENEWED = (0.85, 0.95)
+"""The part of a session's lifetime after which it is renewed: between these two, so that the connections of many
+clients do not do it together (as Java)."""
+
+_GSSAPI = "GSSAPI"
+
+logger = logging.getLogger("aiokproto.net")
+
+
+class Authentication:
+    """Authenticates one connection, and again before its session ends.
+
+    Args:
+        connection: The connection. Its API versions must be known.
+        mechanism: The mechanism.
+        host: The broker's host, as it advertises it.
+        timeout: Longest time for a later authentication (s), and for each response.
+        on_rejected: Called with the error of a later authentication that ends the connection.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        mechanism: SaslMechanism,
+        host: str,
+        timeout: float,
+        on_rejected: Callable[[KafkaError], None],
+    ) -> None:
+        self._connection = connection
+        self._mechanism = mechanism
+        self._host = host
+        self._timeout = timeout
+        self._on_rejected = on_rejected
+        self._timer: asyncio.TimerHandle | None = None
+        self._renewal: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Authenticate. Without a deadline of its own.
+
+        Raises:
+            AuthenticationError: Either side rejected the other, or the broker does not offer the mechanism.
+            BrokerConnectionError: The connection was lost, or the credentials could not be read.
+            UnsupportedVersionError: The broker is too old for SASL, or for this mechanism.
+        """
+        connection, name = self._connection, self._mechanism.name
+        exchange = self._mechanism.exchange(self._host)
+        if connection.versions.assumed:
+            if name != _GSSAPI:
+                raise UnsupportedVersionError(
+                    f"SASL mechanism {name} needs Kafka 0.10 or later: {connection.peer} closes the connection on"
+                    " ApiVersions, as brokers before 0.10 do"
+                )
+            await self._exchange_bare(exchange)
+            return
+        wrapped = SaslAuthenticateRequest.api_key in connection.versions.ranges
+        await self._handshake(None if wrapped else 0)
+        if wrapped:
+            lifetime = await self._exchange(exchange)
+            if lifetime > 0:
+                self._expire(lifetime)
+        else:
+            await self._exchange_bare(exchange)
+
+    def close(self) -> None:
+        """End: the connection has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._renewal is not None and self._renewal is not asyncio.current_task():
+            self._renewal.cancel()
+
+    async def _handshake(self, max_version: int | None) -> None:
+        connection, name = self._connection, self._mechanism.name
+        version = connection.versions.pick(SaslHandshakeRequest, max_version)
+        frame = await connection.send_raw(SaslHandshakeRequest(mechanism=name), version, self._timeout, past_hold=True)
+        response = decode_response(frame, SaslHandshakeResponse, version)
+        if not response.error_code:
+            return
+        error = error_for(response.error_code, f"SaslHandshake to {connection.peer}")
+        situation = Situation(SaslHandshakeRequest.api_key, renewing=self._renewal is not None)
+        if classify(error, situation) is not Action.STOP:
+            raise BrokerConnectionError(f"SASL authentication failed: {error}") from error
+        if response.mechanisms:
+            offered = ", ".join(response.mechanisms)
+            text = f"does not enable SASL mechanism {name} on this listener (enabled: {offered})"
+        else:
+            text = (
+                "does not expect SASL on this listener: connect to another, or set security_protocol to 'PLAINTEXT' or"
+                " 'SSL'"
+            )
+        raise AuthenticationError(f"{connection.peer} {text}") from error
+
+    async def _exchange(self, exchange: SaslExchange) -> float:
+        """Exchange tokens in SaslAuthenticate requests; return the session's lifetime (s), 0 for no limit."""
+        connection = self._connection
+        version = connection.versions.pick(SaslAuthenticateRequest)
+        token = await self._token(exchange, None)
+        lifetime = 0.0
+        for _ in range(MAX_CHALLENGES):
+            if token is None:
+                return lifetime
+            frame = await connection.send_raw(
+                SaslAuthenticateRequest(auth_bytes=token), version, self._timeout, past_hold=True
+            )
+            response = decode_response(frame, SaslAuthenticateResponse, version)
+            if response.error_code:
+                raise self._rejected(response)
+            lifetime = response.session_lifetime_ms / 1000
+            token = await self._token(exchange, bytes(response.auth_bytes))
+        raise self._endless()
+
+    async def _exchange_bare(self, exchange: SaslExchange) -> None:
+        """Exchange tokens as bare frames."""
+        connection = self._connection
+        token = await self._token(exchange, None)
+        for _ in range(MAX_CHALLENGES):
+            if token is None:
+                return
+            try:
+                challenge = await connection.send_token(token, SaslAuthenticateRequest.api_key, self._timeout)
+            except BrokerConnectionError as error:
+                # Not final: nothing distinguishes it from a broker that is stopping.
+                text = f"{error}; brokers before 1.0 close the connection if they reject the credentials"
+                raise BrokerConnectionError(text) from error
+            token = await self._token(exchange, bytes(challenge))
+            if token is not None and exchange.complete:
+                connection.send_last_token(token)
+                return
+        raise self._endless()
+
+    async def _token(self, exchange: SaslExchange, challenge: bytes | None) -> bytes | None:
+        name, peer = self._mechanism.name, self._connection.peer
+        try:
+            return await (exchange.start() if challenge is None else exchange.respond(challenge))
+        except AuthenticationError as error:
+            raise AuthenticationError(f"SASL {name} with {peer}: {error}") from error
+        except BrokerConnectionError as error:
+            raise BrokerConnectionError(f"SASL {name} with {peer}: {error}") from error
+        except KafkaError:
+            raise
+        except Exception as error:
+            # The application's code: a token endpoint that is away, a file that is being replaced.
+            raise BrokerConnectionError(f"SASL {name} with {peer}: {type(error).__name__}: {error}") from error
+
+    def _rejected(self, response: SaslAuthenticateResponse) -> KafkaError:
+        name, peer = self._mechanism.name, self._connection.peer
+        error = error_for(response.error_code, f"SaslAuthenticate to {peer}", response.error_message)
+        if classify(error, Situation(SaslAuthenticateRequest.api_key)) is Action.STOP:
+            rejected: KafkaError = AuthenticationError(
+                f"{peer} rejected the credentials (SASL {name}): {response.error_message}"
+            )
+        else:
+            rejected = BrokerConnectionError(f"SASL authentication failed: {error}")
+        rejected.__cause__ = error
+        return rejected
+
+    def _endless(self) -> AuthenticationError:
+        return AuthenticationError(
+            f"SASL {self._mechanism.name} with {self._connection.peer}: not complete after {MAX_CHALLENGES} challenges"
+        )
+
+    # --- Sessions ---
+
+    def _expire(self, lifetime: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(lifetime * uniform(*_RENEWED), self._connection.hold, self._begin_renewal)
+
+    def _begin_renewal(self) -> None:
+        self._renewal = asyncio.get_running_loop().create_task(self._renew())
+
+    async def _renew(self) -> None:
+        peer, timeout = self._connection.peer, self._timeout
+        until = asyncio.get_running_loop().time() + timeout
+        try:
+            async with deadline(until, lambda: f"SASL authentication with {peer}: not complete in {timeout:.3g} s"):
+                await self.run()
+        except KafkaError as error:
+            logger.debug("%s: the session could not be extended: %s", peer, error)
+            lost = error if isinstance(error, BrokerConnectionError) else BrokerConnectionError(str(error))
+            self._connection.close(lost)
+            self._on_rejected(lost)
+        else:
+            self._connection.release()

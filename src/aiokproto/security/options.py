@@ -1,0 +1,81 @@
+"""The options of SASL: from names and values to a mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from aiokproto.errors import ConfigurationError
+from aiokproto.security.mechanism import SaslMechanism
+from aiokproto.security.plain import Plain
+from aiokproto.security.scram import DIGESTS, Scram
+
+
+class MechanismOptions(NamedTuple):
+    """The options of a mechanism, and how it is made of them.
+
+    Attributes:
+        make: Called with the options that were given, by keyword.
+        required: Options that must be given.
+        optional: Options that can be given.
+    """
+
+    make: Callable[..., SaslMechanism]
+    required: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+
+
+def _plain(sasl_username: Any, sasl_password: Any) -> SaslMechanism:
+    return Plain(sasl_username, sasl_password)
+
+
+def _scram(name: str) -> Callable[..., SaslMechanism]:
+    return lambda sasl_username, sasl_password: Scram(name, sasl_username, sasl_password)
+
+
+_LOGIN = ("sasl_username", "sasl_password")
+
+MECHANISMS = {
+    "PLAIN": MechanismOptions(_plain, _LOGIN),
+    **{name: MechanismOptions(_scram(name), _LOGIN) for name in DIGESTS},
+}
+"""By name."""
+
+SASL_OPTIONS = frozenset(
+    option for mechanism in MECHANISMS.values() for option in (*mechanism.required, *mechanism.optional)
+)
+"""The options of all mechanisms, besides ``sasl_mechanism``."""
+
+
+def parse_mechanism(options: Mapping[str, Any]) -> SaslMechanism:
+    """Return the mechanism that options describe.
+
+    Raises:
+        ConfigurationError: An option is missing, or belongs to another mechanism. The text has no values.
+    """
+    given = {name: options[name] for name in sorted(SASL_OPTIONS & options.keys()) if options[name] is not None}
+    mechanism = options.get("sasl_mechanism")
+    if mechanism is None:
+        raise ConfigurationError(
+            f"sasl_mechanism is missing: {' or '.join(map(repr, MECHANISMS))}, or an object of aiokproto.security"
+        )
+    if not isinstance(mechanism, str):
+        # A class has the attributes too.
+        if isinstance(mechanism, type) or not isinstance(mechanism, SaslMechanism):
+            raise ConfigurationError(
+                f"sasl_mechanism: {type(mechanism).__name__} is no SaslMechanism: it needs `name` and `exchange(host)`"
+            )
+        if given:
+            raise ConfigurationError(f"{next(iter(given))} has no effect: sasl_mechanism is an object")
+        return mechanism
+    name = mechanism.upper()
+    if name not in MECHANISMS:
+        raise ConfigurationError(f"sasl_mechanism={mechanism!r}: expected {' or '.join(map(repr, MECHANISMS))}")
+    make, required, optional = MECHANISMS[name]
+    for option in given:
+        if option not in required and option not in optional:
+            raise ConfigurationError(f"{option} is no option of sasl_mechanism={name!r}")
+    missing = [option for option in required if option not in given]
+    if missing:
+        raise ConfigurationError(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing ({name})")
+    return make(**given)

@@ -1,0 +1,48 @@
+"""SASL/PLAIN (RFC 4616): user name and password in clear text."""
+
+from __future__ import annotations
+
+from aiokproto.errors import ConfigurationError
+from aiokproto.security.mechanism import SaslExchange
+from aiokproto.security.secret import Secret, SecretSource
+
+
+class Plain:
+    """PLAIN: the broker receives the password itself, so use it with TLS only.
+
+    Args:
+        username: The user name.
+        password: The password. Each can be a file or a function, see :class:`~aiokproto.security.Secret`.
+    """
+
+    name = "PLAIN"
+
+    def __init__(self, username: SecretSource, password: SecretSource) -> None:
+        self._username = Secret("sasl_username", username)
+        self._password = Secret("sasl_password", password)
+
+    def exchange(self, host: str) -> SaslExchange:
+        """Begin an exchange."""
+        return _PlainExchange(self._username, self._password)
+
+    def __repr__(self) -> str:
+        return "Plain()"
+
+
+class _PlainExchange:
+    def __init__(self, username: Secret, password: Secret) -> None:
+        self._username = username
+        self._password = password
+        self.complete = False
+
+    async def start(self) -> bytes:
+        username, password = await self._username.read(), await self._password.read()
+        for name, value in (("sasl_username", username), ("sasl_password", password)):
+            if "\0" in value:
+                raise ConfigurationError(f"{name} contains a null character, which PLAIN cannot carry")
+        self.complete = True
+        # An authorization id comes before the first separator. Kafka accepts none but the user's own name.
+        return f"\0{username}\0{password}".encode()
+
+    async def respond(self, challenge: bytes) -> bytes | None:
+        return None

@@ -1,0 +1,83 @@
+"""Values that must not be seen."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from aiokproto.errors import BrokerConnectionError, ConfigurationError
+
+SecretSource: TypeAlias = "str | Path | Callable[[], str | Awaitable[str]]"
+"""A text, a file that has it, or a function that returns it."""
+
+MAX_FILE_SIZE = 1 << 20
+"""Longest file in bytes that a secret is read from."""
+
+
+class Secret:
+    """A secret that an option gives: as text, as a :class:`~pathlib.Path` of a file, or as a function, async or not.
+
+    File and function are read anew for each authentication. A line break at the end of the file is left out.
+
+    Args:
+        option: The option's name, for errors.
+        source: Where the secret comes from.
+
+    Raises:
+        ConfigurationError: The source is none of these, or an empty text.
+    """
+
+    __slots__ = ("_source", "option")
+
+    def __init__(self, option: str, source: SecretSource) -> None:
+        self.option = option
+        if not callable(source) and not isinstance(source, str | Path):
+            raise ConfigurationError(f"{option}: expected text, a pathlib.Path of a file, or a function")
+        if source == "":
+            raise ConfigurationError(f"{option} is empty")
+        self._source: Any = source
+
+    async def read(self) -> str:
+        """Return the secret.
+
+        Raises:
+            BrokerConnectionError: The file cannot be read, or the function failed: the authentication is tried again
+                later, like a failed connection.
+        """
+        source = self._source
+        try:
+            if isinstance(source, Path):
+                text: Any = _read(source)
+            elif callable(source):
+                text = source()
+                if inspect.isawaitable(text):
+                    text = await text
+            else:
+                text = source
+        except Exception as error:
+            raise BrokerConnectionError(f"{self.option} cannot be read: {_shown(error)}") from error
+        # Without the value: whatever it is, it may be the secret in another form.
+        if not isinstance(text, str) or not text:
+            what = "empty text" if text == "" else type(text).__name__
+            raise BrokerConnectionError(f"{self.option} gave {what}: expected text")
+        return text
+
+    def __repr__(self) -> str:
+        if isinstance(self._source, Path):
+            return f"<{self.option} from {self._source}>"
+        return f"<{self.option}>"
+
+
+def _read(path: Path) -> str:
+    with path.open(encoding="utf-8") as file:
+        text = file.read(MAX_FILE_SIZE + 1)
+    if len(text) > MAX_FILE_SIZE:
+        raise ValueError(f"{path} is longer than {MAX_FILE_SIZE} characters")
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def _shown(error: Exception) -> str:
+    # A decoding error shows the bytes that it could not decode.
+    return "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else f"{type(error).__name__}: {error}"

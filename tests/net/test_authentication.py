@@ -1,0 +1,215 @@
+"""Authentication of a connection: what is sent, what ends it, and how a session is renewed."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import Any
+
+import pytest
+
+from aiokproto.codec.frames import decode_request_header, encode_response
+from aiokproto.codec.messages.heartbeat import HeartbeatResponse
+from aiokproto.codec.messages.sasl_handshake import SaslHandshakeResponse
+from aiokproto.codec.schema import Response
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import (
+    AuthenticationError,
+    BrokerConnectionError,
+    DeadlineError,
+    KafkaError,
+    UnsupportedVersionError,
+)
+from aiokproto.net.authentication import MAX_CHALLENGES
+from aiokproto.net.open import open_connection
+from tests.net.authenticating import Counting, answers, beat, refused
+from tests.net.peer import HangUp, config, connected, peer, raw_peer, serves
+from tests.patience import PATIENCE
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 5])
+async def test_tokens_and_challenges_take_turns(tokens: int) -> None:
+    mechanism = Counting(tokens=tokens)
+    async with peer(answers()) as broker, connected(broker.port, sasl=mechanism) as line:
+        assert (await line.send(beat(7), timeout=PATIENCE)).error_code == 7
+    expected = [b"token %d" % (number + 1) for number in range(tokens)]
+    assert mechanism.challenges == expected
+    assert mechanism.hosts == ["127.0.0.1"]
+    handshake, *exchange = broker.requests[1:-1]
+    assert (handshake[0].mechanism, handshake[1]) == ("COUNTING", 1)
+    assert [(bytes(request.auth_bytes), version) for request, version in exchange] == [(each, 2) for each in expected]
+
+
+async def bare(reader: asyncio.StreamReader) -> bytes:
+    return await reader.readexactly(struct.unpack(">i", await reader.readexactly(4))[0])
+
+
+def framed(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+@pytest.mark.parametrize("answered", [True, False])
+async def test_a_broker_before_1_0_gets_bare_tokens(answered: bool) -> None:
+    """Whether or not it responds to the last."""
+    mechanism = Counting(tokens=3, complete_early=not answered)
+    tokens: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        versions = decode_request_header(await bare(reader))
+        listed = serves(SaslHandshake=(0, 0), Heartbeat=(0, 1), ApiVersions=(0, 0))(None, 0)
+        assert isinstance(listed, Response)
+        writer.write(encode_response(listed, versions.api_version, versions.correlation_id))
+        handshake = decode_request_header(await bare(reader))
+        assert (handshake.api_key, handshake.api_version) == (17, 0)
+        writer.write(encode_response(SaslHandshakeResponse(), 0, handshake.correlation_id))
+        for number in range(3):
+            tokens.append(await bare(reader))
+            if answered or number < 2:
+                writer.write(framed(b"" if number else b"challenge"))
+        request = decode_request_header(await bare(reader))
+        writer.write(encode_response(HeartbeatResponse(error_code=3), request.api_version, request.correlation_id))
+        await reader.read()
+
+    async with raw_peer(serve) as port, connected(port, sasl=mechanism) as line:
+        assert (await line.send(beat(), timeout=PATIENCE)).error_code == 3
+    assert tokens == [b"token 1", b"token 2", b"token 3"]
+    assert mechanism.challenges[0] == b"challenge"
+
+
+async def before_0_10(reader: asyncio.StreamReader) -> bytes:
+    """Read the first frame; close the connection if it is a request."""
+    first = await bare(reader)
+    if not first.startswith(b"token"):
+        raise ConnectionResetError
+    return first
+
+
+async def test_a_broker_before_0_10_gets_gssapi_tokens_at_once() -> None:
+    mechanism = Counting("GSSAPI", tokens=2, complete_early=True)
+    tokens: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tokens.append(await before_0_10(reader))
+        writer.write(framed(b"challenge"))
+        tokens.append(await bare(reader))
+        await reader.read()
+
+    async with raw_peer(serve) as port, connected(port, sasl=mechanism) as line:
+        assert line.versions.assumed
+        # The last token may still be on its way.
+        while len(tokens) < 2:
+            await asyncio.sleep(0)
+    assert tokens == [b"token 1", b"token 2"]
+
+
+async def test_a_broker_before_0_10_has_no_other_mechanism() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await before_0_10(reader)
+
+    async with raw_peer(serve) as port:
+        with pytest.raises(UnsupportedVersionError, match=r"COUNTING needs Kafka 0\.10 or later"):
+            async with connected(port, sasl=Counting()):
+                raise AssertionError
+
+
+def hang_up(request: object, version: int) -> None:
+    raise HangUp
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "text"),
+    [
+        (
+            {
+                "handshake": lambda request, version: SaslHandshakeResponse(
+                    error_code=33, mechanisms=["PLAIN", "GSSAPI"]
+                )
+            },
+            AuthenticationError,
+            r"does not enable SASL mechanism COUNTING on this listener \(enabled: PLAIN, GSSAPI\)",
+        ),
+        (
+            {"handshake": lambda request, version: SaslHandshakeResponse(error_code=34)},
+            AuthenticationError,
+            "does not expect SASL on this listener",
+        ),
+        (
+            {"handshake": lambda request, version: SaslHandshakeResponse(error_code=-1)},
+            BrokerConnectionError,
+            "SASL authentication failed: SaslHandshake to .*UNKNOWN_SERVER_ERROR",
+        ),
+        (
+            {"authenticate": refused(ErrorCode.SASL_AUTHENTICATION_FAILED, "no such user")},
+            AuthenticationError,
+            r"rejected the credentials \(SASL COUNTING\): no such user",
+        ),
+        (
+            {"authenticate": refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)},
+            BrokerConnectionError,
+            "SASL authentication failed: SaslAuthenticate to .*COORDINATOR_NOT_AVAILABLE",
+        ),
+        ({"handshake": hang_up}, BrokerConnectionError, r"was lost.*SaslHandshake was in flight"),
+        ({"authenticate": hang_up}, BrokerConnectionError, r"was lost.*SaslAuthenticate was in flight"),
+        (
+            {"authenticate": lambda request, version: b"\x7f\x00\x00\x00"},
+            BrokerConnectionError,
+            "SaslAuthenticate to .* has 2130706432 bytes, and the connection is not open yet",
+        ),
+    ],
+)
+async def test_a_broker_that_does_not_authenticate(changes: Any, error: type[KafkaError], text: str) -> None:
+    async with peer(answers(**changes)) as broker:
+        with pytest.raises(error, match=text) as raised:
+            async with connected(broker.port, sasl=Counting()):
+                raise AssertionError
+        assert type(raised.value) is error
+        await broker.hung_up.wait()
+
+
+@pytest.mark.parametrize(
+    ("cause", "error", "text"),
+    [
+        (AuthenticationError("the proof is wrong"), AuthenticationError, "SASL COUNTING with .*: the proof is wrong"),
+        (BrokerConnectionError("no file"), BrokerConnectionError, "SASL COUNTING with .*: no file"),
+        (ValueError("no token today"), BrokerConnectionError, "SASL COUNTING with .*: ValueError: no token today"),
+    ],
+)
+async def test_a_mechanism_that_fails(cause: Exception, error: type[KafkaError], text: str) -> None:
+    async with peer(answers()) as broker:
+        with pytest.raises(error, match=text) as raised:
+            async with connected(broker.port, sasl=Counting(fails=cause)):
+                raise AssertionError
+        assert (type(raised.value), raised.value.__cause__) == (error, cause)
+
+
+async def test_an_exchange_without_end() -> None:
+    async with peer(answers()) as broker:
+        with pytest.raises(AuthenticationError, match=f"not complete after {MAX_CHALLENGES} challenges"):
+            async with connected(broker.port, sasl=Counting(tokens=1 << 30)):
+                raise AssertionError
+    assert len(broker.requests) == 2 + MAX_CHALLENGES
+
+
+async def test_a_broker_that_stays_silent() -> None:
+    async with peer(answers(authenticate=lambda request, version: None)) as broker:
+        with pytest.raises(DeadlineError, match=r"SaslAuthenticate to .*: no response in|not complete in"):
+            async with connected(broker.port, timeout=0.01, sasl=Counting()):
+                raise AssertionError
+        await broker.hung_up.wait()
+
+
+async def test_cancelling_closes_the_socket() -> None:
+    asked = asyncio.Event()
+
+    def silent(request: object, version: int) -> None:
+        asked.set()
+
+    async with peer(answers(authenticate=silent)) as broker:
+        opening = asyncio.ensure_future(
+            open_connection("127.0.0.1", broker.port, "broker 1", config(sasl=Counting()), PATIENCE)
+        )
+        await asked.wait()
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        await broker.hung_up.wait()
