@@ -63,13 +63,14 @@ class Session:
         """Count the session as unconfirmed; ``late`` is by how many seconds the event loop did that too late."""
         if self.confirmed:
             silence = asyncio.get_running_loop().time() - self._sent_at
+            cause = ""
+            if late >= BLOCKED:
+                cause = f"; the event loop did not run for {late:.1f} s: a call blocked it, or the process was suspended"
             log.warning(
                 "group %s: no confirmation from the coordinator in %.1f s: the session may have expired%s",
                 self._group_id,
                 silence,
-                f"; the event loop did not run for at least {late:.1f} s: a call blocked it, or the process was suspended"
-                if late >= BLOCKED
-                else "",
+                cause,
             )
         self._set_confirmed(False)
 
