@@ -55,7 +55,6 @@ def test_a_client_in_a_forked_process_is_refused_and_the_parents_goes_on() -> No
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FORKING], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
-    assert done.stdout.splitlines() == [
-        "ConfigurationError this client was started in another event loop: use it in that one, or make one for each loop",
-        "1",
-    ]
+    refused, offset = done.stdout.splitlines()
+    assert refused.startswith("ConfigurationError this client was started in another event loop: ")
+    assert offset == "1"

@@ -65,9 +65,7 @@ def test_the_warning_of_an_uncertain_session_says_whether_the_event_loop_was_blo
     run(program)
     said = [text for text in map(str, caplog.messages) if "the session may have expired" in text]
     assert said
-    assert [bool(re.search(r"the event loop did not run for \d\d\.\d s", text)) for text in said[:1]] == [
-        blocked
-    ]
+    assert [bool(re.search(r"the event loop did not run for \d\d\.\d s", text)) for text in said[:1]] == [blocked]
 
 
 def test_after_a_stall_opened_records_are_dropped_in_the_next_loop_iteration() -> None:

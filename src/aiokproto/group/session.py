@@ -65,7 +65,9 @@ class Session:
             silence = asyncio.get_running_loop().time() - self._sent_at
             cause = ""
             if late >= BLOCKED:
-                cause = f"; the event loop did not run for {late:.1f} s: a call blocked it, or the process was suspended"
+                cause = (
+                    f"; the event loop did not run for {late:.1f} s: a call blocked it, or the process was suspended"
+                )
             log.warning(
                 "group %s: no confirmation from the coordinator in %.1f s: the session may have expired%s",
                 self._group_id,
