@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import sys
+from typing import Any
 
 from aiokproto import Consumer
 
@@ -19,7 +20,11 @@ def most_memory() -> int:
 
 async def main(servers: str, topic: str, records: int, budget: int) -> None:
     # A response could have all records at once, if the budget allowed it.
-    limits = {"fetch_buffer_bytes": budget, "fetch_max_bytes": 100_000_000, "max_partition_fetch_bytes": 1_000_000}
+    limits: dict[str, Any] = {
+        "fetch_buffer_bytes": budget,
+        "fetch_max_bytes": 100_000_000,
+        "max_partition_fetch_bytes": 1_000_000,
+    }
     async with Consumer(topic, bootstrap_servers=servers, auto_offset_reset="earliest", **limits) as consumer:
         size = len((await anext(consumer)).value or b"")
         most_memory()
