@@ -27,12 +27,13 @@ async def main(servers: str, topic: str, records: int, budget: int) -> None:
     }
     async with Consumer(topic, bootstrap_servers=servers, auto_offset_reset="earliest", **limits) as consumer:
         size = len((await anext(consumer)).value or b"")
-        most_memory()
+        before = most_memory()
         for _ in range(records - 1):
             # Time for the consumer to fetch ahead as much as it will.
             for _ in range(50):
                 await asyncio.sleep(0)
             assert len((await anext(consumer)).value or b"") == size
+        sys.stdout.write(f"{most_memory() - before}\n")
 
 
 if __name__ == "__main__":

@@ -236,8 +236,8 @@ class SimulationLoop(asyncio.AbstractEventLoop):
     def _generator_begun(self, generator: AsyncGenerator[Any, Any]) -> None:
         # Held, not weakly as in asyncio: when the collector runs must not decide what happens next. The finished go.
         if len(self._generators) >= self._most_generators:
-            running = {key: each for key, each in self._generators.items() if getattr(each, "ag_frame", each) is not None}
-            self._generators = running
+            begun = self._generators.items()
+            self._generators = {key: each for key, each in begun if getattr(each, "ag_frame", each) is not None}
             self._most_generators = max(100, 2 * len(self._generators))
         self._generators[id(generator)] = generator
 
