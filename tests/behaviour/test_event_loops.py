@@ -1,9 +1,10 @@
-"""Clients and event loops: created before there is one, and in a process that was forked."""
+"""Clients and event loops: created before there is one, in a process that was forked, and when Ctrl-C ends it."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 
@@ -28,6 +29,20 @@ async def main():
             os._exit(0)
         os.waitpid(child, 0)
         print((await producer.send("t", b"parent")).offset)
+
+asyncio.run(main())
+"""
+
+
+READING = """
+import asyncio, sys
+from aiokproto import Consumer
+
+async def main():
+    options = {"group_id": "g", "auto_offset_reset": "earliest"}
+    async with Consumer("t", bootstrap_servers=sys.argv[1], **options) as consumer:
+        async for record in consumer:
+            print(record.offset, flush=True)
 
 asyncio.run(main())
 """
@@ -58,3 +73,29 @@ def test_a_client_in_a_forked_process_is_refused_and_the_parents_goes_on() -> No
     refused, offset = done.stdout.splitlines()
     assert refused.startswith("ConfigurationError this client was started in another event loop: ")
     assert offset == "1"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT to a process")
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.run() cancels the main task since Python 3.11")
+def test_ctrl_c_ends_a_reading_loop_and_commits_what_it_has_finished() -> None:
+    async def write(servers: str) -> None:
+        async with Producer(bootstrap_servers=servers) as producer:
+            for _ in range(3):
+                await producer.send("t", b"x", partition=0)
+
+    async def committed(servers: str) -> list[int]:
+        async with Consumer(bootstrap_servers=servers, group_id="g") as consumer:
+            offsets = await consumer.committed(("t", 0))
+            return [known.offset for known in offsets.values() if known is not None]
+
+    with ThreadedCluster(Broker()) as cluster:
+        asyncio.run(write(cluster.bootstrap_servers))
+        program = [sys.executable, "-c", READING, cluster.bootstrap_servers]
+        with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert [process.stdout.readline() for _ in range(3)] == ["0\n", "1\n", "2\n"]
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=PATIENCE)
+        assert errors.splitlines()[-1] == "KeyboardInterrupt"
+        # It may have been interrupted in the loop's body, after the line was written.
+        assert asyncio.run(committed(cluster.bootstrap_servers)) in ([2], [3])
