@@ -20,7 +20,7 @@ PARTITIONS, EVERY = 4, 0.05
 LONGEST_PAUSE = 0.25
 """Seconds without a record of a partition: five of them at most have come late."""
 
-PROTOCOLS = {
+PROTOCOLS: dict[str, dict[str, Any]] = {
     "classic": {"partition_assignment_strategy": "cooperative-sticky", "heartbeat_interval_ms": 300},
     "consumer": {"group_protocol": "consumer"},
 }
