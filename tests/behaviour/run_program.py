@@ -1,6 +1,7 @@
 """A program that handles records until it is killed: `python -m tests.behaviour.run_program SERVERS TOPIC ORDER`.
 
-It writes a line for each record, before the handler returns.
+ORDER is that of ``run()``, or "loop" for ``async for``. It writes a line for each record, before the handler returns or
+the loop requests the next record.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ async def main(servers: str, topic: str, order: str) -> None:
         heartbeat_interval_ms=200,
     )
     async with consumer:
+        if order == "loop":
+            async for record in consumer:
+                await handle(record)
         await consumer.run(handle, concurrency=CONCURRENCY, order=order, max_pending_records=PENDING)  # type: ignore[call-overload]
 
 

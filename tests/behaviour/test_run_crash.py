@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -69,10 +68,12 @@ async def started(cluster: BehaviourCluster, topic: str, order: str, handled: Co
         await victim.kill()
 
 
-async def test_a_killed_process_loses_no_record(cluster: BehaviourCluster, topic: str, seed: int) -> None:
+@pytest.mark.parametrize("way", ["run", "loop"])
+async def test_a_killed_process_loses_no_record(cluster: BehaviourCluster, topic: str, way: str, seed: int) -> None:
+    """With ``run()`` in any order, and with ``async for``; both commit by themselves."""
     random = Random(seed)
     handled: Counter[Place] = Counter()
-    order: Any = random.choice(("partition", "key", "none"))
+    order = random.choice(("partition", "key", "none")) if way == "run" else way
     await cluster.create_topic(topic, partitions=PARTITIONS)
     await fill(cluster, topic, RECORDS, range(PARTITIONS))
     everything = {(partition, offset) for partition in range(PARTITIONS) for offset in range(RECORDS)}

@@ -120,6 +120,12 @@ class Kafka:
         self.requests.clear()
 
 
+async def settled() -> None:
+    """Let the fetcher do all that it can."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
 def offsets_in(request: FetchRequest) -> dict[int, int]:
     """Partition → fetch offset."""
     return {part.partition: part.fetch_offset for topic in request.topics for part in topic.partitions}
@@ -214,6 +220,27 @@ async def test_a_partition_that_is_paused_or_removed_is_forgotten() -> None:
         assignment.pause([TopicPartition("t", 1)], False)
         kafka.give()
         assert offsets_in(await kafka.request()) == {1: 5}
+
+
+@pytest.mark.parametrize("event", ["none", "moved", "removed"])
+async def test_a_response_in_flight_is_kept_when_its_partition_is_paused(event: str) -> None:
+    """Unless another broker leads by then, or the partition is not assigned any more."""
+    kafka, paused = Kafka(2), TopicPartition("t", 0)
+    async with fetching(kafka, 2) as (fetcher, assignment):
+        await kafka.idle()
+        cursor = assignment.cursors[paused]
+        assignment.pause([paused], True)
+        await settled()
+        if event == "moved":
+            kafka.snapshot = kafka.snapshot.with_leader("t", 0, leader=1, leader_epoch=2)
+            fetcher.metadata_changed()
+        elif event == "removed":
+            assignment.remove([paused])
+        await settled()
+        kafka.give(PartitionData(partition_index=0, high_watermark=6, records=batch(5)))
+        await settled()
+        assert (cursor.fetch.offset == 6, bool(cursor.buffer)) == (event == "none",) * 2
+        assert assignment.next_cursor() is None
 
 
 async def test_records_fetched_before_a_seek_are_dropped() -> None:

@@ -1,7 +1,8 @@
-"""Offsets by topic id: those of a topic that is gone are not taken for another's."""
+"""Committed offsets: those of a deleted topic are not taken for another's, and errors not for none."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest
 from aiokproto.codec.schema import Response
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import UnknownTopicError
+from aiokproto.errors import KafkaError, UnknownTopicError
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
 from tests.simulation.members import run, subscribed
@@ -86,5 +87,44 @@ def test_all_topics_are_sent_by_name_if_one_id_is_unknown() -> None:
             unread = TopicPartition("unread", 0)
             committed = await consumer.committed(FIRST, unread)
             assert committed == {FIRST: None, unread: None}
+
+    run(program)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize(
+    ("code", "raised"),
+    [
+        (ErrorCode.STALE_MEMBER_EPOCH, False),
+        (ErrorCode.UNSTABLE_OFFSET_COMMIT, False),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, False),
+        (ErrorCode.NOT_COORDINATOR, False),
+        (ErrorCode.REQUEST_TIMED_OUT, False),
+        (ErrorCode.UNKNOWN_MEMBER_ID, True),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, True),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, True),
+    ],
+)
+def test_no_error_of_the_committed_offset_leads_to_auto_offset_reset(
+    code: ErrorCode, raised: bool, protocol: str
+) -> None:
+    """Records would be skipped: the position would be the end of the log."""
+
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        options |= {"auto_offset_reset": "latest", "group_protocol": protocol}
+        async with subscribed({**options, "auto_offset_reset": "earliest"}) as consumer:
+            await consumer.poll(5000)
+            await consumer.commit({("t", 0): 3, ("t", 1): 3})
+            consumer.seek(("t", 0), 3)
+            consumer.seek(("t", 1), 3)
+        failing = cluster.faults.fail(OffsetFetchRequest, code)
+        async with subscribed(options) as consumer:
+            with pytest.raises(KafkaError if raised else asyncio.TimeoutError):
+                await asyncio.wait_for(anext(consumer), 10)
+            assert failing.count
+        failing.remove()
+        async with subscribed(options) as consumer:
+            records = [await asyncio.wait_for(anext(consumer), 60) for _ in range(4)]
+        assert sorted((record.partition, record.offset) for record in records) == [(0, 3), (0, 4), (1, 3), (1, 4)]
 
     run(program)

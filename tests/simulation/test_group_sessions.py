@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
 
 from aiokproto.broker import Cluster
 from aiokproto.broker.control.request_info import RequestInfo, Serve
+from aiokproto.codec.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.codec.messages.join_group import JoinGroupRequest
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
@@ -43,6 +45,27 @@ def test_after_a_stall_nothing_is_delivered_before_the_coordinator_has_confirmed
             assert events.seen == [("assigned", 2), ("lost", 2), ("assigned", 2)]
 
     run(program)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("blocked", [True, False])
+def test_the_warning_of_an_uncertain_session_says_whether_the_event_loop_was_blocked(
+    blocked: bool, protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        async with subscribed({**options, "group_protocol": protocol}) as consumer:
+            await consumer.poll(5000, max_records=1)
+            for request in (HeartbeatRequest, ConsumerGroupHeartbeatRequest):
+                cluster.faults.drop(request)
+            if blocked:
+                # A session of the consumer protocol has the length that the broker says.
+                simulation.loop.stall(100)
+            await asyncio.sleep(60)
+
+    run(program)
+    said = [text for text in map(str, caplog.messages) if "the session may have expired" in text]
+    assert said
+    assert [bool(re.search(r"the event loop did not run for \d\d\.\d s", text)) for text in said[:1]] == [blocked]
 
 
 def test_after_a_stall_opened_records_are_dropped_in_the_next_loop_iteration() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import weakref
 from collections.abc import AsyncIterator
 
 import pytest
@@ -128,6 +129,22 @@ def test_remaining_tasks_are_cancelled_at_the_end() -> None:
     simulation.run(main())
     assert ended == ["task", "generator"]
     assert simulation.loop.is_closed()
+
+
+def test_finished_generators_do_not_stay() -> None:
+    simulation, generators = Simulation(), weakref.WeakSet[AsyncIterator[int]]()
+
+    async def generated() -> AsyncIterator[int]:
+        yield 1
+
+    async def main() -> None:
+        for _ in range(1000):
+            generator = generated()
+            generators.add(generator)
+            assert [number async for number in generator] == [1]
+        assert len(generators) <= 101
+
+    simulation.run(main())
 
 
 def test_threads_take_time_and_pools_fill_up() -> None:

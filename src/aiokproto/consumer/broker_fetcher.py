@@ -106,8 +106,13 @@ class BrokerFetcher:
         self._changed[cursor.partition] = None
         self._wake.set()
 
+    def stop(self, cursor: Cursor) -> None:
+        """Request no more of a partition whose delivery has stopped; the response in flight is buffered."""
+        self._changed[cursor.partition] = None
+        self._wake.set()
+
     def remove(self, cursor: Cursor) -> None:
-        """Stop fetching a partition from this broker."""
+        """Stop fetching a partition from this broker, and drop what is in flight."""
         # A later cursor of the same partition may have taken the place.
         if self._cursors.get(cursor.partition) is cursor:
             del self._cursors[cursor.partition]
@@ -153,7 +158,8 @@ class BrokerFetcher:
         plan, requested = self._next()
         if not requested:
             # No partition is fetchable now: they are about to be removed.
-            await self._wake.wait()
+            if self._cursors:
+                await self._wake.wait()
             return
         self.under_way = True
         self.requested_at = asyncio.get_running_loop().time()
@@ -205,6 +211,9 @@ class BrokerFetcher:
             # None removes it: paused, held and failed partitions leave the session, and come back with a change.
             usual = self._config.max_partition_bytes
             changes[partition] = self._wanted(cursor, usual) if cursor is not None and cursor.fetchable else None
+            # No response is in flight here: there is nothing to wait for.
+            if changes[partition] is None:
+                self._cursors.pop(partition, None)
         return self._session.plan(changes), self._session.wanted
 
     def _wanted(self, cursor: Cursor, max_bytes: int) -> FetchPosition:

@@ -171,13 +171,24 @@ class Fetcher:
         node = self._node(cursor, now) if self._is_due(cursor, now) else None
         # Removed from the old broker before it is added to the new one: never at both.
         place = self._places.get(cursor)
-        if place is not None and (place.node != node or place.ended):
+        if place is not None and not place.ended and self._awaits_response(cursor, place.node):
+            place.stop(cursor)
+        elif place is not None and (place.node != node or place.ended):
             del self._places[cursor]
             place.remove(cursor)
         if node is not None:
             fetcher = self._places[cursor] = self._fetcher(node)
             # Also if it is there already: its offset or its state may be new.
             fetcher.add(cursor)
+
+    def _awaits_response(self, cursor: Cursor, node: int) -> bool:
+        """Return whether what a broker has sent of a stopped partition is kept: not if another one leads by now."""
+        if self._assignment.cursors.get(cursor.partition) is not cursor or not cursor.stopped:
+            return False
+        snapshot, fetch = self._cluster.snapshot, cursor.fetch
+        if snapshot.leader_epoch(*cursor.partition) not in (-1, fetch.leader_epoch):
+            return False
+        return node == (snapshot.leader(*cursor.partition) if fetch.replica is None else fetch.replica[0])
 
     def _is_due(self, cursor: Cursor, now: float) -> bool:
         if self._assignment.cursors.get(cursor.partition) is not cursor or not cursor.fetchable:

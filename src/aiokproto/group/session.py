@@ -8,6 +8,9 @@ from collections.abc import Callable
 
 log = logging.getLogger("aiokproto.group")
 
+BLOCKED = 1.0
+"""Seconds by which the event loop has to be late for a warning to say so."""
+
 
 class Session:
     """Keeps the time since the coordinator last confirmed the member.
@@ -56,14 +59,20 @@ class Session:
             self._timer.cancel()
             self._timer = None
 
-    def mark_unconfirmed(self) -> None:
-        """Count the session as unconfirmed."""
+    def mark_unconfirmed(self, late: float = 0.0) -> None:
+        """Count the session as unconfirmed; ``late`` is by how many seconds the event loop did that too late."""
         if self.confirmed:
             silence = asyncio.get_running_loop().time() - self._sent_at
+            cause = ""
+            if late >= BLOCKED:
+                cause = (
+                    f"; the event loop did not run for {late:.1f} s: a call blocked it, or the process was suspended"
+                )
             log.warning(
-                "group %s: no confirmation from the coordinator in %.1f s: the session may have expired",
+                "group %s: no confirmation from the coordinator in %.1f s: the session may have expired%s",
                 self._group_id,
                 silence,
+                cause,
             )
         self._set_confirmed(False)
 
@@ -77,7 +86,7 @@ class Session:
         if loop.time() < ends_at:
             self._timer = loop.call_at(ends_at, self._ended)
             return
-        self.mark_unconfirmed()
+        self.mark_unconfirmed(loop.time() - ends_at)
 
     def _set_confirmed(self, confirmed: bool) -> None:
         if confirmed != self.confirmed:

@@ -71,6 +71,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         self._task_factory: Any = None
         self._numbers = count()
         self._generators: dict[int, AsyncGenerator[Any, Any]] = {}
+        self._most_generators = 100
 
     # --- Running
 
@@ -233,6 +234,11 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         pass
 
     def _generator_begun(self, generator: AsyncGenerator[Any, Any]) -> None:
+        # Held, not weakly as in asyncio: when the collector runs must not decide what happens next. The finished go.
+        if len(self._generators) >= self._most_generators:
+            begun = self._generators.items()
+            self._generators = {key: each for key, each in begun if getattr(each, "ag_frame", each) is not None}
+            self._most_generators = max(100, 2 * len(self._generators))
         self._generators[id(generator)] = generator
 
     def _generator_dropped(self, generator: AsyncGenerator[Any, Any]) -> None:

@@ -1,0 +1,38 @@
+"""The memory of a consumer in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE
+
+from aiokproto import Producer
+from tests.clusters import BehaviourCluster
+from tests.patience import PATIENCE
+
+PARTITIONS, SIZE = 100, 900_000
+BUDGET = 32 * 1024 * 1024
+
+
+async def growth(cluster: BehaviourCluster, topic: str, budget: int) -> int:
+    """By how many bytes a process grows that reads one record of each partition."""
+    arguments = (cluster.bootstrap_servers, topic, str(PARTITIONS), str(budget))
+    program = (sys.executable, "-m", "tests.behaviour.memory_program", *arguments)
+    process = await asyncio.create_subprocess_exec(*program, stdout=PIPE, env=dict(os.environ))
+    try:
+        printed, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return int(printed)
+
+
+async def test_what_is_fetched_ahead_is_limited_in_bytes(cluster: BehaviourCluster, topic: str) -> None:
+    """However many partitions there are, and however slow the reader is: 86 MiB of records are there."""
+    await cluster.create_topic(topic, PARTITIONS)
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for partition in range(PARTITIONS):
+            await producer.send(topic, bytes(SIZE), partition=partition)
+    assert await growth(cluster, topic, BUDGET) <= 1.5 * BUDGET
