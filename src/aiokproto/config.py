@@ -85,6 +85,9 @@ class ConnectionOptions(TypedDict, total=False):
     sasl_password: SecretSource | None
     """Password, for PLAIN and SCRAM. As user name and password a :class:`~pathlib.Path` is a file that has it, and a
     function, async or not, returns it: both are read again for each connection."""
+    metadata_cluster_check_enable: bool
+    """Whether brokers since 4.4 check that a connection has reached the broker and cluster that the metadata names
+    (KIP-1242). Default ``True``."""
     client_rack: str
     """The rack of this client, as in ``broker.rack``: consumers can fetch from a closer replica (KIP-392), the leader
     of a group can assign partitions with a replica there (KIP-881), producers can write to closer leaders (KIP-1123).
@@ -124,6 +127,7 @@ class ClusterConfig:
     """None: plain text."""
     sasl: SaslMechanism | None = field(default=None, repr=False)
     """None: no authentication by SASL."""
+    cluster_check: bool = True
     client_rack: str = ""
     address_map: AddressMap | None = None
     hooks: HookCalls = NO_HOOKS
@@ -350,6 +354,7 @@ _CHECKS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "reconnect_backoff_max_ms": ("reconnect_backoff_max", duration),
     "connections_max_idle_ms": ("connections_max_idle", duration),
     "max_response_size": ("max_response_size", _frame_limit),
+    "metadata_cluster_check_enable": ("cluster_check", boolean),
     "client_rack": ("client_rack", _rack),
     "address_map": ("address_map", function),
     "hooks": ("hooks", parse_hooks),

@@ -17,6 +17,7 @@
     ├── BrokerConnectionError         no connection, or it was lost                          (also ConnectionError)
     │   ├── BootstrapError            none of the bootstrap addresses could be used
     │   ├── NotKafkaError             the peer does not speak Kafka
+    │   ├── MisroutedConnectionError  the peer is another broker, or of another cluster
     │   └── AuthenticationError       a certificate or credentials were rejected
     ├── ResponseTooLargeError         a response is longer than max_response_size
     ├── DeadlineError                 a deadline passed                                      (also TimeoutError)
@@ -168,6 +169,14 @@ class NotKafkaError(BrokerConnectionError):
     """The peer does not speak the Kafka protocol, or expects TLS (or plain text) where the client does not.
 
     Check the port, and ``security_protocol``.
+    """
+
+
+class MisroutedConnectionError(BrokerConnectionError):
+    """The address of a broker leads to another broker, or to another cluster (KIP-1242).
+
+    The client starts again from ``bootstrap_servers``. If it happens again, correct what leads there: the brokers'
+    ``advertised.listeners``, ``address_map``, a port forward, or a load balancer.
     """
 
 

@@ -99,6 +99,8 @@ HINTS = {
     "ssl_key_password": f"{_TLS}, then load_cert_chain(certfile, keyfile, password)",
     "enable_partition_eof": "compare position() with end_offsets()",
     "api_version_request": _VERSIONS,
+    "metadata_recovery_strategy": "leave it out: a client whose brokers are gone starts again from bootstrap_servers",
+    "metadata_recovery_rebootstrap_trigger_ms": "leave it out: bootstrap_servers are tried when no known broker responds",
     "throttle_cb": "override Hooks.on_throttled, and pass hooks",
     "log_cb": _LOGGED,
     "logger": _LOGGED,

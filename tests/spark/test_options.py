@@ -25,6 +25,7 @@ from aiokproto.spark.options_unused import REFUSED, WITHOUT_EFFECT, refusal
 from aiokproto.types import TopicPartition
 
 VALUES = {
+    "kafka.metadata.cluster.check.enable": "true",
     "assign": '{"t": [0]}',
     "startingOffsetsByTimestamp": '{"t": {"0": 1}}',
     "endingOffsetsByTimestamp": '{"t": {"0": 1}}',

@@ -64,7 +64,7 @@ class ClusterClient:
         # An executor starts its threads with the first work.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="aiokproto")
         self.observer = ClusterObserver(config.hooks)
-        self._pool = Pool(config, self._threads, self._stop, self.observer)
+        self._pool = Pool(config, self._threads, self._stop, self._rebootstrap, self.observer)
         self._metadata = MetadataUpdater(config, self._pool, self._backoff, last_used or _never, self.observer)
         self._coordinators = CoordinatorCache()
         self._driver = RequestDriver(
@@ -470,6 +470,10 @@ class ClusterClient:
             error = ClientClosedError(f"the client's metadata task {end}")
             error.__cause__ = cause
             self._stop(error)
+
+    def _rebootstrap(self, reason: str) -> None:
+        # Made after the pool, which needs this.
+        self._metadata.rebootstrap(reason)
 
     def _stop(self, error: KafkaError) -> None:
         """Close because of an error: pending calls raise it, and every later one."""

@@ -300,6 +300,11 @@ class MetadataUpdater:
             self._apply(await self._request(sorted(create), True, until), create)
         self._pool.release_bootstrap()
 
+    def rebootstrap(self, reason: str) -> None:
+        """Request the metadata from a bootstrap address: the known brokers are not those of this cluster."""
+        self._rebootstrap = True
+        self.invalidate(reason)
+
     def _expire_idle(self) -> None:
         idle = [name for name in self._tracked.expire_idle(_now()) if not self._wanted[name]]
         if idle:
@@ -351,7 +356,7 @@ class MetadataUpdater:
             self.snapshot = snapshot
             # Before anyone is woken: a call that finds the new snapshot must not get a connection to an address that it
             # no longer has.
-            self._pool.update(snapshot.brokers)
+            self._pool.update(snapshot.brokers, snapshot.cluster_id)
             self._notify()
 
     # --- Metadata requests ---

@@ -15,12 +15,14 @@ from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.hedge import HEDGE_DELAY
 from aiokproto.cluster.single_flight import SingleFlight
 from aiokproto.cluster.snapshot import BrokerNode
+from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import BrokerConnectionError, KafkaError, copied
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.connection import Connection
 from aiokproto.net.open import open_connection
 from aiokproto.net.timeouts import timeout_at
+from aiokproto.net.versions import ANYONE, Identity
 from aiokproto.observe.observers import ClusterObserver
 from aiokproto.observe.stats import ConnectionStats
 from aiokproto.runtime import uniform
@@ -52,6 +54,7 @@ class Pool:
         config: The options.
         threads: Where host names are resolved.
         stop: Called with an error after which no broker will accept this client (AuthenticationError).
+        rebootstrap: Called with the reason if the brokers' addresses lead elsewhere.
         observer: Counts connections and requests.
     """
 
@@ -60,17 +63,20 @@ class Pool:
         config: ClusterConfig,
         threads: ThreadPoolExecutor,
         stop: Callable[[KafkaError], None],
+        rebootstrap: Callable[[str], None],
         observer: ClusterObserver,
     ) -> None:
         self._config = config
         self._observer = observer
         self._threads = threads
         self._stop = stop
+        self._rebootstrap = rebootstrap
         self._backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max, uniform)
         # Ids of their own, as their node ids are unknown: so they can be dialled, preferred and backed off like
         # brokers.
         self._bootstrap = {-1 - i: BrokerNode(-1 - i, *address) for i, address in enumerate(config.bootstrap_servers)}
         self._brokers: Mapping[int, BrokerNode] = {}
+        self._cluster_id: str | None = None
         self._connections: dict[tuple[int, str], Connection] = {}
         # Only so that they are closed with the client; they leave the set at the next dial once they have closed
         # themselves.
@@ -98,9 +104,10 @@ class Pool:
             raise BrokerConnectionError(f"broker {node_id} is not known (known: {sorted(self._brokers)})")
         return node
 
-    def update(self, brokers: Mapping[int, BrokerNode]) -> None:
+    def update(self, brokers: Mapping[int, BrokerNode], cluster_id: str | None) -> None:
         """Use the brokers of a new snapshot. Connections to brokers that are gone or have moved are retired."""
         before, self._brokers = self._brokers, brokers
+        self._cluster_id = cluster_id
         for node_id, node in before.items():
             now = brokers.get(node_id)
             if now is None or (now.host, now.port) != (node.host, node.port):
@@ -223,7 +230,8 @@ class Pool:
                 config.connect_timeout,
                 self._threads,
                 observer,
-                self._stop_if_final,
+                self._handle_failure,
+                self._identity(node),
             )
         except KafkaError as error:
             state.failures += 1
@@ -231,7 +239,7 @@ class Pool:
             state.retry_at = loop.time() + self._backoff.delay(state.failures)
             logger.debug("connecting to %s failed (%d in a row): %s", node, state.failures, error)
             observer.not_connected(str(node), channel, state.failures, error)
-            self._stop_if_final(error)
+            self._handle_failure(error)
             raise
         connection.report_open(channel, loop.time() - started)
         # Reached: the next failure starts with the shortest pause.
@@ -244,11 +252,19 @@ class Pool:
         logger.debug("connected to %s for %s", node, channel)
         return connection
 
-    def _stop_if_final(self, error: KafkaError) -> None:
+    def _identity(self, node: BrokerNode) -> Identity:
+        # A bootstrap address may be a load balancer, and have moved to another cluster for a reason.
+        known = node.id >= 0 and self._config.cluster_check
+        return Identity(self._cluster_id, node.id) if known else ANYONE
+
+    def _handle_failure(self, error: KafkaError) -> None:
         # Not left to the callers: none may be waiting any more, and the client would keep dialling with a certificate
         # or credentials that no broker accepts.
-        if classify(error, Situation()) is Action.STOP:
+        action = classify(error, Situation(ApiVersionsRequest.api_key))
+        if action is Action.STOP:
             self._stop(error)
+        elif action is Action.REBOOTSTRAP:
+            self._rebootstrap(str(error))
 
     def _all(self) -> list[Connection]:
         return [*self._connections.values(), *self._retired]

@@ -11,6 +11,7 @@ from aiokproto.errors import (
     DeadlineError,
     DecodeError,
     KafkaError,
+    MisroutedConnectionError,
     NotKafkaError,
     ResponseTooLargeError,
     UnsupportedVersionError,
@@ -107,6 +108,12 @@ METADATA = Table(
 API_VERSIONS = Table(
     {
         Code.UNSUPPORTED_VERSION: Row(Action.RETRY, "the response lists the supported versions (KIP-511)"),
+        **rows(
+            Action.REBOOTSTRAP,
+            "the address leads to another broker or cluster: the metadata is not of this one (KIP-1242)",
+            Code.REBOOTSTRAP_REQUIRED,
+            MisroutedConnectionError,
+        ),
         **otherwise(Action.FAIL, "without ApiVersions the broker's versions are unknown"),
     }
 )

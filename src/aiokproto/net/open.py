@@ -12,7 +12,7 @@ from aiokproto.net.authentication import Authentication
 from aiokproto.net.connection import Connection
 from aiokproto.net.timeouts import deadline
 from aiokproto.net.transport import dial
-from aiokproto.net.versions import BEFORE_0_10, BrokerVersions, Negotiation
+from aiokproto.net.versions import ANYONE, BEFORE_0_10, BrokerVersions, Identity, Negotiation
 from aiokproto.observe.observers import NodeObserver
 
 
@@ -25,6 +25,7 @@ async def open_connection(
     threads: ThreadPoolExecutor | None = None,
     observer: NodeObserver | None = None,
     on_rejected: Callable[[KafkaError], None] = lambda error: None,
+    identity: Identity = ANYONE,
 ) -> Connection:
     """Connect to a broker, learn which API versions it supports, and authenticate. Cancelling closes the socket.
 
@@ -32,10 +33,12 @@ async def open_connection(
     for ApiVersions v0, counts as such a broker, and its versions are assumed to be
     :data:`~aiokproto.net.versions.BEFORE_0_10`. Once is not enough: a proxy whose broker is starting does the same.
 
-    ``on_rejected`` is called with the error if the broker refuses to extend the session later (KIP-368).
+    ``on_rejected`` is called with the error if the broker refuses to extend the session later (KIP-368). ``identity``
+    is what the peer should be; brokers since 4.4 check it (KIP-1242).
 
     Raises:
-        BrokerConnectionError: The broker cannot be reached; NotKafkaError and AuthenticationError for these causes.
+        BrokerConnectionError: The broker cannot be reached; NotKafkaError, MisroutedConnectionError and
+            AuthenticationError for these causes.
         DeadlineError: All of it took longer than ``timeout`` seconds.
         BrokerError: The response to ApiVersions has an error code.
         UnsupportedVersionError: The broker is too old for the SASL mechanism.
@@ -74,7 +77,7 @@ async def open_connection(
     for version in (None, 0):
         connection = await connect()
         try:
-            connection.negotiated(await _negotiate(connection, Negotiation(peer, version), until, timeout))
+            connection.negotiated(await _negotiate(connection, Negotiation(peer, version, identity), until, timeout))
         # Also a cancellation: nobody else holds the socket yet.
         except BaseException as error:
             connection.abort()

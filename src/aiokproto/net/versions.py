@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokproto._version import __version__
 from aiokproto.codec.frames import decode_api_versions
@@ -11,7 +11,8 @@ from aiokproto.codec.messages.api_versions import ApiVersion, ApiVersionsRequest
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Buffer, Request, Versions
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import NotKafkaError, UnsupportedVersionError, error_for
+from aiokproto.errors import MisroutedConnectionError, NotKafkaError, UnsupportedVersionError, error_for
+from aiokproto.failures import Action, Situation, classify
 
 API_VERSIONS = 18
 SOFTWARE_NAME = "aiokproto"
@@ -104,6 +105,22 @@ def ranges_of(api_keys: Iterable[ApiVersion]) -> dict[int, Versions]:
     return {api.api_key: Versions(api.min_version, api.max_version) for api in api_keys}
 
 
+class Identity(NamedTuple):
+    """Which broker of which cluster a connection should lead to (KIP-1242).
+
+    Attributes:
+        cluster_id: The cluster's id; None if it is unknown.
+        node_id: The broker's id; -1 if it is unknown.
+    """
+
+    cluster_id: str | None = None
+    node_id: int = -1
+
+
+ANYONE = Identity()
+"""Of a peer that may be any broker: that of a bootstrap address."""
+
+
 class Negotiation:
     """One connection's ApiVersions exchange: first in the newest version, then in one that the broker supports.
 
@@ -112,19 +129,26 @@ class Negotiation:
     ApiVersions that it does support (KIP-511).
     """
 
-    def __init__(self, peer: str, version: int | None = None) -> None:
+    def __init__(self, peer: str, version: int | None = None, identity: Identity = ANYONE) -> None:
         self.peer = peer
+        self._identity = identity
         self.version = ApiVersionsRequest.versions.highest if version is None else version
 
     def request(self) -> ApiVersionsRequest:
         """Return the request to send, in version :attr:`version`."""
-        return ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
+        return ApiVersionsRequest(
+            client_software_name=SOFTWARE_NAME,
+            client_software_version=__version__,
+            cluster_id=self._identity.cluster_id,
+            node_id=self._identity.node_id,
+        )
 
     def handle_response(self, frame: Buffer) -> BrokerVersions | None:
         """Return the broker's versions, or None to send the request again in the now lower :attr:`version`.
 
         Raises:
             BrokerError: The response has an error code other than UNSUPPORTED_VERSION.
+            MisroutedConnectionError: The peer is another broker than expected, or of another cluster.
             NotKafkaError: The peer rejects even version 0, which every broker with ApiVersions supports.
             DecodeError: The response is malformed.
         """
@@ -133,7 +157,10 @@ class Negotiation:
         # part of the exchange.
         unsupported = response.error_code == ErrorCode.UNSUPPORTED_VERSION
         if not unsupported and response.error_code:
-            raise error_for(response.error_code, f"ApiVersions v{self.version} to {self.peer}")
+            error = error_for(response.error_code, f"ApiVersions v{self.version} to {self.peer}")
+            if classify(error, Situation(API_VERSIONS)) is Action.REBOOTSTRAP:
+                raise MisroutedConnectionError(self._misrouted()) from error
+            raise error
         ranges = ranges_of(response.api_keys)
         if not unsupported:
             features = {feature.name: feature.max_version_level for feature in response.finalized_features}
@@ -145,3 +172,10 @@ class Negotiation:
         # Strictly lower each time: a broker that lists the version it has just rejected must not cause an endless loop.
         self.version = max(0, min(self.version - 1, theirs.highest))
         return None
+
+    def _misrouted(self) -> str:
+        cluster, node = self._identity
+        return (
+            f"the address of {self.peer} does not lead to broker {node} of cluster {cluster}: check"
+            " advertised.listeners, address_map, and what forwards there"
+        )

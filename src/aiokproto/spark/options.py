@@ -56,7 +56,7 @@ OFFSET_OPTIONS = (
 
 _BOOTSTRAP = "kafka.bootstrap.servers"
 # By the annotation of the client's option. Functions and TLS contexts cannot be options of Spark, which are text.
-_READERS: Mapping[str, Reader] = {"str": str, "int": int, "float": float}
+_READERS: Mapping[str, Reader] = {"str": str, "int": int, "float": float, "bool": boolean}
 _KINDS = {name: str(getattr(kind, "__forward_arg__", kind)) for name, kind in ConnectionOptions.__annotations__.items()}
 
 CLIENT: Mapping[str, Reader] = {

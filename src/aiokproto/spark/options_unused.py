@@ -92,7 +92,6 @@ REFUSED = {
     "kafka.interceptor.classes": _JAVA_CLASS,
     "kafka.key.deserializer": "keys are read as bytes; cast or decode the column",
     "kafka.value.deserializer": "values are read as bytes; cast or decode the column",
-    "kafka.metadata.cluster.check.enable": "whether a broker belongs to another cluster is not checked yet",
     "kafka.security.providers": _JAVA_CLASS,
     "kafka.sasl.": "SASL is not supported yet",
     "kafka.ssl.cipher.suites": _TLS,
