@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiokproto import Producer
+from aiokproto import Consumer, ExactlyOnce, Producer
 from aiokproto.broker import Cluster
 from aiokproto.simulation import Simulation
 from tests.simulation.transaction_log import committed_values, hanging
@@ -38,6 +38,20 @@ def run(program: Program, release: str | None = None, **options: Any) -> Simulat
 def make(cluster: Cluster, **options: Any) -> Producer:
     given = {"transactional_id": "id", "linger_ms": 0, "request_timeout_ms": 2000, "default_api_timeout_ms": 5000}
     return Producer(bootstrap_servers=cluster.bootstrap_servers, **{**given, **options})
+
+
+def new_session(cluster: Cluster) -> ExactlyOnce:
+    """Return a session that reads topic ``t`` in group ``g``."""
+    consumer = Consumer(
+        "t",
+        bootstrap_servers=cluster.bootstrap_servers,
+        group_id="g",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+        session_timeout_ms=6000,
+    )
+    return ExactlyOnce(consumer, make(cluster))
 
 
 async def write(producer: Producer, value: bytes, partition: int = 0) -> None:

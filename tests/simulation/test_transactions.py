@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from aiokproto import Consumer, ExactlyOnce, Producer
+from aiokproto import Producer
 from aiokproto.broker import Cluster
 from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.broker.transactions.transaction_metadata import ProducerIdAndEpoch
 from aiokproto.codec.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from aiokproto.codec.messages.end_txn import EndTxnRequest, EndTxnResponse
+from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.messages.produce import ProduceRequest
 from aiokproto.codec.messages.txn_offset_commit import TxnOffsetCommitRequest
@@ -30,7 +31,8 @@ from aiokproto.errors import (
 )
 from aiokproto.producer import TransactionStatus
 from aiokproto.simulation import Simulation
-from tests.simulation.one_producer import V1, both, committed_offset, make, run, visible, write
+from tests.simulation.one_producer import V1, both, committed_offset, make, new_session, run, visible, write
+from tests.simulation.transaction_log import committed_values
 
 # ---- timeouts
 
@@ -298,6 +300,32 @@ def test_offsets_that_arrive_after_their_call_was_cancelled_are_in_no_later_tran
     run(program, release)
 
 
+def test_an_abort_waits_for_offsets_that_another_task_sends() -> None:
+    """In version 1 the next transaction has the same epoch: they would be committed with it."""
+
+    async def program(cluster: Cluster, producer: Producer) -> None:
+        async def slowly(call: RequestInfo, serve: Serve) -> Response | None:
+            await asyncio.sleep(1)
+            return await serve(call.request)
+
+        txn = await producer.transaction().__aenter__()
+        await txn.send("t", b"aborted", partition=0)
+        with cluster.faults.intercept(TxnOffsetCommitRequest, slowly, times=1):
+            sending = asyncio.create_task(txn.send_offsets({("t", 0): 7}, "g"))
+            await asyncio.sleep(0.1)
+            await txn.abort()
+            async with producer.transaction() as txn:
+                await txn.send("t", b"next", partition=0)
+                await txn.send_offsets({("t", 1): 2}, "g")
+        await sending
+        assert visible(cluster) == [b"next"]
+        entry = cluster._running.groups.entry("g")
+        assert entry is not None
+        assert list(entry.offsets) == [("t", 1)]
+
+    run(program, V1)
+
+
 async def _add_group(cluster: Cluster, producer: Producer) -> None:
     where = cluster._running.groups.partition_of("g")
     manager = producer._transactions
@@ -414,6 +442,33 @@ def test_the_new_producer_id_is_found_when_the_response_that_has_it_is_lost(rele
 # ---- sessions
 
 
+def test_a_batch_of_a_partition_that_was_lost_and_came_back_is_not_committed() -> None:
+    """The member has joined again, so the coordinator would accept the offsets; the records are delivered again."""
+
+    async def main() -> None:
+        async with Cluster(1, auto_create_topics=False) as cluster:
+            for topic in ("t", "out"):
+                await cluster.create_topic(topic, 1)
+            async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+                await producer.send_many("t", [b"0", b"1"], partition=0)
+            async with new_session(cluster) as session:
+                deliveries = 0
+                async for records, txn in session.batches():
+                    deliveries += 1
+                    if deliveries == 1:
+                        with cluster.faults.fail(HeartbeatRequest, ErrorCode.UNKNOWN_MEMBER_ID, times=1):
+                            await asyncio.sleep(20)
+                    else:
+                        session.stop()
+                    for record in records:
+                        await txn.post("out", record.value, partition=0)
+            assert deliveries == 2
+            assert committed_values(cluster, "out", 1)[0] == [b"0", b"1"]
+            assert committed_offset(cluster) == 2
+
+    Simulation(1).run(main())
+
+
 def test_a_position_that_is_lost_while_a_batch_is_processed_does_not_leave_its_offset_out() -> None:
     """The log was truncated below what is fetched ahead: the position is looked up again, meanwhile there is none."""
 
@@ -423,21 +478,13 @@ def test_a_position_that_is_lost_while_a_batch_is_processed_does_not_leave_its_o
                 await cluster.create_topic(topic, 1)
             async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
                 await producer.send_many("t", [b"1", b"2"])
-            consumer = Consumer(
-                "t",
-                bootstrap_servers=cluster.bootstrap_servers,
-                group_id="g",
-                auto_offset_reset="earliest",
-                enable_auto_commit=False,
-                isolation_level="read_committed",
-            )
-            session = ExactlyOnce(consumer, make(cluster))
-            async with session:
+            async with new_session(cluster) as session:
+                assignment = session._consumer._assignment
                 async for records, txn in session.batches():
                     await txn.post("out", b"%d" % len(records))
                     former = FormerPosition(ResetReason.OUT_OF_RANGE, 2, 0)
-                    for cursor in list(consumer._assignment.cursors.values()):
-                        consumer._assignment.reset(cursor, -2, former)
+                    for cursor in list(assignment.cursors.values()):
+                        assignment.reset(cursor, -2, former)
                     session.stop()
             assert committed_offset(cluster) == 2
 

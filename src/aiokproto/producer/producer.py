@@ -468,9 +468,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         """
         if self._transactions is None:
             raise ConfigurationError("transaction() needs the option transactional_id")
-        return Transaction(
-            self._partitioner, self._buffer, self._transactions, self._outcome_timeout, self._serializers
-        )
+        return Transaction(self._partitioner, self._buffer, self._transactions, self._serializers)
 
     @property
     def prepared_transaction(self) -> PreparedTransaction | None:

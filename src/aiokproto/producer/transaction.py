@@ -84,13 +84,11 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         partitioner: Partitioner | None,
         buffer: Buffer,
         manager: TransactionManager,
-        flush_timeout: float,
         serializers: Serializers[K, V],
     ) -> None:
         not_begun = ConfigurationError("the transaction has not begun: async with producer.transaction() as txn")
         super().__init__(partitioner, buffer, WriteSession(not_begun), serializers)
         self._manager = manager
-        self._flush_timeout = flush_timeout
         self.status = TransactionStatus.NEW
 
     async def __aenter__(self) -> Self:
@@ -161,8 +159,10 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             KafkaError: The producer is closed, or has failed.
         """
         self._buffer.check_open()
+        if self.status is TransactionStatus.PREPARED:
+            self._manager.check_undecided(self._session)
         # COMMITTING: an earlier call was cancelled, or had no response. Only the outcome is missing.
-        if self.status not in (TransactionStatus.PREPARED, TransactionStatus.COMMITTING):
+        elif self.status is not TransactionStatus.COMMITTING:
             self._check_not_ended()
             await self._finish_records("committed")
         self.status = TransactionStatus.COMMITTING
@@ -213,7 +213,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         self._end(TransactionStatus.ENDING, what)
         try:
             if not failed:
-                await self._manager.flush(self._flush_timeout)
+                await self._manager.flush()
             # A fatal error may have ended the producer meanwhile.
             self._buffer.check_open()
         # Cancelled while records are in flight: nobody will call commit() again with certainty, and a transaction must
@@ -248,7 +248,9 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         self._buffer.check_open()
         if self.status is TransactionStatus.ABORTED:
             return
-        if self.status is not TransactionStatus.PREPARED:
+        if self.status is TransactionStatus.PREPARED:
+            self._manager.check_undecided(self._session)
+        else:
             self._check_not_ended()
         self._end(TransactionStatus.ABORTED)
         await self._manager.abort()

@@ -9,12 +9,12 @@ from typing import TypeVar
 from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.cluster.coordinator_requests import CoordinatorRequests, Exchange
 from aiokproto.codec.messages.end_txn import EndTxnRequest
-from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from aiokproto.codec.messages.init_producer_id import InitProducerIdResponse
 from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import FencedError, KafkaError, UnsupportedVersionError, error_for
 from aiokproto.producer.producer_id import ProducerId
-from aiokproto.producer.transaction_requests import END_TXN_V2, EPOCH_BUMP, Identity, InitExchange
+from aiokproto.producer.transaction_requests import END_TXN_V2, Identity, InitExchange
 
 R = TypeVar("R", bound=Response)
 
@@ -57,9 +57,10 @@ class TransactionalId:
         return Identity(self.name, self.current)
 
     async def initialize(self, *, keep_prepared: bool = False) -> InitProducerIdResponse:
-        """Acquire the producer id, or bump its epoch.
+        """Acquire the producer id, or bump its epoch (KIP-360).
 
         Raises:
+            UnsupportedVersionError: The coordinator cannot bump it.
             KafkaError: There is none.
         """
         exchange = InitExchange(
@@ -68,15 +69,6 @@ class TransactionalId:
         response = await self.send(exchange, "InitProducerId")
         self.current = ProducerId(response.producer_id, response.producer_epoch)
         return response
-
-    async def can_bump(self) -> bool:
-        """Return whether the coordinator can bump the epoch (KIP-360).
-
-        Raises:
-            KafkaError: The coordinator cannot be asked.
-        """
-        node = await self._cluster.coordinator(CoordinatorKind.TRANSACTION, self.name)
-        return await self._cluster.version(InitProducerIdRequest, node) >= EPOCH_BUMP
 
     async def has_v2(self, before: bool) -> bool:
         """Return whether transactions have version 2; ``before`` if the coordinator cannot be asked."""
