@@ -40,8 +40,8 @@ def make(cluster: Cluster, **options: Any) -> Producer:
     return Producer(bootstrap_servers=cluster.bootstrap_servers, **{**given, **options})
 
 
-def new_session(cluster: Cluster) -> ExactlyOnce:
-    """Return a session that reads topic ``t`` in group ``g``."""
+def new_session(cluster: Cluster, **options: Any) -> ExactlyOnce:
+    """Return a session that reads topic ``t`` in group ``g``, with more options for its consumer."""
     consumer = Consumer(
         "t",
         bootstrap_servers=cluster.bootstrap_servers,
@@ -50,6 +50,7 @@ def new_session(cluster: Cluster) -> ExactlyOnce:
         enable_auto_commit=False,
         isolation_level="read_committed",
         session_timeout_ms=6000,
+        **options,
     )
     return ExactlyOnce(consumer, make(cluster))
 

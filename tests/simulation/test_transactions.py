@@ -303,27 +303,37 @@ def test_offsets_that_arrive_after_their_call_was_cancelled_are_in_no_later_tran
 def test_an_abort_waits_for_offsets_that_another_task_sends() -> None:
     """In version 1 the next transaction has the same epoch: they would be committed with it."""
 
-    async def program(cluster: Cluster, producer: Producer) -> None:
-        async def slowly(call: RequestInfo, serve: Serve) -> Response | None:
-            await asyncio.sleep(1)
-            return await serve(call.request)
-
-        txn = await producer.transaction().__aenter__()
-        await txn.send("t", b"aborted", partition=0)
-        with cluster.faults.intercept(TxnOffsetCommitRequest, slowly, times=1):
-            sending = asyncio.create_task(txn.send_offsets({("t", 0): 7}, "g"))
-            await asyncio.sleep(0.1)
-            await txn.abort()
+    async def main() -> None:
+        config = {"transaction.state.log.num.partitions": 1, "offsets.topic.num.partitions": 1}
+        async with (
+            Cluster(2, auto_create_topics=False, config=config, as_version=V1) as cluster,
+            make(cluster) as producer,
+        ):
+            await cluster.create_topic("t", 2)
             async with producer.transaction() as txn:
-                await txn.send("t", b"next", partition=0)
-                await txn.send_offsets({("t", 1): 2}, "g")
-        await sending
-        assert visible(cluster) == [b"next"]
-        entry = cluster._running.groups.entry("g")
-        assert entry is not None
-        assert list(entry.offsets) == [("t", 1)]
+                await txn.send_offsets({("t", 0): 1}, "g")
+            # Another broker than the transaction's coordinator: one connection has its responses in order.
+            at = await cluster.move_leader("__transaction_state", 0)
+            await cluster.move_leader("__consumer_offsets", 0, 1 - at)
 
-    run(program, V1)
+            async def slowly(call: RequestInfo, serve: Serve) -> Response | None:
+                await asyncio.sleep(1)
+                return await serve(call.request)
+
+            txn = await producer.transaction().__aenter__()
+            await txn.send("t", b"aborted", partition=0)
+            with cluster.faults.intercept(TxnOffsetCommitRequest, slowly, times=1):
+                sending = asyncio.create_task(txn.send_offsets({("t", 0): 7}, "g"))
+                await asyncio.sleep(0.5)
+                await txn.abort()
+            await sending
+            async with producer.transaction() as txn:
+                await txn.send_offsets({("t", 1): 2}, "g")
+            entry = cluster._running.groups.entry("g")
+            assert entry is not None
+            assert {where: found.offset for where, found in entry.offsets.items()} == {("t", 0): 1, ("t", 1): 2}
+
+    Simulation(1).run(main())
 
 
 async def _add_group(cluster: Cluster, producer: Producer) -> None:

@@ -380,7 +380,7 @@ class TransactionManager:
     # -- the end
 
     async def flush(self) -> None:
-        """Wait until everything in the transaction has an outcome; its session is closed. Afterwards see ``failure``."""
+        """Wait until everything in the transaction has an outcome; its session is closed. ``failure`` says which."""
         # Without a timeout: the sender expires each batch, and a commit must not leave one behind.
         await wait_all([batch.outcome for batch in self._buffer.send_all()], None)
         async with self._sending:
@@ -461,8 +461,8 @@ class TransactionManager:
         await self._ended()
 
     def start_abort(self) -> None:
-        """Abort in the background; the next transaction can begin afterwards. Once its end was requested, do nothing."""
-        # close() may have come first.
+        """Abort in the background; the next transaction can begin afterwards."""
+        # Once: close() may have come first.
         if self.state in (TransactionState.OPEN, TransactionState.PREPARED):
             self._session = None
             self._start_end(commit=False)
