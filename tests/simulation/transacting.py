@@ -10,7 +10,6 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
-from random import Random
 from typing import TypeVar
 
 from aiokproto import Producer
@@ -27,10 +26,10 @@ from aiokproto.errors import (
 from aiokproto.producer import Transaction
 from aiokproto.simulation import Simulation
 from tests.simulation.cancelling import Suspensions
-from tests.simulation.faults import WITH_TRANSACTIONS, Fault, carry_out, draw
+from tests.simulation.faults import WITH_TRANSACTIONS, Fault, carry_out, draw_some
 from tests.simulation.request_faults import TRANSACTIONAL, TRANSACTIONAL_REFUSALS
 from tests.simulation.transaction_log import hanging, logged_transactions
-from tests.simulation.world import MOST_TURNS, World
+from tests.simulation.world import World, check_no_task_is_left, run_within_turns
 
 BROKERS, PARTITIONS, UNTIL = 3, 3, 8.0
 APIS = ("EndTxn", *(api for api in TRANSACTIONAL if api != "EndTxn"))
@@ -261,20 +260,12 @@ class Workload:
 
 
 def schedule(seed: int) -> list[Fault]:
-    random = Random(f"{seed}/faults")
-    return [
-        draw(random, UNTIL, BROKERS, PARTITIONS, APIS, weights=WITH_TRANSACTIONS, refusals=TRANSACTIONAL_REFUSALS)
-        for _ in range(random.choice((0, 1, 2, 3, 5)))
-    ]
+    return draw_some(seed, UNTIL, BROKERS, PARTITIONS, APIS, weights=WITH_TRANSACTIONS, refusals=TRANSACTIONAL_REFUSALS)
 
 
 def run(seed: int, faults: list[Fault]) -> Simulation:
     """Write transactions under these faults; raises AssertionError if a guarantee is violated."""
-    simulation = Simulation(seed)
-    simulation.run(_program(simulation, faults))
-    turns = simulation.loop.turns / simulation.time()
-    assert turns <= MOST_TURNS, f"{turns:.0f} turns of the loop in a second"
-    return simulation
+    return run_within_turns(seed, lambda simulation: _program(simulation, faults))
 
 
 async def _program(simulation: Simulation, faults: list[Fault]) -> None:
@@ -305,8 +296,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
             await _finish(workload, which)
         _check(workload)
         _check_offsets(workload, ids)
-        left = [task.get_name() for task in asyncio.all_tasks() if "aiokproto" in task.get_name()]
-        assert not left, f"tasks are left behind: {left}"
+        check_no_task_is_left()
 
 
 async def _finish(workload: Workload, which: int) -> None:
