@@ -16,14 +16,16 @@ from aiokproto.codec.messages.txn_offset_commit import TxnOffsetCommitRequest, T
 from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
+    AuthorizationError,
     ClientClosedError,
     ConfigurationError,
     DeadlineError,
+    FencedError,
     KafkaError,
     TransactionAbortedError,
     TransactionOutcomeUnknownError,
 )
-from aiokproto.producer import TransactionStatus
+from aiokproto.producer import PreparedTransaction, TransactionStatus
 from tests.simulation.one_producer import V1, both, make, run, visible, write
 from tests.simulation.test_prepared_transactions import two_phase
 
@@ -128,6 +130,22 @@ def test_a_transaction_that_was_completed_elsewhere_decides_no_more(decision: st
     two_phase(program)
 
 
+def test_the_text_of_a_decision_is_no_decision() -> None:
+    """It would equal no transaction, and abort the one that it names."""
+
+    async def program(cluster: Cluster, producer: Producer) -> None:
+        async with producer:
+            async with producer.transaction() as txn:
+                await txn.send("t", b"v", partition=0)
+                state = await txn.prepare()
+            with pytest.raises(ConfigurationError, match=r"PreparedTransaction\.parse"):
+                await producer.complete_transaction(str(state))  # type: ignore[arg-type]
+            assert await producer.complete_transaction(PreparedTransaction.parse(str(state)))
+        assert visible(cluster) == [b"v"]
+
+    two_phase(program)
+
+
 def test_a_decision_that_was_begun_is_not_reversed() -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         async with producer:
@@ -158,6 +176,50 @@ def test_a_coordinator_that_is_down_when_the_epoch_is_bumped_does_not_end_the_pr
         with pytest.raises(DeadlineError):
             await write(producer, b"no broker")
         await cluster.start_broker(0)
+        await write(producer, b"next")
+        assert visible(cluster) == [b"next"]
+
+    run(program, V1)
+
+
+@pytest.mark.parametrize(
+    ("code", "fatal"),
+    [(ErrorCode.PRODUCER_FENCED, FencedError), (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, AuthorizationError)],
+)
+def test_a_commit_that_is_confirmed_returns_whatever_becomes_of_the_next_epoch(
+    code: ErrorCode, fatal: type[KafkaError]
+) -> None:
+    """Its first request had no response. A producer that is fenced has failed; an ACL can be granted."""
+
+    async def program(cluster: Cluster, producer: Producer) -> None:
+        with cluster.faults.fail(InitProducerIdRequest, code), cluster.faults.drop(EndTxnRequest, "response", times=1):
+            txn = await producer.transaction().__aenter__()
+            await txn.send("t", b"v", partition=0)
+            await txn.commit()
+            assert txn.status is TransactionStatus.COMMITTED
+            with pytest.raises(fatal):
+                await write(producer, b"refused")
+        if fatal is FencedError:
+            with pytest.raises(FencedError):
+                await producer.flush()
+        else:
+            await write(producer, b"next")
+        assert visible(cluster) == ([b"v"] if fatal is FencedError else [b"v", b"next"])
+
+    run(program, V1)
+
+
+def test_a_failed_transaction_is_called_aborted_whatever_becomes_of_the_next_epoch() -> None:
+    async def program(cluster: Cluster, producer: Producer) -> None:
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        with (
+            cluster.faults.fail(ProduceRequest, ErrorCode.INVALID_RECORD),
+            cluster.faults.fail(InitProducerIdRequest, code),
+        ):
+            txn = await producer.transaction().__aenter__()
+            await txn.post("t", b"v", partition=0)
+            with pytest.raises(TransactionAbortedError, match="INVALID_RECORD"):
+                await txn.commit()
         await write(producer, b"next")
         assert visible(cluster) == [b"next"]
 

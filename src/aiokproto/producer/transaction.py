@@ -12,7 +12,6 @@ from aiokproto.async_context import AsyncContext
 from aiokproto.errors import (
     CommitError,
     ConfigurationError,
-    DeadlineError,
     KafkaError,
     TransactionAbortedError,
 )
@@ -228,7 +227,10 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             try:
                 # Waited for: after this error the next transaction can begin at once.
                 await self._manager.abort()
-            except DeadlineError as unconfirmed:
+            except KafkaError as unconfirmed:
+                # Fenced, for example.
+                if self._buffer.closed is not None:
+                    raise
                 log.warning("the abort of the transaction is not confirmed yet: %s", unconfirmed)
             raise error
 

@@ -61,6 +61,7 @@ from aiokproto.producer.transaction_requests import (
     AddOffsetsExchange,
     AddPartitionsExchange,
     EndTxnExchange,
+    InitExchange,
     TxnOffsetCommitExchange,
 )
 from aiokproto.producer.transactional_id import FEATURE, FIRST_V2, TransactionalId
@@ -442,11 +443,11 @@ class TransactionManager:
                 await self._ended()
             else:
                 await self._settle()
-        except DeadlineError:
-            # After a commit whose outcome is known only the next epoch, or the abort instead, is not confirmed. The
-            # next transaction waits for that.
+        except KafkaError as error:
             if not commit or self._committed is None:
                 raise
+            # How it ended is known. What failed is the next epoch, or the abort instead, as the next call will say.
+            log.debug("after the end of the transaction: %s", error)
         if commit and not self._committed:
             raise self.aborted()
 
@@ -568,13 +569,12 @@ class TransactionManager:
         """Bump the epoch, so that sequence numbers start again, and late requests are refused (KIP-360)."""
         try:
             await self.id.initialize()
-        except DeadlineError:
-            # Not fatal: the next transaction repeats it, in _settle().
-            raise
         except KafkaError as error:
             # Brokers before 2.5 cannot keep late requests out. But after a gap they would refuse every record.
             if self._needs_epoch or not isinstance(error, UnsupportedVersionError):
-                self._on_fatal(error)
+                # After others the next transaction repeats it, in _settle().
+                if classify(error, InitExchange.situation) is Action.STOP:
+                    self._on_fatal(error)
                 raise
         self._needs_epoch = self.id.request_lost = False
 
