@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 
 import pytest
 
 from aiokproto import Producer
 from aiokproto.broker import Cluster
 from aiokproto.broker.control.request_info import RequestInfo, Serve
-from aiokproto.codec.messages.end_txn import EndTxnRequest, EndTxnResponse
+from aiokproto.codec.messages.end_txn import EndTxnRequest
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.messages.produce import ProduceRequest
 from aiokproto.codec.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -26,8 +27,9 @@ from aiokproto.errors import (
     TransactionOutcomeUnknownError,
 )
 from aiokproto.producer import PreparedTransaction, TransactionStatus
-from tests.simulation.one_producer import V1, both, make, run, visible, write
+from tests.simulation.one_producer import V1, abortable_then_silent, both, fail_a_record, make, run, visible, write
 from tests.simulation.test_prepared_transactions import two_phase
+from tests.simulation.world import check_no_task_is_left
 
 
 @both
@@ -82,12 +84,6 @@ def test_a_commit_in_doubt_is_repeated_until_it_is_confirmed(release: str | None
 @both
 def test_a_commit_that_was_cancelled_and_refused_is_not_called_committed(release: str | None) -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
-        async def abortable_then_silent(call: RequestInfo, serve: Serve) -> Response | None:
-            assert isinstance(call.request, EndTxnRequest)
-            if call.request.committed:
-                return EndTxnResponse(error_code=ErrorCode.TRANSACTION_ABORTABLE)
-            return None
-
         txn = await producer.transaction().__aenter__()
         await txn.send("t", b"v", partition=0)
         with cluster.faults.intercept(EndTxnRequest, abortable_then_silent):
@@ -211,15 +207,8 @@ def test_a_commit_that_is_confirmed_returns_whatever_becomes_of_the_next_epoch(
 
 def test_a_failed_transaction_is_called_aborted_whatever_becomes_of_the_next_epoch() -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
-        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        with (
-            cluster.faults.fail(ProduceRequest, ErrorCode.INVALID_RECORD),
-            cluster.faults.fail(InitProducerIdRequest, code),
-        ):
-            txn = await producer.transaction().__aenter__()
-            await txn.post("t", b"v", partition=0)
-            with pytest.raises(TransactionAbortedError, match="INVALID_RECORD"):
-                await txn.commit()
+        with cluster.faults.fail(InitProducerIdRequest, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED):
+            await fail_a_record(cluster, producer)
         await write(producer, b"next")
         assert visible(cluster) == [b"next"]
 
@@ -227,36 +216,20 @@ def test_a_failed_transaction_is_called_aborted_whatever_becomes_of_the_next_epo
 
 
 @both
-def test_closing_during_a_commit_ends_the_transaction_once(release: str | None) -> None:
+@pytest.mark.parametrize("timeout", [None, 0.0], ids=["waiting", "at once"])
+def test_closing_during_a_commit_aborts_once_and_leaves_no_task(release: str | None, timeout: float | None) -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         with cluster.faults.delay(ProduceRequest, 1.0):
             txn = await producer.transaction().__aenter__()
             await txn.post("t", b"v", partition=0)
             committing = asyncio.create_task(txn.commit())
             await asyncio.sleep(0.1)
-            await producer.close()
-        with pytest.raises(ClientClosedError):
-            await committing
-        assert producer.stats().transactions_aborted == 1
-        assert not [task for task in asyncio.all_tasks() if "end of transaction" in task.get_name()]
-        assert visible(cluster) == []
-
-    run(program, release)
-
-
-@both
-def test_closing_at_once_during_a_commit_leaves_no_task(release: str | None) -> None:
-    async def program(cluster: Cluster, producer: Producer) -> None:
-        with cluster.faults.delay(ProduceRequest, 1.0):
-            txn = await producer.transaction().__aenter__()
-            await txn.post("t", b"v", partition=0)
-            committing = asyncio.create_task(txn.commit())
-            await asyncio.sleep(0.1)
-            with pytest.raises(KafkaError):
-                await producer.close(0)
+            with pytest.raises(DeadlineError) if timeout == 0.0 else nullcontext():
+                await producer.close(timeout)
             with pytest.raises(KafkaError):
                 await committing
-            assert not [task for task in asyncio.all_tasks() if "end of transaction" in task.get_name()]
+        assert producer.stats().transactions_aborted == (timeout is None)
+        check_no_task_is_left()
         async with make(cluster):
             pass
         assert visible(cluster) == []

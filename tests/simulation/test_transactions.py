@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -31,7 +30,19 @@ from aiokproto.errors import (
 )
 from aiokproto.producer import TransactionStatus
 from aiokproto.simulation import Simulation
-from tests.simulation.one_producer import V1, both, committed_offset, make, new_session, run, visible, write
+from tests.simulation.one_producer import (
+    V1,
+    abortable_then_silent,
+    both,
+    committed_offset,
+    fail_a_record,
+    make,
+    new_session,
+    run,
+    skip_epochs,
+    visible,
+    write,
+)
 from tests.simulation.transaction_log import committed_values
 
 # ---- timeouts
@@ -106,12 +117,6 @@ def test_a_commit_that_is_refused_and_whose_abort_is_not_confirmed_is_aborted(re
     """Not a DeadlineError: the caller would not know that nothing of it is visible."""
 
     async def program(cluster: Cluster, producer: Producer) -> None:
-        async def abortable_then_silent(call: RequestInfo, serve: Serve) -> Response | None:
-            assert isinstance(call.request, EndTxnRequest)
-            if call.request.committed:
-                return EndTxnResponse(error_code=ErrorCode.TRANSACTION_ABORTABLE)
-            return None
-
         txn = await producer.transaction().__aenter__()
         await txn.send("t", b"v", partition=0)
         with cluster.faults.intercept(EndTxnRequest, abortable_then_silent):
@@ -406,21 +411,15 @@ def test_a_call_of_an_earlier_transaction_that_ends_late_does_not_fail_the_open_
 @both
 def test_a_producer_whose_epochs_are_exhausted_gets_another_producer_id(release: str | None) -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
-        manager, transactions = producer._transactions, cluster._running.transactions
-        assert manager is not None
-        assert manager.id.current is not None
-        before = manager.id.current.id
-        # The epochs between are skipped.
-        transactions._transactions["id"] = replace(transactions._transactions["id"], producer_epoch=32764)
-        manager.id.current = manager.id.current._replace(epoch=32764)
+        ids = producer._transactions
+        assert ids is not None
+        assert ids.current is not None
+        before = ids.current.id
+        skip_epochs(cluster, producer, 32764)
         for number in range(6):
             await write(producer, b"%d" % number)
-            txn = await producer.transaction().__aenter__()
-            with cluster.faults.fail(ProduceRequest, ErrorCode.INVALID_RECORD):
-                await txn.post("t", b"refused", partition=0)
-                with pytest.raises(TransactionAbortedError):
-                    await txn.commit()
-        assert manager.id.current.id != before
+            await fail_a_record(cluster, producer)
+        assert ids.current.id != before
         assert visible(cluster) == [b"%d" % number for number in range(6)]
 
     run(program, release)
@@ -430,20 +429,12 @@ def test_a_producer_whose_epochs_are_exhausted_gets_another_producer_id(release:
 @both
 def test_the_new_producer_id_is_found_when_the_response_that_has_it_is_lost(release: str | None, at: int) -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
-        manager, transactions = producer._transactions, cluster._running.transactions
-        assert manager is not None
-        assert manager.id.current is not None
-        transactions._transactions["id"] = replace(transactions._transactions["id"], producer_epoch=32764)
-        manager.id.current = manager.id.current._replace(epoch=32764)
+        skip_epochs(cluster, producer, 32764)
         for number in range(4):
             lost = (EndTxnRequest, InitProducerIdRequest) if number == at else ()
             with cluster.faults.drop(lost, "response", times=1):
                 await write(producer, b"%d" % number)
-                txn = await producer.transaction().__aenter__()
-                with cluster.faults.fail(ProduceRequest, ErrorCode.INVALID_RECORD):
-                    await txn.post("t", b"refused", partition=0)
-                    with pytest.raises(TransactionAbortedError):
-                        await txn.commit()
+                await fail_a_record(cluster, producer)
         assert visible(cluster) == [b"%d" % number for number in range(4)]
 
     run(program, release)
