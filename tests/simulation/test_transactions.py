@@ -151,6 +151,37 @@ def test_a_commit_whose_response_is_lost_before_the_producer_is_fenced_is_not_ca
 
 
 @both
+def test_a_commit_that_was_executed_and_is_refused_when_it_is_repeated_is_in_doubt_until_its_abort_is_answered(
+    release: str | None,
+) -> None:
+    """Its coordinator may have lost the transaction's state, in an unclean election."""
+
+    async def program(cluster: Cluster, producer: Producer) -> None:
+        attempts = 0
+
+        async def executed_then_refused(call: RequestInfo, serve: Serve) -> Response | None:
+            nonlocal attempts
+            attempts += 1
+            response = await serve(call.request)
+            assert isinstance(response, EndTxnResponse)
+            response.error_code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            return response if attempts == 2 else None
+
+        txn = await producer.transaction().__aenter__()
+        await txn.send("t", b"v", partition=0)
+        with cluster.faults.intercept(EndTxnRequest, executed_then_refused):
+            with pytest.raises(TransactionOutcomeUnknownError, match="INVALID_PRODUCER_ID_MAPPING"):
+                await txn.commit()
+            assert txn.status is TransactionStatus.COMMITTING
+        await txn.commit()
+        assert txn.status is TransactionStatus.COMMITTED
+        await write(producer, b"next")
+        assert visible(cluster) == [b"v", b"next"]
+
+    run(program, release)
+
+
+@both
 def test_a_commit_that_was_executed_and_is_refused_when_it_is_repeated_is_not_called_aborted(
     release: str | None,
 ) -> None:
@@ -411,15 +442,14 @@ def test_a_call_of_an_earlier_transaction_that_ends_late_does_not_fail_the_open_
 @both
 def test_a_producer_whose_epochs_are_exhausted_gets_another_producer_id(release: str | None) -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
-        ids = producer._transactions
-        assert ids is not None
-        assert ids.current is not None
-        before = ids.current.id
+        assert producer._transactions is not None
+        ids = producer._transactions.id
+        before = ids.identity.producer.id
         skip_epochs(cluster, producer, 32764)
         for number in range(6):
             await write(producer, b"%d" % number)
             await fail_a_record(cluster, producer)
-        assert ids.current.id != before
+        assert ids.identity.producer.id != before
         assert visible(cluster) == [b"%d" % number for number in range(6)]
 
     run(program, release)

@@ -56,7 +56,6 @@ from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.buffer import Buffer, WriteSession
 from aiokproto.producer.prepared_transaction import PreparedTransaction
 from aiokproto.producer.producer_id import ProducerId
-from aiokproto.producer.queue import PartitionQueue
 from aiokproto.producer.transaction_requests import (
     AddOffsetsExchange,
     AddPartitionsExchange,
@@ -130,8 +129,7 @@ class TransactionManager:
         self._session: WriteSession | None = None
         # Of the last transaction that began, kept after its end: commit() can be repeated for this one only.
         self._last: WriteSession | None = None
-        # Whether that was committed; None while it is not known. A commit can be refused, so the end that was requested
-        # does not say it.
+        # Whether that was committed; None while it is not known. Not the end that was requested: it can be refused.
         self._committed: bool | None = None
         # The task that ends the last transaction. At most one runs: _settle() waits for it before another begins.
         self._end: asyncio.Task[None] | None = None
@@ -223,10 +221,10 @@ class TransactionManager:
             await self._settle()
             # Asked between transactions only: a transaction keeps the version that it began with.
             v2 = await self.id.has_v2(self.v2)
-            if v2 and not self.v2:
-                # In version 1 the epoch stays the same, so a late record of the last transaction would add its
-                # partition to this one.
-                await self._next_epoch()
+            # In version 1 the epoch stays the same, so a late record of the last transaction would add its partition to
+            # this one.
+            self._needs_epoch = self._needs_epoch or (v2 and not self.v2)
+            await self._next_epoch_if_needed()
             # It may have been closed meanwhile, and aborts only what is open then.
             self._buffer.check_open()
         except BaseException:
@@ -413,10 +411,8 @@ class TransactionManager:
             # A commit that was refused has a failure: it was decided, and is being aborted.
             decided = self.state is TransactionState.COMMITTING or self.failure is not None
             if commit is not decided:
-                raise ConfigurationError(
-                    f"transaction {self.prepared} is being {'committed' if decided else 'aborted'}, as an earlier call "
-                    "has decided"
-                )
+                so = "committed" if decided else "aborted"
+                raise ConfigurationError(f"transaction {self.prepared} is being {so}, as an earlier call has decided")
         await self._complete(commit=commit)
 
     async def commit(self, session: WriteSession) -> None:
@@ -543,8 +539,10 @@ class TransactionManager:
 
         Raises:
             TransactionAbortedError: It is aborted, or will be before the next transaction begins.
+            TransactionOutcomeUnknownError: An earlier attempt may have been executed, and the abort has no response.
             KafkaError: The error ends the producer.
         """
+        in_doubt = self.id.request_lost
         self.state, self.failure = TransactionState.ABORTING, refused
         try:
             if not await self._end_txn(commit=False):
@@ -553,20 +551,21 @@ class TransactionManager:
                 raise refused
             self._committed = False
             await self._next_epoch_if_needed()
+            self._forget()
         except DeadlineError as error:
+            if in_doubt and self._committed is None:
+                # The next call requests the commit again, as if it had not been refused.
+                self.state, self.failure = TransactionState.COMMITTING, None
+                raise TransactionOutcomeUnknownError(f"the transaction may be committed or not: {refused}") from error
             # Not committed, says the coordinator, and nobody will request it again.
             self._committed = False
             log.warning("the abort of the transaction is not confirmed yet: %s", error)
-        else:
-            self._forget()
         raise self.aborted()
 
     async def _next_epoch_if_needed(self) -> None:
-        if self._needs_epoch or self.id.request_lost:
-            await self._next_epoch()
-
-    async def _next_epoch(self) -> None:
         """Bump the epoch, so that sequence numbers start again, and late requests are refused (KIP-360)."""
+        if not self._needs_epoch and not self.id.request_lost:
+            return
         try:
             await self.id.initialize()
         except KafkaError as error:
@@ -580,28 +579,13 @@ class TransactionManager:
 
     def _forget(self) -> None:
         """Forget the transaction, which has ended."""
-        assert self._committed is not None, "it has ended"
-        self._accumulator.observer.ended(self.id.name, self._committed, self._begun_at)
+        self._accumulator.observer.ended(self.id.name, self._committed is True, self._begun_at)
         self.state = TransactionState.READY
         self.prepared = None
         self._has_started = False
         self._added.clear()
         self._to_add.clear()
         self._groups.clear()
-
-    # -- ProducerIds
-
-    @property
-    def current(self) -> ProducerId | None:
-        """The producer id and epoch; None before :meth:`start`."""
-        return self.id.current
-
-    def assign(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Assign a sequence number to a batch that is about to be sent."""
-        queue.assign_in_transaction(batch, self.id.identity.producer)
-
-    def discard_for(self, queue: PartitionQueue, *, refused: bool = False) -> None:
-        """Do nothing: a failed batch fails the transaction, and the next one has another epoch."""
 
 
 def _retrieve(task: asyncio.Task[None]) -> None:

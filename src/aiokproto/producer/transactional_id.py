@@ -1,4 +1,4 @@
-"""A transactional id: its producer id and epoch, and its requests to coordinators."""
+"""A transactional id: its producer id and epoch, the numbers of its batches, and its requests to coordinators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from aiokproto.codec.messages.init_producer_id import InitProducerIdResponse
 from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import FencedError, KafkaError, UnsupportedVersionError, error_for
+from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.producer_id import ProducerId
+from aiokproto.producer.queue import PartitionQueue
 from aiokproto.producer.transaction_requests import END_TXN_V2, Identity, InitExchange
 
 R = TypeVar("R", bound=Response)
@@ -49,6 +51,17 @@ class TransactionalId:
         """Send requests by ``cluster`` from now on."""
         self._cluster = cluster
         self._coordinator = self.requests_to(CoordinatorKind.TRANSACTION, self.name)
+
+    # -- ProducerIds
+
+    def assign(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Assign a sequence number to a batch that is about to be sent."""
+        queue.assign_in_transaction(batch, self.identity.producer)
+
+    def discard_for(self, queue: PartitionQueue, *, refused: bool = False) -> None:
+        """Do nothing: a failed batch fails the transaction, and the next one has another epoch."""
+
+    # -- requests
 
     @property
     def identity(self) -> Identity:
