@@ -96,7 +96,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         Raises:
             ConfigurationError: A transaction is open or prepared, or this one was begun before.
             TransactionOutcomeUnknownError: The commit of the last one is still not confirmed.
-            DeadlineError: The abort of the last one is still not confirmed.
+            DeadlineError: The abort of the last one, or the epoch after it, is still not confirmed.
             KafkaError: The producer is not started, is closed, or has failed.
         """
         self._buffer.check_open()
@@ -145,7 +145,8 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         then, and after ``TransactionOutcomeUnknownError``, another call waits for the outcome.
 
         After ``TransactionAbortedError`` nothing of the transaction is visible. After any other error it may have been
-        committed.
+        committed. Once it is known to be committed no error is raised: what fails afterwards, such as the next epoch,
+        is raised by the next call.
 
         Raises:
             TransactionAbortedError: A record or an offset could not be written, or ``transaction_timeout_ms`` has
@@ -154,7 +155,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
                 ``commit()`` again. Or :meth:`Producer.close` ended before it did.
             FencedError: Another producer has taken over the transactional id; with transactions of version 1 also if
                 ``transaction_timeout_ms`` has passed.
-            ConfigurationError: The transaction has ended already.
+            ConfigurationError: The transaction has ended already, or ``complete_transaction()`` has decided about it.
             KafkaError: The producer is closed, or has failed.
         """
         self._buffer.check_open()
@@ -244,7 +245,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             DeadlineError: The coordinator did not respond within ``default_api_timeout_ms``. The next transaction
                 repeats the abort before it begins.
             FencedError: As :meth:`commit`.
-            ConfigurationError: The transaction was committed.
+            ConfigurationError: The transaction was committed, or ``complete_transaction()`` has decided about it.
             KafkaError: The producer is closed, or has failed.
         """
         self._buffer.check_open()

@@ -20,7 +20,7 @@ after it, either return the next epoch or say that this producer is fenced (KIP-
 **One end.** EndTxn follows the outcome of every batch, and of every other request of the transaction: what arrived
 after it would be part of the next transaction. It runs in a task of its own, so that cancelling a call changes nothing
 about it, and no transaction begins before it is done. An end without a response is repeated as it was: the coordinator
-executes it once.
+executes it once. What was requested does not say what became of it, as a commit can be refused: ``_committed`` does.
 
 **Two-phase commit (KIP-939).** A prepared transaction waits for a decision that is made elsewhere. Nothing but that
 decision ends it: neither a timeout, nor :meth:`TransactionManager.close`, nor the next start, which finds it by
