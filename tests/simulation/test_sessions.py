@@ -62,7 +62,7 @@ def test_a_second_task_that_asks_for_batches_is_refused() -> None:
         batches = session.batches(3)
         await copy(*await anext(batches))
         with cluster.faults.delay(EndTxnRequest, 1.0, times=1):
-            first = asyncio.create_task(anext(batches))
+            first = asyncio.ensure_future(anext(batches))
             await asyncio.sleep(0.1)
             with pytest.raises(ConfigurationError, match="one task at a time"):
                 await anext(session.batches(3))
