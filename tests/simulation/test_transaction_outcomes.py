@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from aiokproto.codec.messages.end_txn import EndTxnRequest
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.messages.produce import ProduceRequest
 from aiokproto.codec.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from aiokproto.codec.schema import Response
+from aiokproto.codec.schema import Request, Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
     AuthorizationError,
@@ -126,6 +127,24 @@ def test_a_transaction_that_was_completed_elsewhere_decides_no_more(decision: st
     two_phase(program)
 
 
+def test_no_two_prepared_transactions_have_the_same_name() -> None:
+    """Also after an empty one: what was decided about that would commit the next one, which was not decided about."""
+
+    async def program(cluster: Cluster, producer: Producer) -> None:
+        names = []
+        async with producer:
+            for values in ([], [b"a"], [], [], [b"b"]):
+                async with producer.transaction() as txn:
+                    for value in values:
+                        await txn.send("t", value, partition=0)
+                    names.append(await txn.prepare())
+                    await txn.commit()
+        assert len(set(names)) == len(names)
+        assert visible(cluster) == [b"a", b"b"]
+
+    two_phase(program)
+
+
 def test_the_text_of_a_decision_is_no_decision() -> None:
     """It would equal no transaction, and abort the one that it names."""
 
@@ -203,6 +222,28 @@ def test_a_commit_that_is_confirmed_returns_whatever_becomes_of_the_next_epoch(
         assert visible(cluster) == ([b"v"] if fatal is FencedError else [b"v", b"next"])
 
     run(program, V1)
+
+
+@both
+@pytest.mark.parametrize("api", [ProduceRequest, EndTxnRequest])
+def test_every_call_after_the_end_says_why_the_transaction_was_aborted(
+    release: str | None, api: type[Request[Any]]
+) -> None:
+    code = ErrorCode.INVALID_RECORD if api is ProduceRequest else ErrorCode.TRANSACTION_ABORTABLE
+
+    async def program(cluster: Cluster, producer: Producer) -> None:
+        txn = await producer.transaction().__aenter__()
+        with cluster.faults.fail(api, code, times=1):
+            await txn.post("t", b"v", partition=0)
+            for _ in range(2):
+                with pytest.raises(TransactionAbortedError, match=code.name):
+                    await txn.commit()
+        for call in (txn.post("t", b"w"), txn.send_offsets({("t", 0): 1}, "g")):
+            with pytest.raises(TransactionAbortedError, match=code.name):
+                await call
+        await txn.abort()
+
+    run(program, release)
 
 
 def test_a_failed_transaction_is_called_aborted_whatever_becomes_of_the_next_epoch() -> None:

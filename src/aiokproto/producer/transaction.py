@@ -130,13 +130,15 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             except KafkaError as failure:
                 log.warning("the abort of the transaction is not confirmed yet: %s", failure)
 
-    def _end(self, status: TransactionStatus, what: str = "aborted") -> None:
-        """Accept nothing more."""
+    def _end(self, status: TransactionStatus, why: KafkaError | None = None) -> None:
+        """Accept nothing more: from now on calls raise ``why``, by default that the transaction was aborted."""
         self.status = status
-        error = TransactionAbortedError if status is TransactionStatus.ABORTED else ConfigurationError
-        # Before anything is awaited, so that no record can slip in between this decision and the end. Also for calls
-        # that wait for buffer memory.
-        self._buffer.close_session(self._session, error(f"the transaction was {what}"))
+        # It has failed already, and every call says why.
+        if not isinstance(self._session.closed, TransactionAbortedError):
+            # Before anything is awaited, so that no record can slip in between this decision and the end. Also for
+            # calls that wait for buffer memory.
+            why = why or TransactionAbortedError("the transaction was aborted")
+            self._buffer.close_session(self._session, why)
 
     async def commit(self) -> None:
         """Send what is buffered, wait for its acknowledgement, and commit. Leaving the block does it.
@@ -169,8 +171,8 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         try:
             await self._manager.commit(self._session)
         # Unknown stays COMMITTING, and other errors are about the call or end the producer.
-        except TransactionAbortedError:
-            self._end(TransactionStatus.ABORTED)
+        except TransactionAbortedError as error:
+            self._end(TransactionStatus.ABORTED, error)
             raise
         self.status = TransactionStatus.COMMITTED
 
@@ -210,7 +212,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         """
         # Read before the session ends, and again after the flush: a failure that is known now needs no flush.
         failed = self._manager.failure is not None
-        self._end(TransactionStatus.ENDING, what)
+        self._end(TransactionStatus.ENDING, ConfigurationError(f"the transaction was {what}"))
         try:
             if not failed:
                 await self._manager.flush()
@@ -259,11 +261,9 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         await self._manager.abort()
 
     def _check_not_ended(self) -> None:
-        if self.status is TransactionStatus.ABORTED:
-            raise TransactionAbortedError("the transaction was aborted")
         if self.status is not TransactionStatus.OPEN:
             assert self._session.closed is not None, "a session is open from begin to end"
-            raise ConfigurationError(str(self._session.closed))
+            raise self._session.closed.with_traceback(None)
 
     async def send_many(
         self, topic: str, records: Iterable[V | ProducerRecord] | SupportsArrow, *, partition: int | None = None

@@ -388,6 +388,8 @@ class TransactionManager:
 
     def prepare(self) -> PreparedTransaction:
         """Wait for a decision from now on, after :meth:`flush`; return what names the transaction (KIP-939)."""
+        # The coordinator knows nothing of an empty one, and would leave its epoch, and so its name, to the next one.
+        self._needs_epoch = not self._has_started
         self.state = TransactionState.PREPARED
         self.prepared = PreparedTransaction(*self.id.identity.producer)
         return self.prepared
