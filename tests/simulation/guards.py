@@ -347,6 +347,12 @@ MUTANTS = (
         "                    raise\n",
     ),
     Mutant(
+        "an empty prepared transaction has a name of its own",
+        "producer/transaction_manager.py",
+        "self._needs_epoch = not self._has_started",
+        "pass",
+    ),
+    Mutant(
         "a transaction ends once",
         "producer/transaction_manager.py",
         "        if self.state in (TransactionState.OPEN, TransactionState.PREPARED):\n            self._session",
