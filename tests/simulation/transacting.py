@@ -23,7 +23,7 @@ from aiokproto.errors import (
     TransactionAbortedError,
     TransactionOutcomeUnknownError,
 )
-from aiokproto.producer import Transaction
+from aiokproto.producer import Transaction, TransactionStatus
 from aiokproto.simulation import Simulation
 from tests.simulation.cancelling import Suspensions
 from tests.simulation.faults import WITH_TRANSACTIONS, Fault, carry_out, draw_some
@@ -75,7 +75,8 @@ class Life:
             linger_ms=self.random.choice((0, 5)),
             batch_size=self.random.choice((100, 16384)),
             delivery_timeout_ms=1000 * self.random.choice((1.5, DELIVERY_TIMEOUT)),
-            request_timeout_ms=2000,
+            # The second is longer than a call's deadline, which then comes while a request is in flight.
+            request_timeout_ms=self.random.choice((2000, 2000, 30_000)),
             default_api_timeout_ms=1000 * API_TIMEOUT,
             max_block_ms=1000 * API_TIMEOUT,
         )
@@ -170,8 +171,10 @@ class Life:
             await self._maybe_cancelled("send_offsets", txn.send_offsets({("t", 0): offset}, f"g-{self.which}"))
 
     async def _end(self, txn: Transaction, attempt: Attempt) -> None:
-        way = self.random.choice(("commit", "commit", "commit", "block", "abort", "raise", "cancel"))
-        if way == "abort":
+        way = self.random.choice(("commit", "commit", "commit", "block", "abort", "raise", "cancel", "race"))
+        if way == "race":
+            await self._race(txn, attempt)
+        elif way == "abort":
             attempt.outcome = False
             await self._abort(txn)
         elif way == "raise":
@@ -188,6 +191,25 @@ class Life:
             attempt.outcome = True
         else:
             await self._commit(txn, attempt)
+
+    async def _race(self, txn: Transaction, attempt: Attempt) -> None:
+        """Write and end at once, in several tasks: what was accepted before the end is part of it."""
+        value = attempt.name + b"/race"
+        attempt.doubtful.add(value)
+
+        async def write() -> None:
+            await txn.post("t", value, partition=0)
+            attempt.doubtful.discard(value)
+            attempt.accepted[0].append(value)
+
+        calls = [write, txn.commit, *self.random.choice(([], [txn.abort], [txn.commit]))]
+        self.random.shuffle(calls)
+        results = await asyncio.gather(*(self._timed("race", call()) for call in calls), return_exceptions=True)
+        errors = [result for result in results if isinstance(result, BaseException)]
+        for error in errors:
+            if isinstance(error, FencedError) or not isinstance(error, KafkaError):
+                raise error
+        attempt.outcome = {TransactionStatus.COMMITTED: True, TransactionStatus.ABORTED: False}.get(txn.status)
 
     async def _commit(self, txn: Transaction, attempt: Attempt) -> None:
         for _ in range(3):
