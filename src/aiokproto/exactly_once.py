@@ -189,11 +189,12 @@ class ExactlyOnce(AsyncContext):
             max_records: Most records in a batch.
         """
         async for records, txn in self.batches(max_records):
+            batch = self._open
+            assert batch is not None, "it is open until the next batch is requested"
             try:
                 await process(records, txn)
             except TransactionAbortedError as error:
-                assert self._open is not None, "it is open until the next batch is requested"
-                await self._open.abort(str(error))
+                await batch.abort(str(error))
             except BaseException as error:
                 await txn.__aexit__(type(error), error, error.__traceback__)
                 raise

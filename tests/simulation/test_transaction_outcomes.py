@@ -178,6 +178,21 @@ def test_a_decision_that_was_begun_is_not_reversed() -> None:
     two_phase(program)
 
 
+@both
+def test_a_producer_whose_first_request_was_lost_begins_without_another_epoch(release: str | None) -> None:
+    async def program(cluster: Cluster, producer: Producer) -> None:
+        with cluster.faults.drop(InitProducerIdRequest, "response", times=1):
+            successor = make(cluster)
+            await successor.start()
+        with cluster.faults.watch(InitProducerIdRequest) as requests:
+            await write(successor, b"v")
+        await successor.close()
+        assert requests.count == 0
+        assert visible(cluster) == [b"v"]
+
+    run(program, release)
+
+
 def test_a_coordinator_that_is_down_when_the_epoch_is_bumped_does_not_end_the_producer() -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         with cluster.faults.fail(ProduceRequest, ErrorCode.INVALID_RECORD):

@@ -81,6 +81,8 @@ class TransactionalId:
         )
         response = await self.send(exchange, "InitProducerId")
         self.current = ProducerId(response.producer_id, response.producer_epoch)
+        # Whatever was lost has an earlier epoch, also earlier attempts of this request.
+        self.request_lost = False
         return response
 
     async def has_v2(self, before: bool) -> bool:
