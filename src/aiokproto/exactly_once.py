@@ -25,6 +25,7 @@ still the one that was read is seen by its :class:`~aiokproto.consumer.cursor.Cu
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
@@ -40,7 +41,6 @@ from aiokproto.errors import (
     TransactionAbortedError,
     TransactionOutcomeUnknownError,
 )
-from aiokproto.plurals import counted
 from aiokproto.producer import Producer, Transaction, TransactionStatus
 from aiokproto.types import Record
 
@@ -102,6 +102,10 @@ class ExactlyOnce(AsyncContext):
         self._producer = producer
         self._open: _OpenBatch | None = None
         self._stopped = False
+        # Whether a task is in _next(): another one would take the batch that it commits for one that was left.
+        self._requested = False
+        # How many batches in a row were not committed.
+        self._aborts = 0
 
     # -- lifecycle
 
@@ -150,7 +154,8 @@ class ExactlyOnce(AsyncContext):
         """Return an iterator of records, each time with a transaction for their results. It ends after :meth:`stop`.
 
         Requesting the next batch commits the transaction. If it cannot be committed, or the application has aborted it,
-        the same records come again, unless the group has given their partitions to another member.
+        the same records come again, unless the group has given their partitions to another member. From the second time
+        in a row on this is logged as a warning, and preceded by a pause of ``retry_backoff_ms`` and more.
 
         Leaving the loop in any other way, by ``break``, ``return`` or an exception, aborts: the records come again, in
         the next loop or to the next session. So the loop ends with :meth:`stop`, not with ``break``.
@@ -163,8 +168,8 @@ class ExactlyOnce(AsyncContext):
                 producer's ``transaction_timeout_ms`` or the consumer's ``max_poll_interval_ms`` is aborted.
 
         Raises:
-            ConfigurationError: ``max_records`` is not a number above 0; or the application has committed the
-                transaction itself.
+            ConfigurationError: ``max_records`` is not a number above 0; the application has committed the transaction
+                itself; or another task is requesting a batch.
             FencedError: Another producer has taken over the ``transactional_id``; with brokers before 4.0, or
                 ``transaction.version`` below 2, also if ``transaction_timeout_ms`` has passed.
             DeadlineError: The coordinator did not confirm the end of the last transaction within
@@ -184,11 +189,12 @@ class ExactlyOnce(AsyncContext):
             max_records: Most records in a batch.
         """
         async for records, txn in self.batches(max_records):
+            batch = self._open
+            assert batch is not None, "it is open until the next batch is requested"
             try:
                 await process(records, txn)
             except TransactionAbortedError as error:
-                log.info("processing %s again: %s", counted(len(records), "record"), error)
-                await txn.abort()
+                await batch.abort(str(error))
             except BaseException as error:
                 await txn.__aexit__(type(error), error, error.__traceback__)
                 raise
@@ -197,17 +203,25 @@ class ExactlyOnce(AsyncContext):
         self, reader: _Batches, max_records: int
     ) -> tuple[list[Record[Any, Any]], Transaction[Any, Any]] | None:
         """Finish the last batch and return the next one; None after :meth:`stop`."""
-        # Before the next poll: requesting records lets a waiting rebalance go on, so the commit must be done.
-        await self._finish(reader)
-        records: list[Record[Any, Any]] = []
-        while not records:
-            if self._stopped:
-                return None
-            records = await self._consumer.poll(_POLL_MS, max_records)
-        # No await before the batch is remembered: a cancelled call must be able to seek back to these records.
-        self._open = batch = _OpenBatch(self._consumer, self._producer.transaction(), records, reader)
-        await batch.txn.__aenter__()
-        return records, batch.txn
+        if self._requested:
+            raise ConfigurationError("the batches of a session are requested by one task at a time")
+        self._requested = True
+        try:
+            # Before the next poll: requesting records lets a waiting rebalance go on, so the commit must be done.
+            await self._finish(reader)
+            records: list[Record[Any, Any]] = []
+            while not records:
+                if self._stopped:
+                    return None
+                records = await self._consumer.poll(_POLL_MS, max_records)
+            # No await before the batch is remembered: a cancelled call must be able to seek back to these records.
+            self._open = batch = _OpenBatch(
+                self._consumer, self._producer.transaction(), records, reader, aborts=self._aborts
+            )
+            await batch.txn.__aenter__()
+            return records, batch.txn
+        finally:
+            self._requested = False
 
     async def _finish(self, reader: _Batches) -> None:
         """Commit the open batch, or abort it and seek back to its beginning."""
@@ -215,14 +229,19 @@ class ExactlyOnce(AsyncContext):
         if batch is None:
             return
         # Cancelled, the batch stays: the next call goes on with its commit, or its abort.
-        if not await batch.end(finished=batch.reader is reader):
+        committed = await batch.end(finished=batch.reader is reader)
+        if not committed:
             batch.progress.rewind()
         # Only when it is settled; a cancelled call finds the batch again.
         self._open = None
+        self._aborts = 0 if committed else self._aborts + 1
+        # A record that can never be written must not keep client and brokers busy.
+        if self._aborts > 1 and not self._stopped:
+            await asyncio.sleep(self._consumer._engine.cluster.backoff(self._aborts - 1))
 
 
 class _OpenBatch:
-    """Records that were delivered, and the transaction for their results."""
+    """Records that were delivered, and the transaction for their results; ``aborts`` batches before it were aborted."""
 
     def __init__(
         self,
@@ -230,7 +249,10 @@ class _OpenBatch:
         txn: Transaction[Any, Any],
         records: list[Record[Any, Any]],
         reader: _Batches,
+        *,
+        aborts: int,
     ) -> None:
+        self._aborts = aborts
         self.txn = txn
         self.progress = consumer.progress(records)
         self.reader = reader
@@ -250,7 +272,7 @@ class _OpenBatch:
         if self._status() is TransactionStatus.COMMITTED:
             raise ConfigurationError("the session commits the transaction, together with the offsets")
         if self._status() is TransactionStatus.OPEN and not finished:
-            await self._abort("its loop was left")
+            await self.abort("its loop was left")
         try:
             # COMMITTING after a cancelled call: the offsets are in the transaction already. ABORTED: the application
             # did it.
@@ -265,11 +287,16 @@ class _OpenBatch:
                     log.warning("%s; requesting the commit again", error)
         except (TransactionAbortedError, CommitError) as error:
             # Changes nothing after a TransactionAbortedError; after a CommitError the transaction is still open.
-            await self._abort(str(error))
+            await self.abort(str(error))
         return self._status() is TransactionStatus.COMMITTED
 
-    async def _abort(self, why: str) -> None:
-        log.info("the transaction of %s is aborted: %s", ", ".join(map(str, self.progress.partitions)), why)
+    async def abort(self, why: str) -> None:
+        """Abort, if possible with confirmation; the records come again."""
+        partitions = ", ".join(map(str, self.progress.partitions))
+        if self._aborts:
+            log.warning("the transaction of %s is aborted, number %d in a row: %s", partitions, self._aborts + 1, why)
+        else:
+            log.info("the transaction of %s is aborted: %s", partitions, why)
         try:
             await self.txn.abort()
         except DeadlineError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -53,41 +54,62 @@ def make(cluster: BehaviourCluster, name: str) -> Producer:
     )
 
 
+@asynccontextmanager
+async def started(cluster: BehaviourCluster, name: str) -> AsyncIterator[Producer]:
+    """A producer that has kept nothing of its predecessor, which Kafka 4.4 cannot."""
+    producer = make(cluster, name)
+    await producer.start(keep_prepared=False)
+    try:
+        yield producer
+    finally:
+        await producer.close()
+
+
+async def prepare(producer: Producer, topic: str, *values: bytes) -> PreparedTransaction:
+    """Prepare a transaction with these records."""
+    async with producer.transaction() as txn:
+        for value in values:
+            await txn.send(topic, value)
+        return await txn.prepare()
+
+
 async def test_a_prepared_transaction_is_committed_or_aborted_as_decided(
     allowing: BehaviourCluster, client: Client, topic: str
 ) -> None:
     await allowing.create_topic(topic)
-    producer = make(allowing, topic)
-    await producer.start(keep_prepared=False)
-    try:
+    async with started(allowing, topic) as producer:
         for value, commit in ((b"a", True), (b"b", False), (b"c", True)):
-            async with producer.transaction() as txn:
-                await txn.send(topic, value)
-                state = await txn.prepare()
-                assert PreparedTransaction.parse(str(state)) == state
-                before = [] if value == b"a" else [b"a"]
-                assert await read(client, topic, isolation=COMMITTED) == before
+            state = await prepare(producer, topic, value)
+            assert PreparedTransaction.parse(str(state)) == state
             # Leaving the block has decided nothing.
+            assert await read(client, topic, isolation=COMMITTED) == ([] if value == b"a" else [b"a"])
             assert producer.prepared_transaction == state
             assert await producer.complete_transaction(state if commit else None) is commit
         await read_when(client, topic, [b"a", b"c"])
-    finally:
-        await producer.close()
+
+
+async def test_no_two_prepared_transactions_have_the_same_name(
+    allowing: BehaviourCluster, client: Client, topic: str
+) -> None:
+    """Nor have empty ones, of which the coordinator knows nothing."""
+    await allowing.create_topic(topic)
+    async with started(allowing, topic) as producer:
+        names = []
+        for values in ([], [b"a"], [], [], [b"b"]):
+            names.append(await prepare(producer, topic, *values))
+            assert await producer.complete_transaction(names[-1])
+        assert len(set(names)) == len(names)
+        await read_when(client, topic, [b"a", b"b"])
 
 
 async def test_it_has_no_timeout(allowing: BehaviourCluster, client: Client, topic: str) -> None:
     await allowing.create_topic(topic)
-    producer = make(allowing, topic)
-    await producer.start(keep_prepared=False)
-    try:
-        async with producer.transaction() as txn:
-            await txn.send(topic, b"v")
-            request = DescribeTransactionsRequest(transactional_ids=[topic])
-            described = (await client.request(request)).transaction_states[0]
-            assert described.transaction_timeout_ms == 0x7FFFFFFF
-            assert described.transaction_state == "Ongoing"
-    finally:
-        await producer.close()
+    async with started(allowing, topic) as producer, producer.transaction() as txn:
+        await txn.send(topic, b"v")
+        request = DescribeTransactionsRequest(transactional_ids=[topic])
+        described = (await client.request(request)).transaction_states[0]
+        assert described.transaction_timeout_ms == 0x7FFFFFFF
+        assert described.transaction_state == "Ongoing"
     await read_when(client, topic, [b"v"])
 
 
@@ -95,20 +117,12 @@ async def test_a_producer_that_keeps_nothing_aborts_what_was_prepared(
     allowing: BehaviourCluster, client: Client, topic: str
 ) -> None:
     await allowing.create_topic(topic)
-    first = make(allowing, topic)
-    await first.start(keep_prepared=False)
-    async with first.transaction() as txn:
-        await txn.send(topic, b"prepared")
-        await txn.prepare()
-    await first.close()
-    second = make(allowing, topic)
-    await second.start(keep_prepared=False)
-    try:
+    async with started(allowing, topic) as first:
+        await prepare(first, topic, b"prepared")
+    async with started(allowing, topic) as second:
         assert second.prepared_transaction is None
         async with second.transaction() as txn:
             await txn.send(topic, b"next")
-    finally:
-        await second.close()
     await read_when(client, topic, [b"next"])
 
 
@@ -117,18 +131,13 @@ async def test_what_was_prepared_is_kept_if_the_brokers_can(
 ) -> None:
     """Kafka 4.4 refuses to, and says so; the prepared transaction stays as it is."""
     await allowing.create_topic(topic)
-    first = make(allowing, topic)
-    await first.start(keep_prepared=False)
-    async with first.transaction() as txn:
-        await txn.send(topic, b"prepared")
-        state = await txn.prepare()
-    if allowing.kind == "kafka":
-        with pytest.raises(UnsupportedVersionError, match=r"cannot keep a prepared transaction.*keep_prepared=False"):
-            await make(allowing, topic).start()
-        assert await first.complete_transaction(state)
-        await first.close()
-    else:
-        await first.close()
+    async with started(allowing, topic) as first:
+        state = await prepare(first, topic, b"prepared")
+        if allowing.kind == "kafka":
+            with pytest.raises(UnsupportedVersionError, match=r"cannot keep a prepared.*keep_prepared=False"):
+                await make(allowing, topic).start()
+            assert await first.complete_transaction(state)
+    if allowing.kind == "embedded":
         async with make(allowing, topic) as second:
             assert await second.complete_transaction(state)
     await read_when(client, topic, [b"prepared"])

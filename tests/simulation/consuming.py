@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -12,7 +12,7 @@ from aiokproto.broker import Cluster
 from aiokproto.simulation import Simulation
 from tests.simulation.faults import Fault, carry_out, draw_some
 from tests.simulation.member import Ledger, Member
-from tests.simulation.world import World, run_within_turns, stored_records
+from tests.simulation.world import World, check_no_task_is_left, run_within_turns, stored_records
 
 BROKERS, PARTITIONS, UNTIL = 3, 4, 12.0
 APIS = (
@@ -91,31 +91,33 @@ async def _program(
             for life in range(random.randint(1, 2)):
                 until = simulation.time() + random.uniform(0.5, UNTIL / 2)
                 await member(10 * number + life).live(until, random.choice((0, 0.01, 0.1)))
-                _check_commits(cluster, ledger)
+                check_commits(cluster, ledger.processed)
 
         happening = asyncio.create_task(carry_out(World(simulation, cluster, "t"), faults))
         try:
             await asyncio.gather(
-                _produce(cluster, random), *(come_and_go(number) for number in range(random.randint(1, 4)))
+                produce(cluster, random), *(come_and_go(number) for number in range(random.randint(1, 4)))
             )
             await happening
-            _check_commits(cluster, ledger)
+            check_commits(cluster, ledger.processed)
             await _read_the_rest(simulation, cluster, ledger, member(99))
         finally:
             happening.cancel()
-        _check_commits(cluster, ledger)
+        check_commits(cluster, ledger.processed)
         if calm:
             twice = sorted(where for where, count in ledger.deliveries.items() if count > 1)
             assert not twice, f"without a fault, nothing is handed out twice: {twice}"
-        left = [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith(OWN_TASKS)]
-        assert not left, f"closed, and still running: {left}"
+        check_no_task_is_left(OWN_TASKS)
 
 
-async def _produce(cluster: Cluster, random: Random, keys: Sequence[bytes | None] = (None,)) -> None:
+async def produce(
+    cluster: Cluster, random: Random, keys: Sequence[bytes | None] = (None,), count: int = RECORDS
+) -> None:
+    """Write the numbers below ``count`` to random partitions, with keys in turn."""
     async with Producer(
         bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=2000, delivery_timeout_ms=60_000
     ) as producer:
-        for number in range(RECORDS):
+        for number in range(count):
             key = keys[number % len(keys)]
             await producer.send("t", b"%d" % number, key=key, partition=random.randrange(PARTITIONS))
             await asyncio.sleep(random.choice((0, 0.01, 0.1)))
@@ -126,7 +128,7 @@ async def _read_the_rest(simulation: Simulation, cluster: Cluster, ledger: Ledge
     deadline = simulation.time() + ALL_READ_WITHIN
     living = asyncio.create_task(last.live(deadline, 0))
     try:
-        while missing := _missing(cluster, ledger):
+        while missing := missing_records(cluster, ledger.processed):
             assert not living.done(), f"{missing} were never processed"
             await asyncio.wait([living], timeout=0.5)
     finally:
@@ -136,18 +138,19 @@ async def _read_the_rest(simulation: Simulation, cluster: Cluster, ledger: Ledge
         await living
 
 
-def _missing(cluster: Cluster, ledger: Ledger) -> list[tuple[int, int]]:
+def missing_records(cluster: Cluster, done: Mapping[int, set[int]]) -> list[tuple[int, int]]:
+    """Return partition and offset of the stored records that are not done; ``done`` has the offsets by partition."""
     return [
         (partition, offset)
         for partition in range(PARTITIONS)
         for offset, _ in stored_records(cluster, "t", partition)
-        if offset not in ledger.processed[partition]
+        if offset not in done[partition]
     ]
 
 
-def _check_commits(cluster: Cluster, ledger: Ledger) -> None:
-    """Assert that committed records were processed."""
+def check_commits(cluster: Cluster, done: Mapping[int, set[int]]) -> None:
+    """Assert that committed records are done."""
     group = cluster._running.groups.entry("g")
     for (_, partition), committed in (group.offsets if group else {}).items():
-        unprocessed = set(range(committed.offset)) - ledger.processed[partition]
-        assert not unprocessed, f"{partition}: {committed.offset} is committed, without {sorted(unprocessed)}"
+        missing = set(range(committed.offset)) - done[partition]
+        assert not missing, f"{partition}: {committed.offset} is committed, without {sorted(missing)}"

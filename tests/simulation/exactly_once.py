@@ -1,13 +1,12 @@
 """Exactly-once sessions under faults: the committed output is the input, each record once.
 
-Members come and go, die without closing, and stall beyond their timeouts; the group rebalances in both ways.
+Members come and go, die without closing, and stall beyond their timeouts; the group rebalances in all ways.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from random import Random
 
 from aiokproto import Consumer, ExactlyOnce, Producer
 from aiokproto.broker import Cluster
@@ -15,12 +14,13 @@ from aiokproto.errors import FencedError, KafkaError, TransactionAbortedError
 from aiokproto.producer import Transaction
 from aiokproto.simulation import Simulation
 from aiokproto.types import Record
-from tests.simulation.faults import WITH_TRANSACTIONS, Fault, carry_out, draw
+from tests.simulation.consuming import BROKERS, CONFIG, PARTITIONS, PROTOCOLS, produce
+from tests.simulation.faults import WITH_TRANSACTIONS, Fault, carry_out, draw_some
 from tests.simulation.request_faults import REFUSALS, TRANSACTIONAL_REFUSALS
 from tests.simulation.transaction_log import committed_values, hanging
-from tests.simulation.world import MOST_TURNS, World
+from tests.simulation.world import World, check_no_task_is_left, run_within_turns
 
-BROKERS, PARTITIONS, UNTIL = 3, 3, 15.0
+UNTIL = 15.0
 RECORDS = 60
 APIS = (
     "EndTxn",
@@ -35,6 +35,7 @@ APIS = (
     "OffsetFetch",
     "Fetch",
     "FindCoordinator",
+    "ConsumerGroupHeartbeat",
 )
 STRATEGIES = ("range", "cooperative-sticky", "cooperative-sticky")
 RELEASES = (None, None, "3.9")
@@ -132,26 +133,18 @@ class Member:
 
 
 def schedule(seed: int) -> list[Fault]:
-    random = Random(f"{seed}/faults")
-    return [
-        draw(random, UNTIL, BROKERS, PARTITIONS, APIS, weights=WITH_TRANSACTIONS, refusals=CODES)
-        for _ in range(random.choice((0, 1, 2, 3, 5)))
-    ]
+    return draw_some(seed, UNTIL, BROKERS, PARTITIONS, APIS, weights=WITH_TRANSACTIONS, refusals=CODES)
 
 
 def run(seed: int, faults: list[Fault]) -> Simulation:
     """Copy a topic under these faults; raises AssertionError if a guarantee is violated."""
-    simulation = Simulation(seed)
-    simulation.run(_program(simulation, faults))
-    turns = simulation.loop.turns / simulation.time()
-    assert turns <= MOST_TURNS, f"{turns:.0f} turns of the loop in a second"
-    return simulation
+    return run_within_turns(seed, lambda simulation: _program(simulation, faults))
 
 
 async def _program(simulation: Simulation, faults: list[Fault]) -> None:
     random = simulation.random
     config = {
-        "group.min.session.timeout.ms": 500,
+        **CONFIG,
         "transaction.state.log.num.partitions": 2,
         "offsets.topic.num.partitions": 2,
     }
@@ -159,6 +152,9 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
     async with Cluster(BROKERS, auto_create_topics=False, config=config, as_version=release) as cluster:
         await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
         await cluster.create_topic("out", PARTITIONS, replication=BROKERS)
+        # The consumer protocol came with Kafka 4.0.
+        protocols = PROTOCOLS["classic" if release else random.choice(tuple(PROTOCOLS))]
+        strategy = random.choice(STRATEGIES)
         options: dict[str, object] = {
             "group_id": "g",
             "auto_offset_reset": "earliest",
@@ -168,35 +164,29 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
             "heartbeat_interval_ms": 300,
             "max_poll_interval_ms": 8000,
             "request_timeout_ms": 2000,
-            "partition_assignment_strategy": random.choice(STRATEGIES),
         }
+
+        def member(number: int) -> Member:
+            protocol = protocols[number % len(protocols)]
+            own = {"partition_assignment_strategy": strategy} if protocol == "classic" else {}
+            return Member(simulation, cluster, number, {**options, "group_protocol": protocol, **own})
 
         async def come_and_go(number: int) -> None:
             await asyncio.sleep(random.uniform(0, UNTIL / 2))
             for _ in range(random.randint(1, 3)):
                 until = simulation.time() + random.uniform(0.3, UNTIL / 2)
-                await Member(simulation, cluster, number, options).live(until)
+                await member(number).live(until)
 
         happening = asyncio.create_task(carry_out(World(simulation, cluster, "t"), faults))
         try:
             members = (come_and_go(number) for number in range(random.randint(2, 4)))
-            await asyncio.gather(_produce(cluster, random), *members)
+            await asyncio.gather(produce(cluster, random, count=RECORDS), *members)
             await happening
-            await _copy_the_rest(simulation, cluster, Member(simulation, cluster, 99, options))
+            await _copy_the_rest(simulation, cluster, member(99))
         finally:
             happening.cancel()
         _check(cluster)
-        left = [task.get_name() for task in asyncio.all_tasks() if "aiokproto" in task.get_name()]
-        assert not left, f"tasks are left behind: {left}"
-
-
-async def _produce(cluster: Cluster, random: Random) -> None:
-    async with Producer(
-        bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=2000, delivery_timeout_ms=60_000
-    ) as producer:
-        for number in range(RECORDS):
-            await producer.send("t", b"%d" % number, partition=random.randrange(PARTITIONS))
-            await asyncio.sleep(random.choice((0, 0.01, 0.3)))
+        check_no_task_is_left()
 
 
 async def _copy_the_rest(simulation: Simulation, cluster: Cluster, last: Member) -> None:

@@ -69,10 +69,22 @@ KINDS: dict[str, Callable[..., Awaitable[None]]] = {
 }
 
 
-def draw_some(seed: int, until: float, brokers: int, partitions: int, apis: tuple[str, ...]) -> list[Fault]:
-    """The faults of a consumer's workload, see :func:`draw`: few, and often none."""
+def draw_some(
+    seed: int,
+    until: float,
+    brokers: int,
+    partitions: int,
+    apis: tuple[str, ...],
+    *,
+    weights: Mapping[str, int] = WEIGHTS,
+    refusals: Mapping[str, Sequence[ErrorCode]] = DRAWN,
+) -> list[Fault]:
+    """The faults of a workload with groups or transactions, see :func:`draw`: few, and often none."""
     random = Random(f"{seed}/faults")
-    return [draw(random, until, brokers, partitions, apis) for _ in range(random.choice((0, 1, 2, 3, 5)))]
+    return [
+        draw(random, until, brokers, partitions, apis, weights=weights, refusals=refusals)
+        for _ in range(random.choice((0, 1, 2, 3, 5)))
+    ]
 
 
 def draw(

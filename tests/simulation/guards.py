@@ -335,6 +335,30 @@ MUTANTS = (
         "self._start_end(commit=False)",
     ),
     Mutant(
+        "a commit that was refused is not called committed",
+        "producer/transaction_manager.py",
+        "if commit and not self._committed:",
+        "if commit and self._committed is None:",
+    ),
+    Mutant(
+        "a request in flight at the deadline may be executed later",
+        "cluster/coordinator_requests.py",
+        "                    self._lost()\n                    raise\n",
+        "                    raise\n",
+    ),
+    Mutant(
+        "an empty prepared transaction has a name of its own",
+        "producer/transaction_manager.py",
+        "self._needs_epoch = not self._has_started",
+        "pass",
+    ),
+    Mutant(
+        "a transaction ends once",
+        "producer/transaction_manager.py",
+        "        if self.state in (TransactionState.OPEN, TransactionState.PREPARED):\n            self._session",
+        "        if True:\n            self._session",
+    ),
+    Mutant(
         "after an abort the records come again",
         "exactly_once.py",
         "            batch.progress.rewind()\n",

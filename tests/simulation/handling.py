@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from random import Random
 from typing import Any
 
 from aiokproto import Consumer
@@ -13,13 +12,24 @@ from aiokproto.consumer import PermanentError, Retry
 from aiokproto.errors import KafkaError
 from aiokproto.simulation import Simulation
 from aiokproto.types import Record, TopicPartition
-from tests.simulation import consuming
-from tests.simulation.consuming import ALL_READ_WITHIN, APIS, BROKERS, CONFIG, OWN_TASKS, PARTITIONS, STRATEGIES, UNTIL
+from tests.simulation.consuming import (
+    ALL_READ_WITHIN,
+    APIS,
+    BROKERS,
+    CONFIG,
+    OWN_TASKS,
+    PARTITIONS,
+    STRATEGIES,
+    UNTIL,
+    check_commits,
+    missing_records,
+    produce,
+)
 from tests.simulation.faults import Fault, carry_out, draw_some
 from tests.simulation.member import SLACK
-from tests.simulation.world import World, run_within_turns, stored_records
+from tests.simulation.world import World, check_no_task_is_left, run_within_turns
 
-KEYS = 5
+KEYS = (None, *(b"%d" % number for number in range(5)))
 
 
 class BrokenHandlerError(Exception):
@@ -222,26 +232,20 @@ async def _program(simulation: Simulation, faults: list[Fault], more: dict[str, 
             for _ in range(random.randint(1, 2)):
                 until = simulation.time() + random.uniform(0.5, UNTIL / 2)
                 await Member(simulation, ledger, faults, options).live(until)
-                _check_commits(cluster, ledger)
+                check_commits(cluster, ledger.done)
 
         happening = asyncio.create_task(carry_out(World(simulation, cluster, "t"), faults))
         try:
-            await asyncio.gather(_produce(cluster, random), *(come_and_go() for _ in range(random.randint(1, 3))))
+            await asyncio.gather(produce(cluster, random, KEYS), *(come_and_go() for _ in range(random.randint(1, 3))))
             await happening
-            _check_commits(cluster, ledger)
+            check_commits(cluster, ledger.done)
             await _handle_the_rest(simulation, cluster, ledger, Member(simulation, ledger, faults, options))
         finally:
             happening.cancel()
-        _check_commits(cluster, ledger)
+        check_commits(cluster, ledger.done)
         repeated = sum(times - 1 for times in ledger.times.values() if times)
         assert repeated <= ledger.forgiven, f"{repeated} records were handled again, {ledger.forgiven} were in flight"
-        names = [task.get_name() for task in asyncio.all_tasks()]
-        left = [name for name in names if name.startswith(OWN_TASKS)]
-        assert not left, f"closed, and still running: {left}"
-
-
-async def _produce(cluster: Cluster, random: Random) -> None:
-    await consuming._produce(cluster, random, keys=[None, *(b"%d" % number for number in range(KEYS))])
+        check_no_task_is_left(OWN_TASKS)
 
 
 async def _handle_the_rest(simulation: Simulation, cluster: Cluster, ledger: Ledger, last: Member) -> None:
@@ -249,7 +253,7 @@ async def _handle_the_rest(simulation: Simulation, cluster: Cluster, ledger: Led
     deadline = simulation.time() + ALL_READ_WITHIN
     living = asyncio.create_task(last.live(deadline))
     try:
-        while missing := _missing(cluster, ledger):
+        while missing := missing_records(cluster, ledger.done):
             if living.done():
                 living.result()
                 assert simulation.time() < deadline, f"{missing} were never handled"
@@ -260,20 +264,3 @@ async def _handle_the_rest(simulation: Simulation, cluster: Cluster, ledger: Led
     finally:
         last.stop()
         await living
-
-
-def _missing(cluster: Cluster, ledger: Ledger) -> list[tuple[int, int]]:
-    return [
-        (partition, offset)
-        for partition in range(PARTITIONS)
-        for offset, _ in stored_records(cluster, "t", partition)
-        if offset not in ledger.done[partition]
-    ]
-
-
-def _check_commits(cluster: Cluster, ledger: Ledger) -> None:
-    """Assert that committed records were handled."""
-    group = cluster._running.groups.entry("g")
-    for (_, partition), committed in (group.offsets if group else {}).items():
-        unfinished = set(range(committed.offset)) - ledger.done[partition]
-        assert not unfinished, f"{partition}: {committed.offset} is committed, without {sorted(unfinished)}"

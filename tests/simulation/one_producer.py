@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from aiokproto import Producer
+from aiokproto import Consumer, ExactlyOnce, Producer
 from aiokproto.broker import Cluster
+from aiokproto.broker.control.request_info import RequestInfo, Serve
+from aiokproto.codec.messages.end_txn import EndTxnRequest, EndTxnResponse
+from aiokproto.codec.messages.produce import ProduceRequest
+from aiokproto.codec.schema import Response
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import TransactionAbortedError
 from aiokproto.simulation import Simulation
 from tests.simulation.transaction_log import committed_values, hanging
 
@@ -38,6 +45,45 @@ def run(program: Program, release: str | None = None, **options: Any) -> Simulat
 def make(cluster: Cluster, **options: Any) -> Producer:
     given = {"transactional_id": "id", "linger_ms": 0, "request_timeout_ms": 2000, "default_api_timeout_ms": 5000}
     return Producer(bootstrap_servers=cluster.bootstrap_servers, **{**given, **options})
+
+
+def new_session(cluster: Cluster, **options: Any) -> ExactlyOnce:
+    """Return a session that reads topic ``t`` in group ``g``, with more options for its consumer."""
+    consumer = Consumer(
+        "t",
+        bootstrap_servers=cluster.bootstrap_servers,
+        group_id="g",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+        session_timeout_ms=6000,
+        **options,
+    )
+    return ExactlyOnce(consumer, make(cluster))
+
+
+async def abortable_then_silent(call: RequestInfo, serve: Serve) -> Response | None:
+    """Refuse a commit, and do not respond to an abort."""
+    assert isinstance(call.request, EndTxnRequest)
+    return EndTxnResponse(error_code=ErrorCode.TRANSACTION_ABORTABLE) if call.request.committed else None
+
+
+def skip_epochs(cluster: Cluster, producer: Producer, epoch: int) -> None:
+    """Give the transactional id a later epoch, between two transactions."""
+    manager, transactions = producer._transactions, cluster._running.transactions
+    assert manager is not None
+    assert manager.id.current is not None
+    transactions._transactions["id"] = replace(transactions._transactions["id"], producer_epoch=epoch)
+    manager.id.current = manager.id.current._replace(epoch=epoch)
+
+
+async def fail_a_record(cluster: Cluster, producer: Producer) -> None:
+    """Make a transaction with a record that the broker rejects."""
+    with cluster.faults.fail(ProduceRequest, ErrorCode.INVALID_RECORD):
+        txn = await producer.transaction().__aenter__()
+        await txn.post("t", b"refused", partition=0)
+        with pytest.raises(TransactionAbortedError, match="INVALID_RECORD"):
+            await txn.commit()
 
 
 async def write(producer: Producer, value: bytes, partition: int = 0) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from aiokproto import Consumer, ExactlyOnce, Producer
+from aiokproto import ExactlyOnce, Producer
 from aiokproto.broker import Cluster
 from aiokproto.errors import TransactionAbortedError
 from aiokproto.producer import Transaction, TransactionStatus
@@ -14,6 +14,7 @@ from aiokproto.records import BatchRecord, encode
 from aiokproto.simulation import Simulation
 from aiokproto.types import Record
 from tests.simulation.cancelling import Suspensions, cancelled
+from tests.simulation.one_producer import new_session
 from tests.simulation.transaction_log import committed_values, hanging
 
 Call = Callable[[Transaction], Awaitable[object]]
@@ -177,17 +178,3 @@ def test_a_call_of_a_session_cancelled_wherever_it_suspends(name: str) -> None:
     else:
         pytest.fail(f"{name} suspends more than {MOST_OF_A_SESSION} times")
     assert points, "it suspends at all"
-
-
-def new_session(cluster: Cluster) -> ExactlyOnce:
-    servers = cluster.bootstrap_servers
-    consumer = Consumer(
-        "t",
-        bootstrap_servers=servers,
-        group_id="g",
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        isolation_level="read_committed",
-        session_timeout_ms=6000,
-    )
-    return ExactlyOnce(consumer, Producer(bootstrap_servers=servers, transactional_id="id", linger_ms=0))

@@ -1,37 +1,14 @@
-"""Consumers under the faults of many seeds, in groups and without: their guarantees hold in all of them.
-
-``SIMULATION_SEEDS`` and ``SIMULATION_FIRST`` choose the seeds, as for producers; fewer of them, since runs are longer.
-"""
+"""Consumers under the faults of many seeds, in groups and without: their guarantees hold in all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import pytest
 
-from aiokproto.simulation import Simulation
 from tests.simulation import consuming, handling, reading, sharing, truncating
 from tests.simulation.faults import Fault
-from tests.simulation.shrinking import shrunk
-from tests.simulation.test_seeds import BLOCKS, FIRST, SEEDS, TURNS_A_SECOND, broken, in_another_process
-
-
-class Workload(NamedTuple):
-    """A program with random faults.
-
-    Attributes:
-        call: The call that runs it, but for seed and faults.
-        schedule: Returns the faults of a seed.
-        run: Runs a seed under faults.
-        part: Of how many seeds it gets one.
-    """
-
-    call: str
-    schedule: Callable[[int], list[Fault]]
-    run: Callable[[int, list[Fault]], Simulation]
-    part: int
+from tests.simulation.seeds import BLOCKS, TURNS_A_SECOND, Workload, check_block, traces, traces_elsewhere
 
 
 def groups(protocol: str, part: int) -> Workload:
@@ -56,34 +33,18 @@ WORKLOADS = {
 @pytest.mark.parametrize("block", range(BLOCKS))
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_consumers(name: str, block: int) -> None:
-    workload = WORKLOADS[name]
-    for seed in range(FIRST + block, FIRST + SEEDS // workload.part, BLOCKS):
-        schedule = workload.schedule(seed)
-
-        def fails(faults: list[Fault], seed: int = seed) -> bool:
-            return broken(lambda: workload.run(seed, faults)) is not None
-
-        error = broken(lambda: workload.run(seed, schedule))  # noqa: B023 - called at once
-        if error is not None:
-            shortest = "\n".join(f"    {fault}," for fault in shrunk(schedule, fails))
-            pytest.fail(f"{error}\n\n{workload.call}{seed}, faults=[\n{shortest}\n])", pytrace=False)
-
-
-def traces(name: str) -> list[str]:
-    workload = WORKLOADS[name]
-    return [workload.run(seed, workload.schedule(seed)).trace.hash for seed in range(3)]
+    check_block(WORKLOADS[name], block)
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_a_seed_gives_the_same_run_again(name: str) -> None:
-    assert traces(name) == traces(name)
+    assert traces(WORKLOADS[name]) == traces(WORKLOADS[name])
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_a_seed_gives_the_same_run_in_another_process(name: str) -> None:
-    """Whose sets have another order."""
-    program = f"from tests.simulation.test_consumer_seeds import traces; print(traces({name!r}))"
-    assert in_another_process(program, "1") == in_another_process(program, "2") == str(traces(name))
+    expected = str(traces(WORKLOADS[name]))
+    assert traces_elsewhere(__name__, name, "1") == traces_elsewhere(__name__, name, "2") == expected
 
 
 def test_no_member_spins_while_brokers_are_silent() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -19,7 +18,7 @@ from aiokproto.errors import (
     UnsupportedVersionError,
 )
 from aiokproto.simulation import Simulation
-from tests.simulation.one_producer import Program, committed_offset, make, run, visible, write
+from tests.simulation.one_producer import Program, committed_offset, make, run, skip_epochs, visible, write
 from tests.simulation.transaction_log import hanging
 
 
@@ -138,13 +137,8 @@ def test_a_decision_whose_response_is_lost_is_repeated() -> None:
 
 def test_a_prepared_transaction_of_the_last_epoch_is_decided_under_another_producer_id() -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
-        transactions = cluster._running.transactions
         async with producer:
-            manager = producer._transactions
-            assert manager is not None
-            assert manager.id.current is not None
-            transactions._transactions["id"] = replace(transactions._transactions["id"], producer_epoch=32765)
-            manager.id.current = manager.id.current._replace(epoch=32765)
+            skip_epochs(cluster, producer, 32765)
             txn = await producer.transaction().__aenter__()
             await txn.send("t", b"v", partition=0)
             state = await txn.prepare()

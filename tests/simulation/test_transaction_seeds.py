@@ -1,49 +1,30 @@
-"""Transactions, and exactly-once sessions, under the faults of many seeds: their guarantees hold in all of them.
-
-``SIMULATION_SEEDS`` and ``SIMULATION_FIRST`` choose the seeds, as for producers; fewer of them, since runs are longer.
-"""
+"""Transactions, and exactly-once sessions, under the faults of many seeds: their guarantees hold in all of them."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.simulation import exactly_once, transacting
-from tests.simulation.faults import Fault
-from tests.simulation.shrinking import shrunk
-from tests.simulation.test_seeds import BLOCKS, FIRST, SEEDS, broken, in_another_process
+from tests.simulation.seeds import BLOCKS, Workload, check_block, traces, traces_elsewhere
 
-WORKLOADS = {"transactions": (transacting, 8), "exactly once": (exactly_once, 25)}
-"""Each workload, and of how many seeds it gets one."""
+WORKLOADS = {
+    "transactions": Workload("transacting.run(seed=", transacting.schedule, transacting.run, 8),
+    "exactly once": Workload("exactly_once.run(seed=", exactly_once.schedule, exactly_once.run, 25),
+}
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_transactions(name: str, block: int) -> None:
-    workload, part = WORKLOADS[name]
-    for seed in range(FIRST + block, FIRST + SEEDS // part, BLOCKS):
-        schedule = workload.schedule(seed)
-
-        def fails(faults: list[Fault], seed: int = seed) -> bool:
-            return broken(lambda: workload.run(seed, faults)) is not None
-
-        error = broken(lambda: workload.run(seed, schedule))  # noqa: B023 - called at once
-        if error is not None:
-            shortest = "\n".join(f"    {fault}," for fault in shrunk(schedule, fails))
-            pytest.fail(f"{error}\n\n{workload.__name__}.run({seed}, [\n{shortest}\n])", pytrace=False)
-
-
-def traces(name: str) -> list[str]:
-    workload, _ = WORKLOADS[name]
-    return [workload.run(seed, workload.schedule(seed)).trace.hash for seed in range(3)]
+    check_block(WORKLOADS[name], block)
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_a_seed_gives_the_same_run_again(name: str) -> None:
-    assert traces(name) == traces(name)
+    assert traces(WORKLOADS[name]) == traces(WORKLOADS[name])
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_a_seed_gives_the_same_run_in_another_process(name: str) -> None:
-    """Whose sets have another order."""
-    program = f"from tests.simulation.test_transaction_seeds import traces; print(traces({name!r}))"
-    assert in_another_process(program, "1") == in_another_process(program, "2") == str(traces(name))
+    expected = str(traces(WORKLOADS[name]))
+    assert traces_elsewhere(__name__, name, "1") == traces_elsewhere(__name__, name, "2") == expected

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from aiokproto import Consumer, ExactlyOnce, Producer
+from aiokproto import Producer
 from aiokproto.broker import Cluster
 from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.broker.transactions.transaction_metadata import ProducerIdAndEpoch
 from aiokproto.codec.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from aiokproto.codec.messages.end_txn import EndTxnRequest, EndTxnResponse
+from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.messages.produce import ProduceRequest
 from aiokproto.codec.messages.txn_offset_commit import TxnOffsetCommitRequest
@@ -30,7 +30,20 @@ from aiokproto.errors import (
 )
 from aiokproto.producer import TransactionStatus
 from aiokproto.simulation import Simulation
-from tests.simulation.one_producer import V1, both, committed_offset, make, run, visible, write
+from tests.simulation.one_producer import (
+    V1,
+    abortable_then_silent,
+    both,
+    committed_offset,
+    fail_a_record,
+    make,
+    new_session,
+    run,
+    skip_epochs,
+    visible,
+    write,
+)
+from tests.simulation.transaction_log import committed_values
 
 # ---- timeouts
 
@@ -104,12 +117,6 @@ def test_a_commit_that_is_refused_and_whose_abort_is_not_confirmed_is_aborted(re
     """Not a DeadlineError: the caller would not know that nothing of it is visible."""
 
     async def program(cluster: Cluster, producer: Producer) -> None:
-        async def abortable_then_silent(call: RequestInfo, serve: Serve) -> Response | None:
-            assert isinstance(call.request, EndTxnRequest)
-            if call.request.committed:
-                return EndTxnResponse(error_code=ErrorCode.TRANSACTION_ABORTABLE)
-            return None
-
         txn = await producer.transaction().__aenter__()
         await txn.send("t", b"v", partition=0)
         with cluster.faults.intercept(EndTxnRequest, abortable_then_silent):
@@ -139,6 +146,37 @@ def test_a_commit_whose_response_is_lost_before_the_producer_is_fenced_is_not_ca
             await committing
         assert txn.status is TransactionStatus.COMMITTING
         assert visible(cluster) == [b"v"], "it was committed"
+
+    run(program, release)
+
+
+@both
+def test_a_commit_that_was_executed_and_is_refused_when_it_is_repeated_is_in_doubt_until_its_abort_is_answered(
+    release: str | None,
+) -> None:
+    """Its coordinator may have lost the transaction's state, in an unclean election."""
+
+    async def program(cluster: Cluster, producer: Producer) -> None:
+        attempts = 0
+
+        async def executed_then_refused(call: RequestInfo, serve: Serve) -> Response | None:
+            nonlocal attempts
+            attempts += 1
+            response = await serve(call.request)
+            assert isinstance(response, EndTxnResponse)
+            response.error_code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            return response if attempts == 2 else None
+
+        txn = await producer.transaction().__aenter__()
+        await txn.send("t", b"v", partition=0)
+        with cluster.faults.intercept(EndTxnRequest, executed_then_refused):
+            with pytest.raises(TransactionOutcomeUnknownError, match="INVALID_PRODUCER_ID_MAPPING"):
+                await txn.commit()
+            assert txn.status.name == "COMMITTING"
+        await txn.commit()
+        assert txn.status is TransactionStatus.COMMITTED
+        await write(producer, b"next")
+        assert visible(cluster) == [b"v", b"next"]
 
     run(program, release)
 
@@ -298,6 +336,42 @@ def test_offsets_that_arrive_after_their_call_was_cancelled_are_in_no_later_tran
     run(program, release)
 
 
+def test_an_abort_waits_for_offsets_that_another_task_sends() -> None:
+    """In version 1 the next transaction has the same epoch: they would be committed with it."""
+
+    async def main() -> None:
+        config = {"transaction.state.log.num.partitions": 1, "offsets.topic.num.partitions": 1}
+        async with (
+            Cluster(2, auto_create_topics=False, config=config, as_version=V1) as cluster,
+            make(cluster) as producer,
+        ):
+            await cluster.create_topic("t", 2)
+            async with producer.transaction() as txn:
+                await txn.send_offsets({("t", 0): 1}, "g")
+            # Another broker than the transaction's coordinator: one connection has its responses in order.
+            at = await cluster.move_leader("__transaction_state", 0)
+            await cluster.move_leader("__consumer_offsets", 0, 1 - at)
+
+            async def slowly(call: RequestInfo, serve: Serve) -> Response | None:
+                await asyncio.sleep(1)
+                return await serve(call.request)
+
+            txn = await producer.transaction().__aenter__()
+            await txn.send("t", b"aborted", partition=0)
+            with cluster.faults.intercept(TxnOffsetCommitRequest, slowly, times=1):
+                sending = asyncio.create_task(txn.send_offsets({("t", 0): 7}, "g"))
+                await asyncio.sleep(0.5)
+                await txn.abort()
+            await sending
+            async with producer.transaction() as txn:
+                await txn.send_offsets({("t", 1): 2}, "g")
+            entry = cluster._running.groups.entry("g")
+            assert entry is not None
+            assert {where: found.offset for where, found in entry.offsets.items()} == {("t", 0): 1, ("t", 1): 2}
+
+    Simulation(1).run(main())
+
+
 async def _add_group(cluster: Cluster, producer: Producer) -> None:
     where = cluster._running.groups.partition_of("g")
     manager = producer._transactions
@@ -368,21 +442,14 @@ def test_a_call_of_an_earlier_transaction_that_ends_late_does_not_fail_the_open_
 @both
 def test_a_producer_whose_epochs_are_exhausted_gets_another_producer_id(release: str | None) -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
-        manager, transactions = producer._transactions, cluster._running.transactions
-        assert manager is not None
-        assert manager.id.current is not None
-        before = manager.id.current.id
-        # The epochs between are skipped.
-        transactions._transactions["id"] = replace(transactions._transactions["id"], producer_epoch=32764)
-        manager.id.current = manager.id.current._replace(epoch=32764)
+        assert producer._transactions is not None
+        ids = producer._transactions.id
+        before = ids.identity.producer.id
+        skip_epochs(cluster, producer, 32764)
         for number in range(6):
             await write(producer, b"%d" % number)
-            txn = await producer.transaction().__aenter__()
-            with cluster.faults.fail(ProduceRequest, ErrorCode.INVALID_RECORD):
-                await txn.post("t", b"refused", partition=0)
-                with pytest.raises(TransactionAbortedError):
-                    await txn.commit()
-        assert manager.id.current.id != before
+            await fail_a_record(cluster, producer)
+        assert ids.identity.producer.id != before
         assert visible(cluster) == [b"%d" % number for number in range(6)]
 
     run(program, release)
@@ -392,26 +459,45 @@ def test_a_producer_whose_epochs_are_exhausted_gets_another_producer_id(release:
 @both
 def test_the_new_producer_id_is_found_when_the_response_that_has_it_is_lost(release: str | None, at: int) -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
-        manager, transactions = producer._transactions, cluster._running.transactions
-        assert manager is not None
-        assert manager.id.current is not None
-        transactions._transactions["id"] = replace(transactions._transactions["id"], producer_epoch=32764)
-        manager.id.current = manager.id.current._replace(epoch=32764)
+        skip_epochs(cluster, producer, 32764)
         for number in range(4):
             lost = (EndTxnRequest, InitProducerIdRequest) if number == at else ()
             with cluster.faults.drop(lost, "response", times=1):
                 await write(producer, b"%d" % number)
-                txn = await producer.transaction().__aenter__()
-                with cluster.faults.fail(ProduceRequest, ErrorCode.INVALID_RECORD):
-                    await txn.post("t", b"refused", partition=0)
-                    with pytest.raises(TransactionAbortedError):
-                        await txn.commit()
+                await fail_a_record(cluster, producer)
         assert visible(cluster) == [b"%d" % number for number in range(4)]
 
     run(program, release)
 
 
 # ---- sessions
+
+
+def test_a_batch_of_a_partition_that_was_lost_and_came_back_is_not_committed() -> None:
+    """The member has joined again, so the coordinator would accept the offsets; the records are delivered again."""
+
+    async def main() -> None:
+        async with Cluster(1, auto_create_topics=False) as cluster:
+            for topic in ("t", "out"):
+                await cluster.create_topic(topic, 1)
+            async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+                await producer.send_many("t", [b"0", b"1"], partition=0)
+            async with new_session(cluster) as session:
+                deliveries = 0
+                async for records, txn in session.batches():
+                    deliveries += 1
+                    if deliveries == 1:
+                        with cluster.faults.fail(HeartbeatRequest, ErrorCode.UNKNOWN_MEMBER_ID, times=1):
+                            await asyncio.sleep(20)
+                    else:
+                        session.stop()
+                    for record in records:
+                        await txn.post("out", record.value, partition=0)
+            assert deliveries == 2
+            assert committed_values(cluster, "out", 1)[0] == [b"0", b"1"]
+            assert committed_offset(cluster) == 2
+
+    Simulation(1).run(main())
 
 
 def test_a_position_that_is_lost_while_a_batch_is_processed_does_not_leave_its_offset_out() -> None:
@@ -423,21 +509,13 @@ def test_a_position_that_is_lost_while_a_batch_is_processed_does_not_leave_its_o
                 await cluster.create_topic(topic, 1)
             async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
                 await producer.send_many("t", [b"1", b"2"])
-            consumer = Consumer(
-                "t",
-                bootstrap_servers=cluster.bootstrap_servers,
-                group_id="g",
-                auto_offset_reset="earliest",
-                enable_auto_commit=False,
-                isolation_level="read_committed",
-            )
-            session = ExactlyOnce(consumer, make(cluster))
-            async with session:
+            async with new_session(cluster) as session:
+                assignment = session._consumer._assignment
                 async for records, txn in session.batches():
                     await txn.post("out", b"%d" % len(records))
                     former = FormerPosition(ResetReason.OUT_OF_RANGE, 2, 0)
-                    for cursor in list(consumer._assignment.cursors.values()):
-                        consumer._assignment.reset(cursor, -2, former)
+                    for cursor in list(assignment.cursors.values()):
+                        assignment.reset(cursor, -2, former)
                     session.stop()
             assert committed_offset(cluster) == 2
 

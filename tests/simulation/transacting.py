@@ -10,7 +10,6 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
-from random import Random
 from typing import TypeVar
 
 from aiokproto import Producer
@@ -24,13 +23,13 @@ from aiokproto.errors import (
     TransactionAbortedError,
     TransactionOutcomeUnknownError,
 )
-from aiokproto.producer import Transaction
+from aiokproto.producer import Transaction, TransactionStatus
 from aiokproto.simulation import Simulation
 from tests.simulation.cancelling import Suspensions
-from tests.simulation.faults import WITH_TRANSACTIONS, Fault, carry_out, draw
+from tests.simulation.faults import WITH_TRANSACTIONS, Fault, carry_out, draw_some
 from tests.simulation.request_faults import TRANSACTIONAL, TRANSACTIONAL_REFUSALS
 from tests.simulation.transaction_log import hanging, logged_transactions
-from tests.simulation.world import MOST_TURNS, World
+from tests.simulation.world import World, check_no_task_is_left, run_within_turns
 
 BROKERS, PARTITIONS, UNTIL = 3, 3, 8.0
 APIS = ("EndTxn", *(api for api in TRANSACTIONAL if api != "EndTxn"))
@@ -76,7 +75,8 @@ class Life:
             linger_ms=self.random.choice((0, 5)),
             batch_size=self.random.choice((100, 16384)),
             delivery_timeout_ms=1000 * self.random.choice((1.5, DELIVERY_TIMEOUT)),
-            request_timeout_ms=2000,
+            # The second is longer than a call's deadline, which then comes while a request is in flight.
+            request_timeout_ms=self.random.choice((2000, 2000, 30_000)),
             default_api_timeout_ms=1000 * API_TIMEOUT,
             max_block_ms=1000 * API_TIMEOUT,
         )
@@ -171,8 +171,10 @@ class Life:
             await self._maybe_cancelled("send_offsets", txn.send_offsets({("t", 0): offset}, f"g-{self.which}"))
 
     async def _end(self, txn: Transaction, attempt: Attempt) -> None:
-        way = self.random.choice(("commit", "commit", "commit", "block", "abort", "raise", "cancel"))
-        if way == "abort":
+        way = self.random.choice(("commit", "commit", "commit", "block", "abort", "raise", "cancel", "race"))
+        if way == "race":
+            await self._race(txn, attempt)
+        elif way == "abort":
             attempt.outcome = False
             await self._abort(txn)
         elif way == "raise":
@@ -189,6 +191,25 @@ class Life:
             attempt.outcome = True
         else:
             await self._commit(txn, attempt)
+
+    async def _race(self, txn: Transaction, attempt: Attempt) -> None:
+        """Write and end at once, in several tasks: what was accepted before the end is part of it."""
+        value = attempt.name + b"/race"
+        attempt.doubtful.add(value)
+
+        async def write() -> None:
+            await txn.post("t", value, partition=0)
+            attempt.doubtful.discard(value)
+            attempt.accepted[0].append(value)
+
+        calls = [write, txn.commit, *self.random.choice(([], [txn.abort], [txn.commit]))]
+        self.random.shuffle(calls)
+        results = await asyncio.gather(*(self._timed("race", call()) for call in calls), return_exceptions=True)
+        errors = [result for result in results if isinstance(result, BaseException)]
+        for error in errors:
+            if isinstance(error, FencedError) or not isinstance(error, KafkaError):
+                raise error
+        attempt.outcome = {TransactionStatus.COMMITTED: True, TransactionStatus.ABORTED: False}.get(txn.status)
 
     async def _commit(self, txn: Transaction, attempt: Attempt) -> None:
         for _ in range(3):
@@ -261,20 +282,12 @@ class Workload:
 
 
 def schedule(seed: int) -> list[Fault]:
-    random = Random(f"{seed}/faults")
-    return [
-        draw(random, UNTIL, BROKERS, PARTITIONS, APIS, weights=WITH_TRANSACTIONS, refusals=TRANSACTIONAL_REFUSALS)
-        for _ in range(random.choice((0, 1, 2, 3, 5)))
-    ]
+    return draw_some(seed, UNTIL, BROKERS, PARTITIONS, APIS, weights=WITH_TRANSACTIONS, refusals=TRANSACTIONAL_REFUSALS)
 
 
 def run(seed: int, faults: list[Fault]) -> Simulation:
     """Write transactions under these faults; raises AssertionError if a guarantee is violated."""
-    simulation = Simulation(seed)
-    simulation.run(_program(simulation, faults))
-    turns = simulation.loop.turns / simulation.time()
-    assert turns <= MOST_TURNS, f"{turns:.0f} turns of the loop in a second"
-    return simulation
+    return run_within_turns(seed, lambda simulation: _program(simulation, faults))
 
 
 async def _program(simulation: Simulation, faults: list[Fault]) -> None:
@@ -305,8 +318,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
             await _finish(workload, which)
         _check(workload)
         _check_offsets(workload, ids)
-        left = [task.get_name() for task in asyncio.all_tasks() if "aiokproto" in task.get_name()]
-        assert not left, f"tasks are left behind: {left}"
+        check_no_task_is_left()
 
 
 async def _finish(workload: Workload, which: int) -> None:

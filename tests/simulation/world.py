@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -57,6 +58,12 @@ def run_within_turns(seed: int, program: Callable[[Simulation], Coroutine[Any, A
     turns = simulation.loop.turns / simulation.time()
     assert turns <= MOST_TURNS, f"{turns:.0f} turns of the loop in a second"
     return simulation
+
+
+def check_no_task_is_left(names: tuple[str, ...] = ("aiokproto",)) -> None:
+    """Assert that no task runs whose name begins with one of these."""
+    left = [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith(names)]
+    assert not left, f"closed, and still running: {left}"
 
 
 def stored_records(cluster: Cluster, topic: str, partition: int) -> list[tuple[int, bytes | None]]:

@@ -120,11 +120,15 @@ class CoordinatorRequests:
             while True:
                 try:
                     response = await self.attempt(exchange, at - loop.time())
+                except asyncio.CancelledError:
+                    # By the caller, or by the deadline.
+                    self._lost()
+                    raise
                 except KafkaError as error:
                     # Cleared, so that the pause below is not that of the attempt before.
                     code = ErrorCode.NONE
-                    if self._on_lost is not None and not isinstance(error, BrokerError):
-                        self._on_lost()
+                    if not isinstance(error, BrokerError):
+                        self._lost()
                     action, failure = classify(error, situation), str(error)
                     if action not in RETRIED:
                         raise
@@ -138,6 +142,10 @@ class CoordinatorRequests:
                 self.prepare_retry(action, f"{self._name(exchange)}: {failure}")
                 concurrent = code is ErrorCode.CONCURRENT_TRANSACTIONS
                 await asyncio.sleep(CONCURRENT_PAUSE if concurrent else self._cluster.backoff(attempt))
+
+    def _lost(self) -> None:
+        if self._on_lost is not None:
+            self._on_lost()
 
     async def attempt(self, exchange: Exchange[R], left: float, *, timeout: float | None = None) -> R:
         """Make one attempt.

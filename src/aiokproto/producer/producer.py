@@ -468,9 +468,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         """
         if self._transactions is None:
             raise ConfigurationError("transaction() needs the option transactional_id")
-        return Transaction(
-            self._partitioner, self._buffer, self._transactions, self._outcome_timeout, self._serializers
-        )
+        return Transaction(self._partitioner, self._buffer, self._transactions, self._serializers)
 
     @property
     def prepared_transaction(self) -> PreparedTransaction | None:
@@ -495,12 +493,19 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
             TransactionOutcomeUnknownError: The coordinator did not respond within ``default_api_timeout_ms``. Call it
                 again. DeadlineError likewise, for an abort.
             TransactionAbortedError: It was to be committed, and an administrator has aborted it.
-            ConfigurationError: The producer lacks ``transaction_two_phase_commit_enable``.
+            ConfigurationError: The producer lacks ``transaction_two_phase_commit_enable``; ``decided`` is no
+                PreparedTransaction; or an earlier call has decided otherwise, and is under way.
             KafkaError: The producer is closed, or has failed.
         """
         self._buffer.check_open()
         if self._transactions is None or not self._transactions.id.two_phase:
             raise ConfigurationError("complete_transaction() needs transaction_two_phase_commit_enable=True")
+        # The text of a transaction would equal none, and so abort it.
+        if decided is not None and not isinstance(decided, PreparedTransaction):
+            raise ConfigurationError(
+                f"complete_transaction() takes a PreparedTransaction or None, not {decided!r}; for its text use "
+                "PreparedTransaction.parse()"
+            )
         if self._transactions.prepared is None:
             return False
         commit = self._transactions.prepared == decided

@@ -77,7 +77,7 @@ class Sender:
         self._compression = CompressionPool()
         self._transactions = transactions
         self._id_manager = ProducerIdManager(cluster, self._request_timeout)
-        self._producer_ids: ProducerIds = self._id_manager if transactions is None else transactions
+        self._producer_ids: ProducerIds = self._id_manager if transactions is None else transactions.id
         # True while a task acquires it: one request, however many rounds run meanwhile.
         self._acquiring_id = False
         self._responses = ProduceResponseHandler(

@@ -12,7 +12,6 @@ from aiokproto.async_context import AsyncContext
 from aiokproto.errors import (
     CommitError,
     ConfigurationError,
-    DeadlineError,
     KafkaError,
     TransactionAbortedError,
 )
@@ -84,13 +83,11 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         partitioner: Partitioner | None,
         buffer: Buffer,
         manager: TransactionManager,
-        flush_timeout: float,
         serializers: Serializers[K, V],
     ) -> None:
         not_begun = ConfigurationError("the transaction has not begun: async with producer.transaction() as txn")
         super().__init__(partitioner, buffer, WriteSession(not_begun), serializers)
         self._manager = manager
-        self._flush_timeout = flush_timeout
         self.status = TransactionStatus.NEW
 
     async def __aenter__(self) -> Self:
@@ -99,7 +96,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         Raises:
             ConfigurationError: A transaction is open or prepared, or this one was begun before.
             TransactionOutcomeUnknownError: The commit of the last one is still not confirmed.
-            DeadlineError: The abort of the last one is still not confirmed.
+            DeadlineError: The abort of the last one, or the epoch after it, is still not confirmed.
             KafkaError: The producer is not started, is closed, or has failed.
         """
         self._buffer.check_open()
@@ -133,13 +130,15 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             except KafkaError as failure:
                 log.warning("the abort of the transaction is not confirmed yet: %s", failure)
 
-    def _end(self, status: TransactionStatus, what: str = "aborted") -> None:
-        """Accept nothing more."""
+    def _end(self, status: TransactionStatus, why: KafkaError | None = None) -> None:
+        """Accept nothing more: from now on calls raise ``why``, by default that the transaction was aborted."""
         self.status = status
-        error = TransactionAbortedError if status is TransactionStatus.ABORTED else ConfigurationError
-        # Before anything is awaited, so that no record can slip in between this decision and the end. Also for calls
-        # that wait for buffer memory.
-        self._buffer.close_session(self._session, error(f"the transaction was {what}"))
+        # It has failed already, and every call says why.
+        if not isinstance(self._session.closed, TransactionAbortedError):
+            # Before anything is awaited, so that no record can slip in between this decision and the end. Also for
+            # calls that wait for buffer memory.
+            why = why or TransactionAbortedError("the transaction was aborted")
+            self._buffer.close_session(self._session, why)
 
     async def commit(self) -> None:
         """Send what is buffered, wait for its acknowledgement, and commit. Leaving the block does it.
@@ -148,7 +147,8 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         then, and after ``TransactionOutcomeUnknownError``, another call waits for the outcome.
 
         After ``TransactionAbortedError`` nothing of the transaction is visible. After any other error it may have been
-        committed.
+        committed. Once it is known to be committed no error is raised: what fails afterwards, such as the next epoch,
+        is raised by the next call.
 
         Raises:
             TransactionAbortedError: A record or an offset could not be written, or ``transaction_timeout_ms`` has
@@ -157,20 +157,22 @@ class Transaction(AsyncContext, RecordSender[K, V]):
                 ``commit()`` again. Or :meth:`Producer.close` ended before it did.
             FencedError: Another producer has taken over the transactional id; with transactions of version 1 also if
                 ``transaction_timeout_ms`` has passed.
-            ConfigurationError: The transaction has ended already.
+            ConfigurationError: The transaction has ended already, or ``complete_transaction()`` has decided about it.
             KafkaError: The producer is closed, or has failed.
         """
         self._buffer.check_open()
+        if self.status is TransactionStatus.PREPARED:
+            self._manager.check_undecided(self._session)
         # COMMITTING: an earlier call was cancelled, or had no response. Only the outcome is missing.
-        if self.status not in (TransactionStatus.PREPARED, TransactionStatus.COMMITTING):
+        elif self.status is not TransactionStatus.COMMITTING:
             self._check_not_ended()
             await self._finish_records("committed")
         self.status = TransactionStatus.COMMITTING
         try:
             await self._manager.commit(self._session)
         # Unknown stays COMMITTING, and other errors are about the call or end the producer.
-        except TransactionAbortedError:
-            self._end(TransactionStatus.ABORTED)
+        except TransactionAbortedError as error:
+            self._end(TransactionStatus.ABORTED, error)
             raise
         self.status = TransactionStatus.COMMITTED
 
@@ -210,10 +212,10 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         """
         # Read before the session ends, and again after the flush: a failure that is known now needs no flush.
         failed = self._manager.failure is not None
-        self._end(TransactionStatus.ENDING, what)
+        self._end(TransactionStatus.ENDING, ConfigurationError(f"the transaction was {what}"))
         try:
             if not failed:
-                await self._manager.flush(self._flush_timeout)
+                await self._manager.flush()
             # A fatal error may have ended the producer meanwhile.
             self._buffer.check_open()
         # Cancelled while records are in flight: nobody will call commit() again with certainty, and a transaction must
@@ -228,7 +230,10 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             try:
                 # Waited for: after this error the next transaction can begin at once.
                 await self._manager.abort()
-            except DeadlineError as unconfirmed:
+            except KafkaError as unconfirmed:
+                # Fenced, for example.
+                if self._buffer.closed is not None:
+                    raise
                 log.warning("the abort of the transaction is not confirmed yet: %s", unconfirmed)
             raise error
 
@@ -242,23 +247,23 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             DeadlineError: The coordinator did not respond within ``default_api_timeout_ms``. The next transaction
                 repeats the abort before it begins.
             FencedError: As :meth:`commit`.
-            ConfigurationError: The transaction was committed.
+            ConfigurationError: The transaction was committed, or ``complete_transaction()`` has decided about it.
             KafkaError: The producer is closed, or has failed.
         """
         self._buffer.check_open()
         if self.status is TransactionStatus.ABORTED:
             return
-        if self.status is not TransactionStatus.PREPARED:
+        if self.status is TransactionStatus.PREPARED:
+            self._manager.check_undecided(self._session)
+        else:
             self._check_not_ended()
         self._end(TransactionStatus.ABORTED)
         await self._manager.abort()
 
     def _check_not_ended(self) -> None:
-        if self.status is TransactionStatus.ABORTED:
-            raise TransactionAbortedError("the transaction was aborted")
         if self.status is not TransactionStatus.OPEN:
             assert self._session.closed is not None, "a session is open from begin to end"
-            raise ConfigurationError(str(self._session.closed))
+            raise self._session.closed.with_traceback(None)
 
     async def send_many(
         self, topic: str, records: Iterable[V | ProducerRecord] | SupportsArrow, *, partition: int | None = None

@@ -20,7 +20,7 @@ after it, either return the next epoch or say that this producer is fenced (KIP-
 **One end.** EndTxn follows the outcome of every batch, and of every other request of the transaction: what arrived
 after it would be part of the next transaction. It runs in a task of its own, so that cancelling a call changes nothing
 about it, and no transaction begins before it is done. An end without a response is repeated as it was: the coordinator
-executes it once.
+executes it once. What was requested does not say what became of it, as a commit can be refused: ``_committed`` does.
 
 **Two-phase commit (KIP-939).** A prepared transaction waits for a decision that is made elsewhere. Nothing but that
 decision ends it: neither a timeout, nor :meth:`TransactionManager.close`, nor the next start, which finds it by
@@ -56,11 +56,11 @@ from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.buffer import Buffer, WriteSession
 from aiokproto.producer.prepared_transaction import PreparedTransaction
 from aiokproto.producer.producer_id import ProducerId
-from aiokproto.producer.queue import PartitionQueue
 from aiokproto.producer.transaction_requests import (
     AddOffsetsExchange,
     AddPartitionsExchange,
     EndTxnExchange,
+    InitExchange,
     TxnOffsetCommitExchange,
 )
 from aiokproto.producer.transactional_id import FEATURE, FIRST_V2, TransactionalId
@@ -91,7 +91,7 @@ class TransactionManager:
     Attributes:
         id: The transactional id, with producer id and epoch.
         state: The state of the last transaction.
-        failure: Why the open transaction can only be aborted; None while it can be committed.
+        failure: Why it can only be aborted, or was; None while it can be committed.
         v2: Whether it has version 2.
         prepared: The transaction that waits for its decision; None if there is none.
     """
@@ -129,6 +129,8 @@ class TransactionManager:
         self._session: WriteSession | None = None
         # Of the last transaction that began, kept after its end: commit() can be repeated for this one only.
         self._last: WriteSession | None = None
+        # Whether that was committed; None while it is not known. Not the end that was requested: it can be refused.
+        self._committed: bool | None = None
         # The task that ends the last transaction. At most one runs: _settle() waits for it before another begins.
         self._end: asyncio.Task[None] | None = None
         self._begun_at = 0.0
@@ -177,10 +179,11 @@ class TransactionManager:
 
         A prepared one stays as it is.
         """
-        failed = self._end is None or self._end.done()
         # Not committed, so aborted: the application has not said that it is complete.
-        if self.state is TransactionState.OPEN or (self.state is TransactionState.ABORTING and failed):
+        if self.state is TransactionState.OPEN:
             self.start_abort()
+        elif self.state is TransactionState.ABORTING and not self._is_ending:
+            self._start_end(commit=False)
         if self._end is not None:
             await asyncio.wait([self._end], timeout=timeout)
 
@@ -218,16 +221,18 @@ class TransactionManager:
             await self._settle()
             # Asked between transactions only: a transaction keeps the version that it began with.
             v2 = await self.id.has_v2(self.v2)
-            if v2 and not self.v2:
-                # In version 1 the epoch stays the same, so a late record of the last transaction would add its
-                # partition to this one.
-                await self._next_epoch()
+            # In version 1 the epoch stays the same, so a late record of the last transaction would add its partition to
+            # this one.
+            self._needs_epoch = self._needs_epoch or (v2 and not self.v2)
+            await self._next_epoch_if_needed()
+            # It may have been closed meanwhile, and aborts only what is open then.
+            self._buffer.check_open()
         except BaseException:
             # The place is free again; whatever failed, no transaction is open.
             self._session = None
             raise
         self.v2 = v2
-        self._last = session
+        self._last, self._committed, self.failure = session, None, None
         self.state = TransactionState.OPEN
         self._begun_at = asyncio.get_running_loop().time()
         self._accumulator.observer.begun(self.id.name)
@@ -235,7 +240,7 @@ class TransactionManager:
     async def _settle(self) -> None:
         """Wait until the last transaction has ended, repeating its end if that failed."""
         while self.state is not TransactionState.READY:
-            if self._end is None or self._end.done():
+            if not self._is_ending:
                 # As it was: whether the coordinator executed the first one is not known, so only the same request is
                 # safe.
                 self._start_end(commit=self.state is TransactionState.COMMITTING)
@@ -262,10 +267,11 @@ class TransactionManager:
         # Later: the caller may be failing batches itself.
         asyncio.get_running_loop().call_soon(self._drop_unsent, error)
 
-    def aborted(self) -> TransactionAbortedError:
-        """Return the error of a failed transaction."""
-        error = TransactionAbortedError(f"the transaction can only be aborted: {self.failure}")
-        error.__cause__ = self.failure
+    def aborted(self, failure: KafkaError | None = None) -> TransactionAbortedError:
+        """Return the error of a failed transaction; ``failure`` is the cause if it had not failed before."""
+        cause = self.failure or failure
+        error = TransactionAbortedError(f"the transaction can only be aborted: {cause}")
+        error.__cause__ = cause
         return error
 
     # -- partitions
@@ -341,8 +347,9 @@ class TransactionManager:
                 requests = self.id.requests_to(CoordinatorKind.GROUP, group.group_id)
                 response = await self._add(requests, exchange, f"TxnOffsetCommit, {what}")
                 for partition, code in exchange.refused(response).items():
-                    self.fail(error_for(code, f"TxnOffsetCommit, {what}, {partition}"))
-                    raise self.aborted()
+                    error = error_for(code, f"TxnOffsetCommit, {what}, {partition}")
+                    self.fail(error)
+                    raise self.aborted(error)
         except asyncio.CancelledError:
             # The request may still be executed, and doubt means abort. Also before anything was sent: a commit that
             # follows must not leave the offsets out.
@@ -366,44 +373,49 @@ class TransactionManager:
                 self._on_fatal(error)
                 raise
             self.fail(error)
-            raise self.aborted() from error
-        except asyncio.CancelledError:
-            self.id.lost()
-            raise
+            # It does not fail if another task is aborting it already.
+            raise self.aborted(error) from error
 
     # -- the end
 
-    async def flush(self, timeout: float) -> None:
-        """Wait until everything in the transaction has an outcome; its session is closed. Afterwards see ``failure``.
-
-        Args:
-            timeout: Seconds, after which each batch has expired.
-        """
-        await wait_all([batch.outcome for batch in self._buffer.send_all()], timeout)
+    async def flush(self) -> None:
+        """Wait until everything in the transaction has an outcome; its session is closed. ``failure`` says which."""
+        # Without a timeout: the sender expires each batch, and a commit must not leave one behind.
+        await wait_all([batch.outcome for batch in self._buffer.send_all()], None)
         async with self._sending:
             # Acquired only to know that no request of the transaction is in flight.
             pass
 
     def prepare(self) -> PreparedTransaction:
         """Wait for a decision from now on, after :meth:`flush`; return what names the transaction (KIP-939)."""
+        # The coordinator knows nothing of an empty one, and would leave its epoch, and so its name, to the next one.
+        self._needs_epoch = not self._has_started
         self.state = TransactionState.PREPARED
         self.prepared = PreparedTransaction(*self.id.identity.producer)
         return self.prepared
+
+    def check_undecided(self, session: WriteSession) -> None:
+        """Raise ConfigurationError unless the prepared transaction of ``session`` still waits for its decision."""
+        if session is not self._last or self.state is not TransactionState.PREPARED:
+            raise ConfigurationError("complete_transaction() has decided about this transaction")
 
     async def complete(self, *, commit: bool) -> None:
         """Commit or abort the prepared transaction. Cancelling stops the wait only, and a second call goes on with it.
 
         Raises:
+            ConfigurationError: An earlier call has decided otherwise.
             TransactionOutcomeUnknownError: No response in time.
             TransactionAbortedError: The coordinator has aborted it, or refuses to commit it.
+            DeadlineError: No response about the abort in time.
             KafkaError: The error ends the producer.
         """
-        if self.state is TransactionState.PREPARED:
-            self._session = None
-            self._start_end(commit=commit)
-        else:
-            await self._settle()
-        await self._ended()
+        if self.state in (TransactionState.COMMITTING, TransactionState.ABORTING):
+            # A commit that was refused has a failure: it was decided, and is being aborted.
+            decided = self.state is TransactionState.COMMITTING or self.failure is not None
+            if commit is not decided:
+                so = "committed" if decided else "aborted"
+                raise ConfigurationError(f"transaction {self.prepared} is being {so}, as an earlier call has decided")
+        await self._complete(commit=commit)
 
     async def commit(self, session: WriteSession) -> None:
         """Commit, after :meth:`flush`; or repeat a commit without a known outcome. Cancelling stops the wait only.
@@ -416,14 +428,26 @@ class TransactionManager:
         """
         if session is not self._last:
             raise ConfigurationError("a later transaction has begun, which waited for the outcome of this one")
-        if self.state in (TransactionState.OPEN, TransactionState.PREPARED):
-            # Set here and not in _run_end: a second transaction may be requested while this one ends, and waits in
-            # _settle().
-            self._session = None
-            self._start_end(commit=True)
-        else:
-            await self._settle()
-        await self._ended()
+        await self._complete(commit=True)
+
+    async def _complete(self, *, commit: bool) -> None:
+        """End the transaction, or go on with the end that was requested; return if it ended as requested."""
+        try:
+            if self.state in (TransactionState.OPEN, TransactionState.PREPARED):
+                # Set here and not in _run_end: a second transaction may be requested while this one ends, and waits in
+                # _settle().
+                self._session = None
+                self._start_end(commit=commit)
+                await self._ended()
+            else:
+                await self._settle()
+        except KafkaError as error:
+            if not commit or self._committed is None:
+                raise
+            # How it ended is known. What failed is the next epoch, or the abort instead, as the next call will say.
+            log.debug("after the end of the transaction: %s", error)
+        if commit and not self._committed:
+            raise self.aborted()
 
     async def abort(self) -> None:
         """Abort. Cancelling stops the wait only.
@@ -437,8 +461,14 @@ class TransactionManager:
 
     def start_abort(self) -> None:
         """Abort in the background; the next transaction can begin afterwards."""
-        self._session = None
-        self._start_end(commit=False)
+        # Once: close() may have come first.
+        if self.state in (TransactionState.OPEN, TransactionState.PREPARED):
+            self._session = None
+            self._start_end(commit=False)
+
+    @property
+    def _is_ending(self) -> bool:
+        return self._end is not None and not self._end.done()
 
     async def _ended(self) -> None:
         end = self._end
@@ -454,6 +484,8 @@ class TransactionManager:
 
     def _start_end(self, *, commit: bool) -> None:
         self.state = TransactionState.COMMITTING if commit else TransactionState.ABORTING
+        if not commit:
+            self._committed = False
         self._end = asyncio.get_running_loop().create_task(self._run_end(commit), name="aiokproto end of transaction")
         # A task of its own, strongly referenced by _end: asyncio keeps only weak references.
         self._end.add_done_callback(_retrieve)
@@ -468,9 +500,9 @@ class TransactionManager:
             # A transaction without any request does not exist for the coordinator: EndTxn would be INVALID_TXN_STATE.
             if self._has_started:
                 await self._end_txn(commit)
+            self._committed = commit
             await self._next_epoch_if_needed()
             self._forget()
-            self._accumulator.observer.ended(self.id.name, commit, self._begun_at)
 
     def _drop_unsent(self, why: KafkaError) -> None:
         """Fail the batches that were never sent. They need not be logged: the transaction raises the cause."""
@@ -509,67 +541,53 @@ class TransactionManager:
 
         Raises:
             TransactionAbortedError: It is aborted, or will be before the next transaction begins.
+            TransactionOutcomeUnknownError: An earlier attempt may have been executed, and the abort has no response.
             KafkaError: The error ends the producer.
         """
+        in_doubt = self.id.request_lost
         self.state, self.failure = TransactionState.ABORTING, refused
-        aborted = self.aborted()
         try:
             if not await self._end_txn(commit=False):
                 # Neither committed nor aborted, says the coordinator: an earlier attempt may have been executed.
                 self._on_fatal(refused)
                 raise refused
+            self._committed = False
             await self._next_epoch_if_needed()
-        except DeadlineError as error:
-            log.warning("the abort of the transaction is not confirmed yet: %s", error)
-        else:
             self._forget()
-            self._accumulator.observer.ended(self.id.name, False, self._begun_at)
-        raise aborted
+        except DeadlineError as error:
+            if in_doubt and self._committed is None:
+                # The next call requests the commit again, as if it had not been refused.
+                self.state, self.failure = TransactionState.COMMITTING, None
+                raise TransactionOutcomeUnknownError(f"the transaction may be committed or not: {refused}") from error
+            # Not committed, says the coordinator, and nobody will request it again.
+            self._committed = False
+            log.warning("the abort of the transaction is not confirmed yet: %s", error)
+        raise self.aborted()
 
     async def _next_epoch_if_needed(self) -> None:
-        if self._needs_epoch or self.id.request_lost:
-            await self._next_epoch()
-
-    async def _next_epoch(self) -> None:
         """Bump the epoch, so that sequence numbers start again, and late requests are refused (KIP-360)."""
+        if not self._needs_epoch and not self.id.request_lost:
+            return
         try:
-            if await self.id.can_bump():
-                await self.id.initialize()
-            elif self._needs_epoch:
-                raise UnsupportedVersionError(
-                    "brokers before 2.5 cannot continue after a failed batch: create a new producer"
-                )
-        except DeadlineError:
-            # Not fatal: the next transaction repeats it, in _settle().
-            raise
+            await self.id.initialize()
         except KafkaError as error:
-            self._on_fatal(error)
-            raise
+            # Brokers before 2.5 cannot keep late requests out. But after a gap they would refuse every record.
+            if self._needs_epoch or not isinstance(error, UnsupportedVersionError):
+                # After others the next transaction repeats it, in _settle().
+                if classify(error, InitExchange.situation) is Action.STOP:
+                    self._on_fatal(error)
+                raise
         self._needs_epoch = self.id.request_lost = False
 
     def _forget(self) -> None:
         """Forget the transaction, which has ended."""
+        self._accumulator.observer.ended(self.id.name, self._committed is True, self._begun_at)
         self.state = TransactionState.READY
-        self.failure = None
         self.prepared = None
         self._has_started = False
         self._added.clear()
         self._to_add.clear()
         self._groups.clear()
-
-    # -- ProducerIds
-
-    @property
-    def current(self) -> ProducerId | None:
-        """The producer id and epoch; None before :meth:`start`."""
-        return self.id.current
-
-    def assign(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Assign a sequence number to a batch that is about to be sent."""
-        queue.assign_in_transaction(batch, self.id.identity.producer)
-
-    def discard_for(self, queue: PartitionQueue, *, refused: bool = False) -> None:
-        """Do nothing: a failed batch fails the transaction, and the next one has another epoch."""
 
 
 def _retrieve(task: asyncio.Task[None]) -> None:

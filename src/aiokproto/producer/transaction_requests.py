@@ -36,7 +36,7 @@ _TXN_OFFSET_COMMIT_V1 = 4
 """The last version of TxnOffsetCommit that needs AddOffsetsToTxn first."""
 _OFFSETS_BY_NAME = 5
 """The last version of TxnOffsetCommit with topic names; later ones have topic ids."""
-EPOCH_BUMP = 3
+_EPOCH_BUMP = 3
 """The first version of InitProducerId that takes the current id and epoch (KIP-360)."""
 _TWO_PHASE_COMMIT = 6
 """The first version of InitProducerId with two-phase commit (KIP-939). Kafka calls it unstable."""
@@ -83,6 +83,10 @@ class InitExchange:
         return _TWO_PHASE_COMMIT if self._two_phase else None
 
     def build(self, version: int) -> InitProducerIdRequest:
+        if self._request.producer_id >= 0 and version < _EPOCH_BUMP:
+            raise UnsupportedVersionError(
+                "brokers before 2.5 cannot continue after a failed batch: create a new producer"
+            )
         if self._two_phase and version < _TWO_PHASE_COMMIT:
             raise UnsupportedVersionError(
                 f"transaction_two_phase_commit_enable (KIP-939) needs InitProducerId version {_TWO_PHASE_COMMIT}; the "

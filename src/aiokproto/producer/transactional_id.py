@@ -1,4 +1,4 @@
-"""A transactional id: its producer id and epoch, and its requests to coordinators."""
+"""A transactional id: its producer id and epoch, the numbers of its batches, and its requests to coordinators."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import TypeVar
 from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.cluster.coordinator_requests import CoordinatorRequests, Exchange
 from aiokproto.codec.messages.end_txn import EndTxnRequest
-from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from aiokproto.codec.messages.init_producer_id import InitProducerIdResponse
 from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import FencedError, KafkaError, UnsupportedVersionError, error_for
+from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.producer_id import ProducerId
-from aiokproto.producer.transaction_requests import END_TXN_V2, EPOCH_BUMP, Identity, InitExchange
+from aiokproto.producer.queue import PartitionQueue
+from aiokproto.producer.transaction_requests import END_TXN_V2, Identity, InitExchange
 
 R = TypeVar("R", bound=Response)
 
@@ -50,6 +52,17 @@ class TransactionalId:
         self._cluster = cluster
         self._coordinator = self.requests_to(CoordinatorKind.TRANSACTION, self.name)
 
+    # -- ProducerIds
+
+    def assign(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Assign a sequence number to a batch that is about to be sent."""
+        queue.assign_in_transaction(batch, self.identity.producer)
+
+    def discard_for(self, queue: PartitionQueue, *, refused: bool = False) -> None:
+        """Do nothing: a failed batch fails the transaction, and the next one has another epoch."""
+
+    # -- requests
+
     @property
     def identity(self) -> Identity:
         """What every request of a transaction names."""
@@ -57,9 +70,10 @@ class TransactionalId:
         return Identity(self.name, self.current)
 
     async def initialize(self, *, keep_prepared: bool = False) -> InitProducerIdResponse:
-        """Acquire the producer id, or bump its epoch.
+        """Acquire the producer id, or bump its epoch (KIP-360).
 
         Raises:
+            UnsupportedVersionError: The coordinator cannot bump it.
             KafkaError: There is none.
         """
         exchange = InitExchange(
@@ -67,16 +81,9 @@ class TransactionalId:
         )
         response = await self.send(exchange, "InitProducerId")
         self.current = ProducerId(response.producer_id, response.producer_epoch)
+        # Whatever was lost has an earlier epoch, also earlier attempts of this request.
+        self.request_lost = False
         return response
-
-    async def can_bump(self) -> bool:
-        """Return whether the coordinator can bump the epoch (KIP-360).
-
-        Raises:
-            KafkaError: The coordinator cannot be asked.
-        """
-        node = await self._cluster.coordinator(CoordinatorKind.TRANSACTION, self.name)
-        return await self._cluster.version(InitProducerIdRequest, node) >= EPOCH_BUMP
 
     async def has_v2(self, before: bool) -> bool:
         """Return whether transactions have version 2; ``before`` if the coordinator cannot be asked."""
