@@ -6,6 +6,7 @@ The session's epoch admits no second request in flight. What the next request is
 2. A ShareFetch, if the application waits for records; it has all acknowledgements that are due by then. Records are
    never fetched ahead: their locks would run while they wait, and use up deliveries.
 3. A ShareAcknowledge, if acknowledgements have waited for ``acknowledge_linger_ms``, or a commit waits for them.
+4. An empty ShareAcknowledge, if the connection would otherwise be closed as idle: that would release what is locked.
 
 Times of locks count from when the request was sent: the broker's lock begins later, so this side gives it up first. A
 fetch may wait a quarter of the lock's duration at most, so that most of the lock is left when the records arrive.
@@ -116,7 +117,7 @@ class BrokerSession:
         self._wanted: dict[TopicIdPartition, TopicPartition] = {}
         self._acquired: dict[TopicIdPartition, AcquiredPartition] = {}
         self._suspended: dict[TopicIdPartition, tuple[float, int]] = {}
-        self._lock_duration = 0.0
+        self._lock_duration = _SHORTEST_LOCK
         self._can_renew = False
         self._served = -1
         self._failures = 0
@@ -124,7 +125,9 @@ class BrokerSession:
         self._flushing = False
         self._closing = False
         self._requested_at: float | None = None
-        self._in_flight: Acks = {}
+        self._sent_at = 0.0
+        # Acknowledgements that were sent, and have no outcome yet.
+        self._in_flight: dict[TopicIdPartition, Sequence[QueuedAck]] = {}
         self._wake = asyncio.Event()
 
     # Called by the consumer
@@ -170,14 +173,20 @@ class BrokerSession:
     async def run(self) -> None:
         """Work until cancelled, or closed. Raises errors that end the consumer."""
         loop = asyncio.get_running_loop()
-        while not self._closing:
-            self._wake.clear()
-            now = loop.time()
-            self._expire(now)
-            if self._retry_at > now:
-                await wait_until(self._wake, self._retry_at)
-            elif not await self._step(now):
-                await wait_until(self._wake, self._next_due(now))
+        try:
+            while not self._closing:
+                self._wake.clear()
+                now = loop.time()
+                self._expire(now)
+                if self._retry_at > now:
+                    await wait_until(self._wake, self._retry_at)
+                elif not await self._step(now):
+                    await wait_until(self._wake, self._next_due(now))
+        except Exception as error:
+            # Whatever was sent and acquired has an outcome, also if nobody closes the consumer.
+            bug = ClientClosedError(f"the share session has failed: {error!r}")
+            self._end_session(error if isinstance(error, KafkaError) else bug)
+            raise
 
     async def _step(self, now: float) -> bool:
         """Send the next request, if one is due; return whether it was."""
@@ -194,7 +203,16 @@ class BrokerSession:
         if (self._acks_due(now) or many) and (acks := self._take_acks(now)):
             await self._acknowledge(acks)
             return True
+        if (at := self._keep_alive_at()) is not None and at <= now:
+            await self._acknowledge({})
+            return True
         return False
+
+    def _keep_alive_at(self) -> float | None:
+        """Return when a request is due so that the connection is not idle for too long; None if nothing is locked."""
+        if not self._handler.is_open or not (self._owner.buffer or any(each.held for each in self._acquired.values())):
+            return None
+        return self._sent_at + self._cluster.config.connections_max_idle / 2
 
     def _fetchable(self, now: float) -> dict[TopicIdPartition, TopicPartition]:
         return {
@@ -211,7 +229,7 @@ class BrokerSession:
         return self._flushing or min(times) + self._config.linger <= now
 
     def _next_due(self, now: float) -> float | None:
-        times: list[float | None] = [self._owner.buffer.next_check(now)]
+        times: list[float | None] = [self._owner.buffer.next_check(now), self._keep_alive_at()]
         for acquired in self._acquired.values():
             times.append(acquired.next_expiry())
             if self._config.renew and self._can_renew:
@@ -276,11 +294,9 @@ class BrokerSession:
             return
         code = ErrorCode(response.error_code)
         if code:
-            self._lost(error_for(code, f"ShareAcknowledge to broker {self.node}", response.error_message), acks)
+            self._lost(error_for(code, f"ShareAcknowledge to broker {self.node}", response.error_message))
             return
-        self._succeeded()
-        if response.acquisition_lock_timeout_ms > 0:
-            self._lock_duration = response.acquisition_lock_timeout_ms / 1000
+        self._succeeded(response.acquisition_lock_timeout_ms)
         parts = {
             (topic.topic_id, part.partition_index): part for topic in response.responses for part in topic.partitions
         }
@@ -297,6 +313,7 @@ class BrokerSession:
         renewed_at: float | None = None,
     ) -> None:
         """Act on the result of one partition's acknowledgements; a missing result is an error."""
+        self._in_flight.pop(key, None)
         acquired = acks[0].lock.acquired
         now = asyncio.get_running_loop().time()
         context = f"ShareAcknowledge of {acquired.partition} to broker {self.node}"
@@ -317,6 +334,7 @@ class BrokerSession:
             self._cluster.invalidate(str(error))
         action = classify(code, _ACKNOWLEDGE._replace(divisible=is_divisible(acks)))
         if action is Action.STOP:
+            self._owner.ended(acquired.answered(acks, error))
             raise error
         if renewed_at is not None:
             self._owner.ended(acquired.not_renewed(acks, error, now))
@@ -344,8 +362,7 @@ class BrokerSession:
             return
         now = asyncio.get_running_loop().time()
         config = self._config.fetch
-        most = (self._lock_duration or _SHORTEST_LOCK) / 4
-        max_wait = min([config.max_wait, most, *self._until_renewal(now)])
+        max_wait = min([config.max_wait, self._lock_duration / 4, *self._until_renewal(now)])
         wanted = self._owner.wanted_records()
         # While the application is slow, whole batches would expire in the buffer.
         strict = config.record_limit or wanted < config.max_records
@@ -358,10 +375,9 @@ class BrokerSession:
             return
         code = ErrorCode(response.error_code)
         if code:
-            self._lost(error_for(code, f"ShareFetch from broker {self.node}", response.error_message), acks)
+            self._lost(error_for(code, f"ShareFetch from broker {self.node}", response.error_message))
             return
-        self._succeeded()
-        self._lock_duration = response.acquisition_lock_timeout_ms / 1000
+        self._succeeded(response.acquisition_lock_timeout_ms)
         await self._handle(response, keys, acks, now)
 
     async def _check_version(self) -> bool:
@@ -370,7 +386,7 @@ class BrokerSession:
             version = await self._cluster.version(ShareFetchRequest, self.node, channel=CHANNEL)
             acknowledge = await self._cluster.version(ShareAcknowledgeRequest, self.node, channel=CHANNEL)
         except KafkaError as error:
-            self._lost(error, {})
+            self._lost(error)
             return False
         if version < _FIRST_VERSION:
             raise UnsupportedVersionError(
@@ -389,23 +405,24 @@ class BrokerSession:
     async def _handle(
         self, response: ShareFetchResponse, keys: Mapping[TopicIdPartition, TopicPartition], acks: Acks, sent_at: float
     ) -> None:
-        time_slice, answered = TimeSlice(), set[TopicIdPartition]()
-        epoch = self._handler.epoch
+        # The first result of each partition: what a broker repeats is not delivered twice.
+        parts: dict[TopicIdPartition, share_fetch.PartitionData] = {}
         for topic in response.responses:
             for part in topic.partitions:
-                key = (topic.topic_id, part.partition_index)
-                if key in acks and key not in answered:
-                    answered.add(key)
-                    self._answered(key, acks[key], part.acknowledge_error_code, part)
-                if part.error_code:
-                    self._refused(key, keys.get(key), part)
-                elif key in keys:
-                    self._suspended.pop(key, None)
-                    if part.acquired_records and self._handler.epoch == epoch:
-                        self._received(key, keys[key], part, sent_at)
-                await time_slice.pause()
-        for key in acks.keys() - answered:
-            self._answered(key, acks[key], None, None)
+                parts.setdefault((topic.topic_id, part.partition_index), part)
+        # Before the first await: a cancellation leaves no acknowledgement without an outcome.
+        for key, of_partition in acks.items():
+            answer = parts.get(key)
+            self._answered(key, of_partition, answer.acknowledge_error_code if answer else None, answer)
+        time_slice, epoch = TimeSlice(), self._handler.epoch
+        for key, part in parts.items():
+            if part.error_code:
+                self._refused(key, keys.get(key), part)
+            elif key in keys:
+                self._suspended.pop(key, None)
+                if part.acquired_records and self._handler.epoch == epoch:
+                    self._received(key, keys[key], part, sent_at)
+            await time_slice.pause()
 
     def _received(
         self, key: TopicIdPartition, partition: TopicPartition, part: share_fetch.PartitionData, sent_at: float
@@ -450,27 +467,29 @@ class BrokerSession:
         self, request: ShareFetchRequest | ShareAcknowledgeRequest, acks: Acks, timeout: float
     ) -> Response | None:
         """Send a request; None if it failed, and the session is lost."""
-        self._requested_at = asyncio.get_running_loop().time()
-        self._in_flight = acks
+        self._requested_at = self._sent_at = asyncio.get_running_loop().time()
+        self._in_flight = dict(acks)
         try:
             return await self._cluster.send(request, self.node, timeout=timeout, channel=CHANNEL)
         except KafkaError as error:
-            self._lost(error, self._in_flight)
+            self._lost(error)
             return None
         except asyncio.CancelledError:
             self.abandon()
             raise
         finally:
             self._requested_at = None
-            self._in_flight = {}
 
-    def _succeeded(self) -> None:
+    def _succeeded(self, lock_timeout_ms: int) -> None:
         self._handler.answered()
         self._failures, self.failure, self._retry_at = 0, "", 0.0
+        # The response to a throttled request has none.
+        if lock_timeout_ms > 0:
+            self._lock_duration = lock_timeout_ms / 1000
 
-    def _lost(self, error: KafkaError, acks: Acks) -> None:
+    def _lost(self, error: KafkaError) -> None:
         """End the session after an error; open another at once, or after a backoff."""
-        self._end_session(error, acks)
+        self._end_session(error)
         action = classify(error, _FETCH)
         if action in (Action.STOP, Action.FAIL):
             raise error
@@ -484,13 +503,14 @@ class BrokerSession:
         if action is not Action.NEW_SESSION:
             self._cluster.invalidate(f"share session: {error}")
 
-    def _end_session(self, error: KafkaError, acks: Acks) -> None:
+    def _end_session(self, error: KafkaError) -> None:
         """Nothing acquired in this session is locked any more, and closing the connection makes that true."""
         self._handler.reset()
         self._cluster.disconnect(self.node, CHANNEL)
         acquired = list(self._acquired.values())
         self._acquired.clear()
-        for of_partition in acks.values():
+        in_flight, self._in_flight = self._in_flight, {}
+        for of_partition in in_flight.values():
             self._owner.ended(of_partition[0].lock.acquired.answered(of_partition, error))
         for each in acquired:
             self._owner.ended(each.lose(error))
@@ -507,6 +527,9 @@ class BrokerSession:
         now = asyncio.get_running_loop().time
         deadline = now() + timeout
         while self._handler.is_open:
+            for each in self._acquired.values():
+                # There is no time for a backoff.
+                each.retry_at = 0.0
             acks = self._take_acks(now())
             final = not any(each.queued_at is not None for each in self._acquired.values())
             await self._acknowledge(acks, final=final, timeout=max(deadline - now(), 0.0))
@@ -515,5 +538,4 @@ class BrokerSession:
 
     def abandon(self) -> None:
         """End the session without a request: acknowledgements that were not sent have this as their outcome."""
-        in_flight, self._in_flight = self._in_flight, {}
-        self._end_session(ClientClosedError("the share consumer was closed"), in_flight)
+        self._end_session(ClientClosedError("the share consumer was closed"))

@@ -34,20 +34,21 @@ class FetchedPart:
     Attributes:
         lock: Their lock.
         ranges: The acquired offsets.
-        chunks: Encoded batches that are not opened.
         position: The offset up to which records were opened.
         opened: Opened records, last one first.
         opening: A batch that a thread is opening or has opened, and the thread's result.
         delivered: How many records were delivered.
     """
 
-    __slots__ = ("chunks", "delivered", "lock", "opened", "opening", "position", "ranges")
+    __slots__ = ("_chunk", "_uncut", "delivered", "lock", "opened", "opening", "position", "ranges")
 
     def __init__(self, lock: AcquisitionLock, ranges: Sequence[AcquiredRange], data: memoryview) -> None:
         self.lock = lock
         self.ranges = ranges
         self.position = ranges[0].first
-        self.chunks: deque[Chunk] = deque(chunks(lock.acquired.partition, self.position, data, ()))
+        # Cut when the one before is opened: there may be as many batches as the response has room for.
+        self._uncut = chunks(lock.acquired.partition, self.position, data, ())
+        self._chunk: Chunk | None = None
         self.opened: list[ShareRecord] = []
         self.opening: tuple[RecordBatch, Any] | None = None
         self.delivered = 0
@@ -60,9 +61,15 @@ class FetchedPart:
     @property
     def chunk(self) -> Chunk | None:
         """The first chunk with something to open, None if there is none."""
-        while self.chunks and self.chunks[0].exhausted:
-            self.chunks.popleft()
-        return self.chunks[0] if self.chunks else None
+        while self._chunk is None or self._chunk.exhausted:
+            self._chunk = next(self._uncut, None)
+            if self._chunk is None:
+                return None
+        return self._chunk
+
+    def skip_chunk(self) -> None:
+        """Do not open the first chunk: it is damaged."""
+        self._chunk = None
 
     def take(self, records: Sequence[ShareRecord]) -> list[Offsets]:
         """Take the first batch, which was opened into ``records``. Return the acquired offsets without a record."""

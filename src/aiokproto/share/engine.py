@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.errors import ClientClosedError, ConfigurationError, KafkaError
@@ -38,6 +38,18 @@ _REPEATED_AFTER = 30.0
 """Seconds after which the same cause is logged again."""
 
 
+class Handling(Protocol):
+    """A call of :meth:`ShareConsumer.run`."""
+
+    def check_closable(self) -> None:
+        """Raise in a handler: closing would wait for it."""
+        ...
+
+    async def finish(self, deadline: float) -> None:
+        """After the reader was stopped: let handlers end, and cancel them at that loop time."""
+        ...
+
+
 class ShareEngine:
     """A share consumer below its public API: creates the parts, owns the tasks, and joins them.
 
@@ -54,6 +66,7 @@ class ShareEngine:
         fetcher: The share sessions.
         member: The group member.
         most_wanted: How many records the application can take now, at most; None: as many as ``max_poll_records``.
+        handling: The call of :meth:`ShareConsumer.run`; None without one.
     """
 
     def __init__(self, cluster: ClusterClient, config: ShareConfig, topics: frozenset[str]) -> None:
@@ -64,6 +77,7 @@ class ShareEngine:
         self.buffer = ShareBuffer(self.limit)
         self.outcomes = Outcomes(config.on_acknowledged)
         self.most_wanted: int | None = None
+        self.handling: Handling | None = None
         self.reader = ShareReader(
             self.buffer, config.damaged, config.check_crcs, self.check, cluster.run_in_thread, self._want, self._queued
         )
@@ -194,6 +208,9 @@ class ShareEngine:
             return True
         if isinstance(result, Ended):
             self.outcomes.ended([result])
+            if self._closing and not self._running:
+                # Of a handler that outlived close(): no task reports it any more.
+                self._report_last()
         return False
 
     def _queued(self, ack: QueuedAck, wake: bool = True) -> None:
@@ -312,6 +329,8 @@ class ShareEngine:
             # start() is in progress; it raises then.
             await self.cluster.close(min(timeout, _DISCONNECT))
             return
+        if self.handling is not None:
+            self.handling.check_closable()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
 
@@ -323,6 +342,8 @@ class ShareEngine:
         self.reader.stop()
         in_time = False
         try:
+            if self.handling is not None:
+                await self.handling.finish(deadline - left() / 2)
             for task in self._tasks.values():
                 task.cancel()
             await asyncio.wait(self._tasks.values(), timeout=left() / 4)

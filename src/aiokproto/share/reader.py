@@ -220,7 +220,7 @@ class ShareReader:
                 part, partial(open_acquired, batch, part.lock, part.ranges, part.position, self._check_crcs)
             )
         else:
-            part.chunks.clear()
+            part.skip_chunk()
             self._damage(part, part.pass_until(None), chunk.damage or CorruptRecordError("no batch"))
         self._finish(part, asyncio.get_running_loop().time())
         return False
