@@ -124,3 +124,24 @@ def test_what_a_former_leader_has_granted_is_not_delivered() -> None:
             assert {each.first_offset for each in outcomes if each.ok} == {0}
 
     Simulation(1).run(program())
+
+
+def test_what_is_acquired_again_has_lost_its_former_locks() -> None:
+    """The leadership comes back before the client has noticed that it was away: a new leader releases all records."""
+
+    async def program() -> None:
+        options = {"acknowledgement_mode": "explicit", "share_acquire_mode": "record_limit", "max_poll_records": 3}
+        async with broker(5, brokers=2) as cluster, consumer(cluster, **options) as jobs:
+            records = await read(jobs, 3)
+            await cluster.move_leader("t", 0)
+            await cluster.move_leader("t", 0)
+            again = await read(jobs, 3)
+            assert [record.offset for record in again] == [0, 1, 2]
+            assert not jobs.accept(records[0])
+            assert not jobs.release(records[2])
+            assert jobs.accept(again)
+            outcomes = await jobs.commit()
+            accepted = [(each.first_offset, each.last_offset) for each in outcomes if each.ok]
+            assert accepted == [(0, 1), (2, 2)], "the failures of the former deliveries stand between"
+
+    Simulation(1).run(program())

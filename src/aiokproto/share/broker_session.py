@@ -136,14 +136,18 @@ class BrokerSession:
         """Fetch these partitions. Of those that have ``moved`` to another broker, nothing is locked any more."""
         self._wanted = dict(partitions)
         for key in moved:
-            if (acquired := self._acquired.pop(key, None)) is not None:
-                error = error_for(
-                    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                    str(acquired.partition),
-                    f"broker {self.node}, from which the records were acquired, does not lead the partition any more",
-                )
-                self._owner.ended(acquired.lose(error))
+            self._lose_leadership(key)
         self._wake.set()
+
+    def _lose_leadership(self, key: TopicIdPartition) -> None:
+        """Another broker has become the leader of a partition: nothing of it is locked any more."""
+        if (acquired := self._acquired.pop(key, None)) is not None:
+            error = error_for(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                str(acquired.partition),
+                f"broker {self.node}, from which the records were acquired, is not the leader any more",
+            )
+            self._owner.ended(acquired.lose(error))
 
     @property
     def holds(self) -> frozenset[TopicIdPartition]:
@@ -431,6 +435,10 @@ class BrokerSession:
         if not ranges:
             return
         acquired = self._acquired.get(key)
+        now = asyncio.get_running_loop().time()
+        if acquired is not None and acquired.holds_any(ranges, now):
+            self._lose_leadership(key)
+            acquired = None
         if acquired is None:
             acquired = self._acquired[key] = AcquiredPartition(self._owner, partition)
         lock = AcquisitionLock(acquired, sent_at, sent_at, self._lock_duration)
