@@ -13,15 +13,13 @@ from aiokproto.codec.messages.share_acknowledge import ShareAcknowledgeRequest
 from aiokproto.codec.messages.share_fetch import ShareFetchRequest
 from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import AuthorizationError, ClientClosedError, ConfigurationError
+from aiokproto.errors import AuthorizationError, ConfigurationError
 from aiokproto.fetched.chunk import Chunk, chunks
 from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.records import BatchRecord, encode
-from aiokproto.share import Acknowledgement, AcknowledgeOutcome, ShareRecord
-from aiokproto.simulation import Simulation
+from aiokproto.share import AcknowledgeOutcome, ShareRecord
 from tests.patience import PATIENCE
 from tests.share.test_share_faults import broker, consumer, fill, of, read
-from tests.simulation.sharing import LOCK
 
 EXPLICIT = {"acknowledgement_mode": "explicit"}
 
@@ -91,49 +89,6 @@ async def test_closing_amid_a_long_response_leaves_no_acknowledgement_without_an
         assert offsets(outcomes) == [0, 1]
 
 
-@pytest.mark.parametrize("milliseconds", [0, -1])
-def test_a_response_without_a_lock_time_uses_up_no_deliveries(milliseconds: int) -> None:
-    """As the response to a throttled request has none."""
-
-    def forget(response: Any) -> None:
-        response.acquisition_lock_timeout_ms = milliseconds
-
-    async def program() -> None:
-        async with broker(2) as cluster:
-            with cluster.faults.intercept(ShareFetchRequest, changed(forget)):
-                async with consumer(cluster, **EXPLICIT) as jobs:
-                    records = await read(jobs, 2)
-                    assert of(records) == [(0, 1), (1, 1)]
-                    jobs.accept(records)
-                    assert all(each.ok for each in await jobs.commit())
-
-    simulation = Simulation(1)
-    simulation.run(program())
-
-
-def test_records_that_handlers_cannot_take_yet_are_not_acquired() -> None:
-    """Handlers take longer than a lock lasts, and become free one by one."""
-    seen: list[tuple[int, int]] = []
-
-    async def program() -> None:
-        done = asyncio.Event()
-
-        async def handle(record: ShareRecord) -> None:
-            seen.append((record.offset, record.delivery_count))
-            await asyncio.sleep(LOCK * (1.5 + record.offset % 4))
-            if len(seen) == 20:
-                done.set()
-
-        async with broker(*[1] * 20) as cluster, consumer(cluster) as jobs:
-            running = asyncio.ensure_future(jobs.run(handle, concurrency=4))
-            await asyncio.wait_for(done.wait(), 1000)
-            running.cancel()
-            await asyncio.wait([running])
-
-    Simulation(1).run(program())
-    assert sorted(seen) == [(offset, 1) for offset in range(20)]
-
-
 @pytest.mark.parametrize("decision", ["skip", "renew", "gap", None])
 async def test_an_unknown_decision_of_the_policy_ends_the_run(decision: Any) -> None:
     async def handle(record: ShareRecord) -> None:
@@ -143,33 +98,6 @@ async def test_an_unknown_decision_of_the_policy_ends_the_run(decision: Any) -> 
         with pytest.raises(ConfigurationError, match="on_error"):
             await asyncio.wait_for(jobs.run(handle, on_error=lambda record, error: decision), PATIENCE)
         assert of(await read(jobs, 1)) == [(0, 2)], "it was released"
-
-
-@pytest.mark.parametrize(("seconds", "ok"), [(3.0, [True]), (30.0, [])])
-def test_closing_waits_for_the_handlers_of_a_run_for_half_its_time(seconds: float, ok: list[bool]) -> None:
-    outcomes: list[AcknowledgeOutcome] = []
-
-    async def program() -> None:
-        begun = asyncio.Event()
-
-        async def handle(record: ShareRecord) -> None:
-            begun.set()
-            await asyncio.sleep(seconds)
-
-        async with broker(2) as cluster:
-            jobs = consumer(cluster, on_acknowledged=outcomes.extend)
-            await jobs.start()
-            running = asyncio.ensure_future(jobs.run(handle, concurrency=1))
-            await begun.wait()
-            began = asyncio.get_running_loop().time()
-            await jobs.close(20_000)
-            assert asyncio.get_running_loop().time() - began < 12
-            with pytest.raises(ClientClosedError):
-                await running
-
-    Simulation(1).run(program())
-    assert [each.ok for each in outcomes if each.acknowledgement is Acknowledgement.ACCEPT] == ok
-    assert outcomes, "each has an outcome"
 
 
 async def test_a_handler_cannot_close_the_consumer() -> None:
@@ -184,20 +112,6 @@ async def test_a_handler_cannot_close_the_consumer() -> None:
         await asyncio.wait_for(done.wait(), PATIENCE)
         running.cancel()
         await asyncio.wait([running])
-
-
-def test_idle_connections_stay_open_while_records_are_locked() -> None:
-    """Closing the connection would release them."""
-
-    async def program() -> None:
-        options: dict[str, Any] = {"connections_max_idle_ms": 200, "renew_locks": False, **EXPLICIT}
-        async with broker(2) as cluster, consumer(cluster, **options) as jobs:
-            records = await read(jobs, 2)
-            await asyncio.sleep(LOCK * 0.8)
-            assert jobs.accept(records)
-            assert [each.ok for each in await jobs.commit()] == [True]
-
-    Simulation(1).run(program())
 
 
 async def test_many_small_batches_are_cut_when_they_are_delivered(monkeypatch: pytest.MonkeyPatch) -> None:

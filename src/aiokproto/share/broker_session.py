@@ -87,7 +87,7 @@ class Owner(Protocol):
         """Records are in the buffer."""
         ...
 
-    def ended(self, ended: Iterable[Ended]) -> None:
+    def acks_ended(self, ended: Iterable[Ended]) -> None:
         """Acknowledgements have an outcome."""
         ...
 
@@ -147,7 +147,7 @@ class BrokerSession:
                 str(acquired.partition),
                 f"broker {self.node}, from which the records were acquired, is not the leader any more",
             )
-            self._owner.ended(acquired.lose(error))
+            self._owner.acks_ended(acquired.lose(error))
 
     @property
     def holds(self) -> frozenset[TopicIdPartition]:
@@ -263,7 +263,7 @@ class BrokerSession:
         for key, acquired in self._acquired.items():
             acks, ended = acquired.take(now, most)
             most -= len(acks) + len(ended)
-            self._owner.ended(ended)
+            self._owner.acks_ended(ended)
             if acks:
                 found[key] = acks
         return found
@@ -277,12 +277,12 @@ class BrokerSession:
                     acquired.renew(record, now, reported=False)
             acks, ended = acquired.take_renewals(now, most)
             most -= len(acks) + len(ended)
-            self._owner.ended(ended)
+            self._owner.acks_ended(ended)
             if acks:
                 found[key] = acks
         if found and not self._can_renew:
             error = UnsupportedVersionError(f"broker {self.node} cannot renew locks: that needs Kafka 4.2 (KIP-1222)")
-            self._owner.ended(Ended(ack, error) for acks in found.values() for ack in acks)
+            self._owner.acks_ended(Ended(ack, error) for acks in found.values() for ack in acks)
             return {}
         return found
 
@@ -322,14 +322,14 @@ class BrokerSession:
         now = asyncio.get_running_loop().time()
         context = f"ShareAcknowledge of {acquired.partition} to broker {self.node}"
         if error_code is None or part is None:
-            self._owner.ended(acquired.answered(acks, KafkaError(f"{context}: the response lacks the partition")))
+            self._owner.acks_ended(acquired.answered(acks, KafkaError(f"{context}: the response lacks the partition")))
             return
         code = ErrorCode(error_code)
         if not code:
             if renewed_at is not None:
-                self._owner.ended(acquired.renewed(acks, renewed_at, self._lock_duration))
+                self._owner.acks_ended(acquired.renewed(acks, renewed_at, self._lock_duration))
             else:
-                self._owner.ended(acquired.answered(acks, None))
+                self._owner.acks_ended(acquired.answered(acks, None))
             return
         detail = part.acknowledge_error_message if isinstance(part, share_fetch.PartitionData) else part.error_message
         error = error_for(code, context, detail)
@@ -338,18 +338,18 @@ class BrokerSession:
             self._cluster.invalidate(str(error))
         action = classify(code, _ACKNOWLEDGE._replace(divisible=is_divisible(acks)))
         if action is Action.STOP:
-            self._owner.ended(acquired.answered(acks, error))
+            self._owner.acks_ended(acquired.answered(acks, error))
             raise error
         if renewed_at is not None:
-            self._owner.ended(acquired.not_renewed(acks, error, now))
+            self._owner.acks_ended(acquired.not_renewed(acks, error, now))
         elif acquired.lost is not None:
-            self._owner.ended(acquired.answered(acks, error))
+            self._owner.acks_ended(acquired.answered(acks, error))
         elif action is Action.SPLIT_BATCH:
             acquired.separate(acks, now)
         elif action in (Action.BACKOFF, Action.REFRESH_METADATA) and not self._closing:
             acquired.retry(acks, now + self._cluster.backoff(acquired.attempts + 1), now)
         else:
-            self._owner.ended(acquired.answered(acks, error))
+            self._owner.acks_ended(acquired.answered(acks, error))
 
     def _note_leader(
         self, partition: TopicPartition, part: share_acknowledge.PartitionData | share_fetch.PartitionData
@@ -519,9 +519,9 @@ class BrokerSession:
         self._acquired.clear()
         in_flight, self._in_flight = self._in_flight, {}
         for of_partition in in_flight.values():
-            self._owner.ended(of_partition[0].lock.acquired.answered(of_partition, error))
+            self._owner.acks_ended(of_partition[0].lock.acquired.answered(of_partition, error))
         for each in acquired:
-            self._owner.ended(each.lose(error))
+            self._owner.acks_ended(each.lose(error))
 
     # The end
 

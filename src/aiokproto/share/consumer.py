@@ -148,8 +148,12 @@ class ShareConsumer(AsyncContext):
         """Send all acknowledgements, release all other records, leave the group; within ``timeout_ms``.
 
         With implicit acknowledgement the current record is accepted, unless the caller is handling an exception, as in
-        ``finally`` or an ``async with`` block that an exception ends. Cancelling the call disconnects immediately,
-        which releases records too. Calling it again has no effect.
+        ``finally`` or an ``async with`` block that an exception ends. While :meth:`run` runs, its handlers may end
+        within half of the time. Cancelling the call disconnects immediately, which releases records too; the request to
+        leave the group is still sent, and its response not waited for. Calling it again has no effect.
+
+        Raises:
+            RuntimeError: A handler of :meth:`run` calls it.
         """
         # Checked at the call, not at the await: a task that runs the coroutine would not see the caller's exception.
         return self._close(seconds("timeout_ms", timeout_ms), finished=sys.exc_info()[0] is None)

@@ -8,7 +8,9 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
 from aiokproto.cluster import ClusterClient
-from aiokproto.errors import ClientClosedError, ConfigurationError, KafkaError
+from aiokproto.cluster.lifecycle import DISCONNECT, Lifecycle
+from aiokproto.errors import ConfigurationError, KafkaError
+from aiokproto.group.leaving import leave_group
 from aiokproto.group.share_member import ShareMember
 from aiokproto.net.timeouts import deadline as until
 from aiokproto.plurals import counted
@@ -27,9 +29,6 @@ log = logging.getLogger("aiokproto.share")
 
 _TOPIC_RETRY = 5.0
 """Seconds after which a subscribed topic that does not exist is looked up again."""
-
-_DISCONNECT = 5.0
-"""Most seconds for flushing the connections."""
 
 _SILENT_FOR = 5.0
 """Seconds without a record, while a call waits and something is wrong, after which the cause is logged."""
@@ -50,14 +49,10 @@ class Handling(Protocol):
         ...
 
 
-class ShareEngine:
+class ShareEngine(Lifecycle):
     """A share consumer below its public API: creates the parts, owns the tasks, and joins them.
 
-    No task ends by itself while the consumer runs. One that does, for whatever reason, also by cancellation, ends the
-    consumer: every later call raises the cause.
-
     Attributes:
-        cluster: Metadata and connections.
         config: The options.
         subscription: The subscribed topics.
         buffer: Records that are acquired and not delivered.
@@ -70,7 +65,7 @@ class ShareEngine:
     """
 
     def __init__(self, cluster: ClusterClient, config: ShareConfig, topics: frozenset[str]) -> None:
-        self.cluster = cluster
+        super().__init__("share consumer", cluster, log)
         self.config = config
         self.subscription = topics
         self.limit = AcquireLimit(config.fetch.max_records)
@@ -84,13 +79,7 @@ class ShareEngine:
         self.fetcher = ShareFetcher(cluster, config, self._identity, self)
         self.member = ShareMember(cluster, config.group_id, cluster.config.client_rack, self._assigned)
         self._assignment: frozenset[TopicPartition] = frozenset()
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._failure: BaseException | None = None
         self._trouble: KafkaError | None = None
-        self._closed = ClientClosedError("the share consumer is not started: use async with, or await start()")
-        self._started = False
-        self._running = False
-        self._closing = False
         self._follow = asyncio.Event()
 
     # What the sessions ask
@@ -110,7 +99,7 @@ class ShareEngine:
         """See :class:`~aiokproto.share.broker_session.Owner`."""
         self.reader.wake()
 
-    def ended(self, ended: Iterable[Ended]) -> None:
+    def acks_ended(self, ended: Iterable[Ended]) -> None:
         """See :class:`~aiokproto.share.broker_session.Owner`."""
         self.outcomes.ended(ended)
 
@@ -251,32 +240,9 @@ class ShareEngine:
 
     # Lifecycle
 
-    @property
-    def running(self) -> bool:
-        """Whether the consumer is started and not closed."""
-        return self._running
-
-    def check_running(self) -> None:
-        """Raise if the consumer is closed, if one of its tasks has ended, or in another event loop."""
-        self.cluster.check_loop()
-        if self._failure is not None:
-            if isinstance(self._failure, KafkaError):
-                raise self._failure.with_traceback(None)
-            raise ClientClosedError(f"the share consumer has failed: {self._failure!r}") from self._failure
-        if not self._running:
-            raise ClientClosedError(str(self._closed))
-
-    def check_not_closed(self) -> None:
-        """Raise if the consumer is closed, or in another event loop. Before the start it can be used."""
-        self.cluster.check_loop()
-        if self._closing and not self._running:
-            raise ClientClosedError(str(self._closed))
-
     def check(self) -> None:
         """As :meth:`check_running`, before records are requested; also raises what background tasks have to report."""
-        self.check_running()
-        if self._closing:
-            raise ClientClosedError(str(self._closed))
+        self.check_not_closing()
         if not self.subscription:
             raise ConfigurationError("there is nothing to read: subscribe() first")
         if self._trouble is not None:
@@ -286,20 +252,7 @@ class ShareEngine:
 
     async def start(self) -> None:
         """Connect and start the tasks. If that fails, the consumer is closed again, and the cause raised."""
-        if self._started:
-            raise ClientClosedError("the share consumer was started before; create another one")
-        self._started = True
-        try:
-            await self.cluster.start()
-            self._running = True
-            await self._resolve(self.subscription)
-            # It may have been closed in the very turn in which the answer came.
-            self.cluster.check()
-        except BaseException:
-            self._running = False
-            self._closed = ClientClosedError("the share consumer could not be started")
-            await self.cluster.close()
-            raise
+        await self._connect(lambda: self._resolve(self.subscription))
         self._spawn("fetch", self.fetcher.run())
         self._spawn("metadata", self._watch_cluster())
         self._spawn("subscription", self._follow_subscription())
@@ -307,27 +260,12 @@ class ShareEngine:
         self._spawn("outcomes", self.outcomes.report())
         self._spawn("silence", self._watch_silence())
 
-    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        task = self._tasks[name] = asyncio.create_task(work, name=f"aiokproto-share-{name}")
-        task.add_done_callback(lambda done: self._ended(name, done))
-
-    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
-        """Fail the consumer: nothing can go on as if the task still ran."""
-        error = None if task.cancelled() else task.exception()
-        if self._closing or not self._running or self._failure is not None:
-            return
-        self._failure = error or ClientClosedError(f"the share consumer's {name} task was cancelled")
-        log.error("share consumer: the %s task has ended: %s", name, self._failure)
+    def _failed(self) -> None:
         self.reader.wake()
 
     async def close(self, timeout: float) -> None:
         """Send what is acknowledged, release the rest, and leave the group, within ``timeout`` seconds."""
-        self.cluster.check_loop()
-        if not self._started or self._closing:
-            return
-        if not self._tasks:
-            # start() is in progress; it raises then.
-            await self.cluster.close(min(timeout, _DISCONNECT))
+        if not await self._can_close(timeout):
             return
         if self.handling is not None:
             self.handling.check_closable()
@@ -337,16 +275,13 @@ class ShareEngine:
         def left() -> float:
             return max(deadline - loop.time(), 0.0)
 
-        self._closing = True
-        self._closed = ClientClosedError("the share consumer is closed")
+        self._begin_closing()
         self.reader.stop()
         in_time = False
         try:
             if self.handling is not None:
                 await self.handling.finish(deadline - left() / 2)
-            for task in self._tasks.values():
-                task.cancel()
-            await asyncio.wait(self._tasks.values(), timeout=left() / 4)
+            await self._end_tasks(left() / 4)
             await self.fetcher.close(left() / 2)
             in_time = True
         finally:
@@ -354,12 +289,13 @@ class ShareEngine:
             try:
                 self.fetcher.abandon()
                 self._report_last()
+                # Others do not read the partitions of a member that stays in the group.
+                wait = in_time and left() > 0
+                await leave_group(self.member.leave(min(left(), 3.0) or 3.0), wait=wait)
                 await self.fetcher.wait_closed()
-                if in_time and left():
-                    await self.member.leave(min(left(), 3.0))
             finally:
                 self._running = False
-                await self.cluster.close(timeout=min(left(), _DISCONNECT) if in_time else 0.0)
+                await self.cluster.close(timeout=min(left(), DISCONNECT) if in_time else 0.0)
 
     def _report_last(self) -> None:
         try:
