@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages import share_acknowledge, share_fetch
@@ -31,6 +31,7 @@ from aiokproto.errors import ClientClosedError, KafkaError, UnsupportedVersionEr
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.fetched.waiting import wait_until
+from aiokproto.observe.observers import ShareObserver
 from aiokproto.plurals import counted
 from aiokproto.share.acquire_limit import AcquireLimit
 from aiokproto.share.buffer import FetchedPart, ShareBuffer, acquired_ranges, release
@@ -65,9 +66,24 @@ _FETCH = Situation(ShareFetchRequest.api_key)
 _ACKNOWLEDGE = Situation(ShareAcknowledgeRequest.api_key)
 
 
+class _Suspension(NamedTuple):
+    """A partition that is left out of fetches for a while.
+
+    Attributes:
+        until: Loop time.
+        attempts: How often in a row it was refused.
+        error: Why.
+    """
+
+    until: float
+    attempts: int
+    error: str
+
+
 class Owner(Protocol):
     """What a session needs of the consumer."""
 
+    observer: ShareObserver
     buffer: ShareBuffer
     limit: AcquireLimit
 
@@ -116,7 +132,7 @@ class BrokerSession:
         self._handler = ShareSessionHandler()
         self._wanted: dict[TopicIdPartition, TopicPartition] = {}
         self._acquired: dict[TopicIdPartition, AcquiredPartition] = {}
-        self._suspended: dict[TopicIdPartition, tuple[float, int]] = {}
+        self._suspended: dict[TopicIdPartition, _Suspension] = {}
         self._lock_duration = _SHORTEST_LOCK
         self._can_renew = False
         self._served = -1
@@ -126,6 +142,7 @@ class BrokerSession:
         self._closing = False
         self._requested_at: float | None = None
         self._sent_at = 0.0
+        self._fetched_bytes = self._fetched_records = 0
         # Acknowledgements that were sent, and have no outcome yet.
         self._in_flight: dict[TopicIdPartition, Sequence[QueuedAck]] = {}
         self._wake = asyncio.Event()
@@ -164,13 +181,18 @@ class BrokerSession:
         self._wake.set()
 
     @property
-    def trouble(self) -> str:
-        """Why the broker delivers nothing; empty if nothing is wrong."""
+    def acquired(self) -> Iterable[AcquiredPartition]:
+        """What this member has acquired from the broker."""
+        return self._acquired.values()
+
+    def troubles(self) -> list[str]:
+        """Return why the broker, or a partition of it, delivers nothing."""
         if self.failure:
-            return self.failure
+            return [self.failure]
         since = self._requested_at
-        late = since is not None and asyncio.get_running_loop().time() - since > self._config.fetch.max_wait + _LATE
-        return f"broker {self.node} does not respond" if late else ""
+        if since is not None and asyncio.get_running_loop().time() - since > self._config.fetch.max_wait + _LATE:
+            return [f"broker {self.node} does not respond"]
+        return [suspension.error for key, suspension in self._suspended.items() if key in self._wanted]
 
     # The loop
 
@@ -222,7 +244,7 @@ class BrokerSession:
         return {
             key: partition
             for key, partition in self._wanted.items()
-            if key not in self._suspended or self._suspended[key][0] <= now
+            if key not in self._suspended or self._suspended[key].until <= now
         }
 
     def _acks_due(self, now: float) -> bool:
@@ -242,13 +264,14 @@ class BrokerSession:
                 due = now if self._flushing else acquired.queued_at + self._config.linger
                 times.append(max(due, acquired.retry_at))
         if self._owner.demand(self._served) is not None:
-            times += [at for key, (at, _) in self._suspended.items() if key in self._wanted and at > now]
+            times += [each.until for key, each in self._suspended.items() if key in self._wanted and each.until > now]
         return min((each for each in times if each is not None), default=None)
 
     def _expire(self, now: float) -> None:
         self._owner.buffer.drop_lost(now)
         for acquired in self._acquired.values():
             if count := acquired.forget_expired(now):
+                self._owner.observer.expired += count
                 log.warning(
                     "share consumer: %s: the locks of %s expired before they were acknowledged",
                     acquired.partition,
@@ -376,13 +399,23 @@ class BrokerSession:
         )
         response = await self._send(request, acks, max_wait + self._cluster.config.request_timeout)
         if not isinstance(response, ShareFetchResponse):
+            self._owner.observer.failed_fetches += 1
             return
         code = ErrorCode(response.error_code)
         if code:
+            self._owner.observer.failed_fetches += 1
             self._lost(error_for(code, f"ShareFetch from broker {self.node}", response.error_message))
             return
         self._succeeded(response.acquisition_lock_timeout_ms)
-        await self._handle(response, keys, acks, now)
+        observer = self._owner.observer
+        observer.fetches.add(asyncio.get_running_loop().time() - now)
+        observer.throttle.add(response.throttle_time_ms / 1000)
+        bytes_before, records_before = self._fetched_bytes, self._fetched_records
+        try:
+            await self._handle(response, keys, acks, now)
+        finally:
+            observer.sizes.add(self._fetched_bytes - bytes_before)
+            observer.acquired.add(self._fetched_records - records_before)
 
     async def _check_version(self) -> bool:
         """Connect, and return whether that succeeded. Raises UnsupportedVersionError if the broker is too old."""
@@ -446,7 +479,14 @@ class BrokerSession:
             # Not assigned any more.
             release(lock, ranges, sent_at)
             return
-        self._owner.buffer.put(FetchedPart(lock, ranges, memoryview(part.records or b"")))
+        data = memoryview(part.records or b"")
+        count = sum(each.last - each.first + 1 for each in ranges)
+        self._fetched_bytes += len(data)
+        self._fetched_records += count
+        observer = self._owner.observer
+        observer.redelivered += sum(each.last - each.first + 1 for each in ranges if each.delivery_count > 1)
+        observer.fetched(self.node, partition, ranges[0].first, count, len(data))
+        self._owner.buffer.put(FetchedPart(lock, ranges, data))
         self._owner.arrived()
 
     def _refused(
@@ -465,9 +505,9 @@ class BrokerSession:
             self._cluster.invalidate(str(error))
         elif action is Action.FAIL:
             self._owner.partition_failed(error)
-        attempts = self._suspended.get(key, (0.0, 0))[1] + 1
+        attempts = self._suspended[key].attempts + 1 if key in self._suspended else 1
         at = asyncio.get_running_loop().time() + self._cluster.backoff(attempts)
-        self._suspended[key] = (at, attempts)
+        self._suspended[key] = _Suspension(at, attempts, str(error))
 
     # Requests
 
@@ -477,6 +517,7 @@ class BrokerSession:
         """Send a request; None if it failed, and the session is lost."""
         self._requested_at = self._sent_at = asyncio.get_running_loop().time()
         self._in_flight = dict(acks)
+        self._owner.observer.sent += sum(ack.last - ack.first + 1 for each in acks.values() for ack in each)
         try:
             return await self._cluster.send(request, self.node, timeout=timeout, channel=CHANNEL)
         except KafkaError as error:

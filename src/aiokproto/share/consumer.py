@@ -18,6 +18,7 @@ from aiokproto.share.batch import ShareBatch
 from aiokproto.share.config import ShareConfig, refuse_consumer_options
 from aiokproto.share.engine import ShareEngine
 from aiokproto.share.ledger import ShareRecord
+from aiokproto.share.report import ShareReport
 from aiokproto.share.runner import ErrorPolicy, Handler, Runner
 from aiokproto.types import TopicPartition
 
@@ -30,7 +31,7 @@ Acquired = ShareRecord | ShareBatch | Iterable[ShareRecord]
 _CLOSE_TIMEOUT_MS = 30_000
 
 
-class ShareConsumer(AsyncContext):
+class ShareConsumer(ShareReport, AsyncContext):
     """Read records as a member of a share group: a queue whose records are acknowledged one by one (KIP-932).
 
     ::

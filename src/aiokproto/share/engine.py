@@ -13,13 +13,16 @@ from aiokproto.errors import ConfigurationError, KafkaError
 from aiokproto.group.leaving import leave_group
 from aiokproto.group.share_member import ShareMember
 from aiokproto.net.timeouts import deadline as until
+from aiokproto.observe.observers import ShareObserver
 from aiokproto.plurals import counted
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
 from aiokproto.share.acquire_limit import AcquireLimit
 from aiokproto.share.buffer import ShareBuffer
 from aiokproto.share.config import ShareConfig
 from aiokproto.share.fetcher import ShareFetcher
+from aiokproto.share.interception import Interception
 from aiokproto.share.ledger import Ended, QueuedAck, RecordState, ShareRecord
+from aiokproto.share.metric_source import metric_source
 from aiokproto.share.outcomes import Outcomes
 from aiokproto.share.reader import ShareReader
 from aiokproto.share.requests import Member
@@ -57,6 +60,7 @@ class ShareEngine(Lifecycle):
         subscription: The subscribed topics.
         buffer: Records that are acquired and not delivered.
         limit: How many records to acquire at once.
+        observer: Counts fetches, delivery, acknowledgements and assignments.
         reader: Delivers records.
         fetcher: The share sessions.
         member: The group member.
@@ -68,13 +72,22 @@ class ShareEngine(Lifecycle):
         super().__init__("share consumer", cluster, log)
         self.config = config
         self.subscription = topics
+        self.observer = ShareObserver(cluster.config.hooks)
         self.limit = AcquireLimit(config.fetch.max_records)
         self.buffer = ShareBuffer(self.limit)
-        self.outcomes = Outcomes(config.on_acknowledged)
+        self.outcomes = Outcomes(config.on_acknowledged, self.observer)
         self.most_wanted: int | None = None
         self.handling: Handling | None = None
         self.reader = ShareReader(
-            self.buffer, config.damaged, config.check_crcs, self.check, cluster.run_in_thread, self._want, self._queued
+            self.buffer,
+            config.damaged,
+            config.check_crcs,
+            self.check,
+            cluster.run_in_thread,
+            self._want,
+            self._queued,
+            self.observer,
+            Interception(cluster.config.interceptors, self.settle),
         )
         self.fetcher = ShareFetcher(cluster, config, self._identity, self)
         self.member = ShareMember(cluster, config.group_id, cluster.config.client_rack, self._assigned)
@@ -124,7 +137,12 @@ class ShareEngine(Lifecycle):
         self._follow.set()
 
     def _assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        added, removed = partitions - self._assignment, self._assignment - partitions
         self._assignment = partitions
+        if removed:
+            self.observer.rebalanced("lost" if self.member.removed else "revoked", sorted(removed))
+        if added:
+            self.observer.rebalanced("assigned", sorted(added))
         self._place()
 
     def _place(self) -> None:
@@ -259,6 +277,9 @@ class ShareEngine(Lifecycle):
         self._spawn("group", self.member.run())
         self._spawn("outcomes", self.outcomes.report())
         self._spawn("silence", self._watch_silence())
+        self.cluster.push_metrics(
+            metric_source(self.cluster, self.observer, self.reader, self.member, self.config.group_id)
+        )
 
     def _failed(self) -> None:
         self.reader.wake()
@@ -312,7 +333,7 @@ class ShareEngine(Lifecycle):
             current = (self.reader.delivered, 0 if self.reader.waiting else self.reader.requests)
             if current != seen:
                 seen, since, logged = current, now, ""
-            cause = self.member.trouble or self.fetcher.trouble()
+            cause = self.member.trouble or next(iter(self.fetcher.troubles()), "")
             silent = self.reader.waiting and now - since >= _SILENT_FOR
             if silent and cause and (cause != logged or now - logged_at >= _REPEATED_AFTER):
                 log.warning("share consumer: no record in %.0f s: %s", now - since, cause)

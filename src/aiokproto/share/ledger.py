@@ -87,6 +87,22 @@ class ShareRecord(Record):
         """
         return self._lock.deadline
 
+    def replaced_by(self, record: Record) -> ShareRecord:
+        """Return that record with this one's lock: what an interceptor has put in its place."""
+        return ShareRecord(
+            self.topic,
+            self.partition,
+            self.offset,
+            record.timestamp,
+            record.key,
+            record.value,
+            record.headers,
+            record.timestamp_type,
+            record.leader_epoch,
+            self.delivery_count,
+            self._lock,
+        )
+
     def __repr__(self) -> str:
         return f"Share{super().__repr__()[:-1]}, delivery_count={self.delivery_count})"
 
@@ -290,6 +306,11 @@ class AcquiredPartition:
     def queued(self) -> int:
         """How many acknowledgements wait to be sent."""
         return len(self._queued)
+
+    @property
+    def unsent(self) -> int:
+        """The same, with those that are sent again."""
+        return len(self._queued) + sum(map(len, self._separate))
 
     def take(self, now: float, most: int) -> tuple[list[QueuedAck], list[Ended]]:
         """Take up to ``most`` acknowledgements to send now, the oldest ones, in the order of their offsets; and return
