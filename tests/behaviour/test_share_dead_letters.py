@@ -97,7 +97,7 @@ async def produce(cluster: BehaviourCluster, topic: str) -> None:
 async def test_records_that_are_given_up_are_written_to_the_dead_letter_topic(
     cluster: BehaviourCluster, topic: str, copied: bool
 ) -> None:
-    options = {"errors_deadletterqueue_copy_record_enable": "true"} if copied else {}
+    options: dict[str, Any] = {"errors_deadletterqueue_copy_record_enable": "true"} if copied else {}
     async with dead_letters(cluster, topic, **options) as (_, queue):
         await produce(cluster, topic)
         await fail(cluster, topic)

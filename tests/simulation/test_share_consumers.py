@@ -152,7 +152,7 @@ def test_what_is_acquired_again_has_lost_its_former_locks() -> None:
 
 @pytest.mark.parametrize("milliseconds", [0, -1])
 def test_a_response_without_a_lock_time_uses_up_no_deliveries(milliseconds: int) -> None:
-    """As the response to a throttled request has none."""
+    """It says nothing about the locks: else every record would expire at once, and be fetched again."""
 
     def forget(response: Any) -> None:
         response.acquisition_lock_timeout_ms = milliseconds

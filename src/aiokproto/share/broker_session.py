@@ -532,7 +532,7 @@ class BrokerSession:
     def _succeeded(self, lock_timeout_ms: int) -> None:
         self._handler.answered()
         self._failures, self.failure, self._retry_at = 0, "", 0.0
-        # The response to a throttled request has none.
+        # One without it says nothing about the locks: else what it has acquired would expire at once.
         if lock_timeout_ms > 0:
             self._lock_duration = lock_timeout_ms / 1000
 

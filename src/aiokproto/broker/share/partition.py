@@ -310,7 +310,7 @@ class SharePartition:
             changed, [_dead_letter(run, TOO_OFTEN) for run in changed if run.state is RecordState.ARCHIVED]
         )
 
-    def _transition(self, changed: InFlightRuns, given_up: Sequence[DeadLetter]) -> StateTransition:
+    def _transition(self, changed: InFlightRuns, given_up: Sequence[DeadLetter] = ()) -> StateTransition:
         return StateTransition(replace_runs(self._runs, changed), changed, given_up)
 
     def _batch_size(self, batch: int) -> int:
