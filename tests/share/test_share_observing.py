@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from aiokproto import TopicPartition
 from aiokproto.codec.messages.share_fetch import ShareFetchRequest
+from aiokproto.codec.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from aiokproto.error_codes import ErrorCode
 from aiokproto.hooks import Acknowledged, BatchFetched, Rebalanced, RecordsDelivered
 from aiokproto.interceptors import Interceptor
@@ -154,3 +155,14 @@ async def test_prometheus_has_the_statistics_of_a_share_consumer() -> None:
     for name, value in wanted.items():
         (line,) = [line for line in page.splitlines() if line.startswith(name) and labels in line]
         assert float(line.split()[-1]) == value, line
+
+
+async def test_an_assignment_that_a_fenced_member_loses_is_reported_as_lost() -> None:
+    hooks = Recording()
+    async with broker(1) as cluster, consumer(cluster, hooks=hooks) as jobs:
+        await read(jobs, 1)
+        with cluster.faults.fail(ShareGroupHeartbeatRequest, ErrorCode.FENCED_MEMBER_EPOCH, times=1) as rule:
+            await asyncio.wait_for(rule.wait(), PATIENCE)
+        await until(lambda: jobs.stats().assigned == 2)
+        assert jobs.stats().lost == 1
+    assert [event.kind for event in hooks.of(Rebalanced)][:3] == ["assigned", "lost", "assigned"]
