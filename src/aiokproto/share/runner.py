@@ -129,14 +129,14 @@ class Runner:
 
     def _decide(self, record: ShareRecord, error: Exception) -> Acknowledgement:
         decision: Decision = "release"
-        if isinstance(self._on_error, str):
-            decision = self._on_error
-        else:
+        if callable(self._on_error):
             try:
                 decision = _checked(self._on_error(record, error))
             except Exception as wrong:  # noqa: BLE001 - raised by run()
                 # Raised by run(): a policy that fails is a bug in the application, and would fail for each record.
                 self._failure = wrong
+        else:
+            decision = self._on_error
         log.warning(
             "share consumer: the handler failed for %s-%d at offset %d (delivery %d), which is acknowledged as %s",
             record.topic,
