@@ -39,7 +39,7 @@ class Runner:
         self._handler = handler
         self._concurrency = concurrency
         self._max_bytes = max_bytes
-        self._on_error = on_error
+        self._on_error: ErrorPolicy = on_error
         self._backoff = backoff
         self._running: dict[asyncio.Task[None], ShareRecord] = {}
         self._bytes = 0
