@@ -277,6 +277,27 @@ class Committed(NamedTuple):
     error: KafkaError | None
 
 
+class Acknowledged(NamedTuple):
+    """The acknowledgement of consecutive records of a share group has an outcome; also of those that the consumer
+    acknowledges by itself.
+
+    Attributes:
+        topic: The topic.
+        partition: The partition.
+        first_offset: The first offset.
+        last_offset: The last offset, inclusive.
+        acknowledgement: ``"accept"``, ``"release"``, ``"reject"``, ``"renew"`` or ``"gap"``.
+        error: Why it has no effect, or an unknown one; None if it took effect.
+    """
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    acknowledgement: str
+    error: KafkaError | None
+
+
 class OffsetReset(NamedTuple):
     """A position was not in the log any more, and the consumer has moved it.
 
@@ -382,6 +403,9 @@ class Hooks:
     def on_committed(self, event: Committed) -> None:
         """Offsets were committed, or could not be."""
 
+    def on_acknowledged(self, event: Acknowledged) -> None:
+        """The acknowledgement of records of a share group has an outcome."""
+
     def on_offset_reset(self, event: OffsetReset) -> None:
         """A position was not in the log any more, and another is looked up."""
 
@@ -399,6 +423,7 @@ class HookCalls:
     """
 
     __slots__ = (
+        "acknowledged",
         "batch_failed",
         "batch_fetched",
         "batch_retried",
@@ -434,6 +459,7 @@ class HookCalls:
     records_delivered: Callable[[RecordsDelivered], None] | None
     rebalanced: Callable[[Rebalanced], None] | None
     committed: Callable[[Committed], None] | None
+    acknowledged: Callable[[Acknowledged], None] | None
     offset_reset: Callable[[OffsetReset], None] | None
     transaction_begun: Callable[[TransactionBegun], None] | None
     transaction_ended: Callable[[TransactionEnded], None] | None

@@ -24,6 +24,7 @@ from opentelemetry.trace import Link, Span, SpanKind, StatusCode, TracerProvider
 from aiokproto._version import __version__
 from aiokproto.errors import BrokerError, KafkaError
 from aiokproto.hooks import (
+    Acknowledged,
     BatchFailed,
     BatchRetried,
     BatchWritten,
@@ -304,6 +305,9 @@ class Metrics(Hooks):
         self._bytes = meter.create_counter("aiokproto.sent.bytes", unit="By", description="Batches as they were sent.")
         self._retries = meter.create_counter("aiokproto.batch.retries", unit="{batch}", description="Retried batches.")
         self._resets = meter.create_counter("aiokproto.offset.resets", unit="{reset}", description="Lost positions.")
+        self._acknowledged = meter.create_counter(
+            "aiokproto.acknowledged.messages", unit="{message}", description="Acknowledged records of share groups."
+        )
         self._connections = meter.create_counter(
             "aiokproto.connections", unit="{connection}", description="Connections that were opened, or could not be."
         )
@@ -359,6 +363,12 @@ class Metrics(Hooks):
     def on_rebalanced(self, event: Rebalanced) -> None:
         """Measure a rebalance."""
         self._rebalances.record(event.latency, {**self._client, **self._group, "aiokproto.rebalance.kind": event.kind})
+
+    def on_acknowledged(self, event: Acknowledged) -> None:
+        """Count acknowledged records of a share group."""
+        attributes = self._records("ack", "settle", event.topic, event.partition)
+        attributes |= {"aiokproto.acknowledgement": event.acknowledgement, **self._group, **_error(event.error)}
+        self._acknowledged.add(event.last_offset - event.first_offset + 1, attributes)
 
     def on_offset_reset(self, event: OffsetReset) -> None:
         """Count a lost position."""

@@ -21,15 +21,16 @@ from aiokproto.runtime import thread_id
 if TYPE_CHECKING:
     from aiokproto.consumer import ConsumerStats
     from aiokproto.producer import ProducerStats
+    from aiokproto.share import ShareConsumerStats
 
 SCRAPE_TIMEOUT = 5.0
 """Longest time that a scrape waits for the event loop (s)."""
 
 
 class _Client(Protocol):
-    """What a producer, a consumer and a :class:`~aiokproto.client.Client` have in common."""
+    """What producers, consumers, share consumers and a :class:`~aiokproto.client.Client` have in common."""
 
-    def stats(self) -> ClientStats | ProducerStats | ConsumerStats: ...
+    def stats(self) -> ClientStats | ProducerStats | ConsumerStats | ShareConsumerStats: ...
     def health(self) -> Health: ...
 
 
@@ -46,7 +47,7 @@ class KafkaCollector(Collector):
     for longer, or closed, the page has ``aiokproto_up 0`` and nothing else of it.
 
     Args:
-        clients: Producers, consumers and clients.
+        clients: Producers, consumers, share consumers and clients.
         partitions: Whether position, lag and buffer of each assigned partition are reported. Off by default, as their
             number is not bounded; sum and maximum of the lags are there in any case.
     """
@@ -102,6 +103,7 @@ class _Page:
     def families(self, seen: Sequence[tuple[object, Health]]) -> Iterator[Metric]:
         from aiokproto.consumer import ConsumerStats
         from aiokproto.producer import ProducerStats
+        from aiokproto.share import ShareConsumerStats
 
         for number, (stats, health) in enumerate(seen):
             # The number tells apart clients of one process that have the same client_id.
@@ -113,6 +115,10 @@ class _Page:
                 labels = ("consumer", stats.client.client_id, str(number))
                 self._client(stats.client, health, labels)
                 self._consumer(stats, labels)
+            elif isinstance(stats, ShareConsumerStats):
+                labels = ("share-consumer", stats.client.client_id, str(number))
+                self._client(stats.client, health, labels)
+                self._share(stats, labels)
             elif isinstance(stats, ClientStats):
                 self._client(stats, health, ("client", stats.client_id, str(number)))
         yield from self._families.values()
@@ -183,6 +189,20 @@ class _Page:
         self._gauge("assigned_partitions", "Assigned partitions.", labels, len(stats.partitions))
         self._gauge("lag", "Sum of the known lags.", labels, sum(lags))
         self._gauge("lag_max", "The largest lag.", labels, max(lags, default=0))
+        self._reading(stats, labels)
+        self._count("offset_resets", "Positions that were not in the log any more.", labels, stats.offset_resets)
+        self._summary("commit_seconds", "Successful commits.", labels, stats.commit_latency)
+        self._count("commit_failures", "Failed commits.", labels, stats.commit_failures)
+        if self._partitions:
+            for (topic, number), seen in stats.partitions.items():
+                where = {"topic": topic, "partition": str(number)}
+                if seen.position is not None:
+                    self._gauge("partition_position", "The next offset to deliver.", labels, seen.position, **where)
+                if seen.lag is not None:
+                    self._gauge("partition_lag", "Offsets behind the end of the log.", labels, seen.lag, **where)
+
+    def _reading(self, stats: ConsumerStats | ShareConsumerStats, labels: tuple[str, ...]) -> None:
+        """What consumers and share consumers have in common."""
         self._gauge("fetched_bytes_buffered", "Fetched and not decoded.", labels, stats.buffered_bytes)
         self._gauge("group_generation", "The group's generation; -1 outside of any.", labels, stats.generation)
         for change in ("assigned", "revoked", "lost"):
@@ -195,14 +215,21 @@ class _Page:
         self._count("fetched_bytes", "Bytes of records.", labels, stats.bytes_fetched)
         self._count("records_delivered", "Delivered records.", labels, stats.records_delivered)
         self._count("batches_delivered", "Delivered batches.", labels, stats.batches_delivered)
-        self._count("offset_resets", "Positions that were not in the log any more.", labels, stats.offset_resets)
-        self._summary("commit_seconds", "Successful commits.", labels, stats.commit_latency)
-        self._count("commit_failures", "Failed commits.", labels, stats.commit_failures)
         self._count("waited_seconds", "In which a call waited for records.", labels, stats.waited)
-        if self._partitions:
-            for (topic, number), seen in stats.partitions.items():
-                where = {"topic": topic, "partition": str(number)}
-                if seen.position is not None:
-                    self._gauge("partition_position", "The next offset to deliver.", labels, seen.position, **where)
-                if seen.lag is not None:
-                    self._gauge("partition_lag", "Offsets behind the end of the log.", labels, seen.lag, **where)
+
+    def _share(self, stats: ShareConsumerStats, labels: tuple[str, ...]) -> None:
+        assigned = sum(partition.assigned for partition in stats.partitions.values())
+        self._gauge("assigned_partitions", "Assigned partitions.", labels, assigned)
+        self._gauge("records_held", "Delivered and not acknowledged.", labels, stats.held)
+        self._reading(stats, labels)
+        self._count("records_acquired", "Acquired records.", labels, stats.records_acquired)
+        self._count("records_redelivered", "Acquired, and delivered before.", labels, stats.records_redelivered)
+        for kind, count in (
+            ("accept", stats.records_accepted),
+            ("release", stats.records_released),
+            ("reject", stats.records_rejected),
+        ):
+            self._count("records_acknowledged", "Acknowledged records.", labels, count, acknowledgement=kind)
+        self._count("locks_renewed", "Records whose lock was renewed.", labels, stats.locks_renewed)
+        self._count("locks_expired", "Not acknowledged in time.", labels, stats.locks_expired)
+        self._count("acknowledgement_failures", "Without effect.", labels, stats.acknowledgement_failures)

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from aiokproto import Producer, ShareConsumer
+from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from aiokproto.errors import AcquisitionLockError, ClientClosedError, ConfigurationError, UnknownTopicError
+from aiokproto.hooks import Hooks, ResponseReceived
 from aiokproto.share import Acknowledgement, AcknowledgeOutcome, ShareRecord
 from tests.behaviour.share_harness import ShareHarness, share_harness
 from tests.clusters import BehaviourCluster
@@ -434,3 +436,68 @@ async def test_records_of_another_consumer_are_refused(cluster: BehaviourCluster
             other.accept(record)
         with pytest.raises(ConfigurationError, match="expected records"):
             jobs.accept(0)  # type: ignore[arg-type]
+
+
+async def test_what_was_delivered_before_unsubscribe_can_still_be_acknowledged(
+    cluster: BehaviourCluster, topic: str
+) -> None:
+    async with share_harness(cluster, topic) as at:
+        await at.produce(2)
+        async with consumer(cluster, topic, acknowledgement_mode="explicit") as jobs:
+            records = await read(jobs, 2)
+            jobs.unsubscribe()
+            # It has left the group by then.
+            await until(lambda: jobs._engine.member.member_epoch < 0)
+            jobs.accept(records)
+            outcomes = await jobs.commit()
+            assert [(each.ok, each.error) for each in outcomes] == [(True, None)]
+
+
+async def test_a_connection_stays_open_while_records_are_processed(cluster: BehaviourCluster, topic: str) -> None:
+    """By requests without an acknowledgement: closing the connection would release the records."""
+
+    class Sent(Hooks):
+        count = 0
+
+        def on_response_received(self, event: ResponseReceived) -> None:
+            self.count += event.api == "ShareAcknowledge"
+
+    sent = Sent()
+    options: dict[str, Any] = {"renew_locks": False, "connections_max_idle_ms": 300, "hooks": sent}
+    async with share_harness(cluster, topic) as at:
+        await at.produce(1)
+        async with consumer(cluster, topic, acknowledgement_mode="explicit", **options) as jobs:
+            records = await read(jobs, 1)
+            await until(lambda: sent.count == 3)
+            assert jobs.accept(records)
+            assert [each.ok for each in await jobs.commit()] == [True]
+
+
+async def test_a_topic_that_is_created_again_is_read(cluster: BehaviourCluster, topic: str) -> None:
+    async with share_harness(cluster, topic) as at:
+        await at.produce(3)
+        async with consumer(cluster, topic, acknowledgement_mode="explicit", metadata_max_age_ms=500) as jobs:
+            records = await read(jobs, 2)
+            deleted = await at.client.request(
+                DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=9000)
+            )
+            assert deleted.responses[0].error_code == 0
+            await cluster.create_topic(topic)
+            async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+                await producer.send(topic, b"new", partition=0)
+            (again,) = [record for record in await new_records(jobs) if record.value == b"new"]
+            assert (again.offset, again.delivery_count) == (0, 1)
+            jobs.accept(records[0], again)
+            outcomes = await jobs.commit()
+            assert [each.ok for each in outcomes].count(True) == 1, "that of the new record; the other has no lock"
+
+
+async def new_records(jobs: ShareConsumer) -> list[ShareRecord]:
+    """Read until there is a record of the topic that was created again."""
+    found: list[ShareRecord] = []
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while not any(record.value == b"new" for record in found):
+        assert asyncio.get_running_loop().time() < deadline
+        with suppress(UnknownTopicError):
+            found += await jobs.poll(500)
+    return found

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 
@@ -12,24 +10,23 @@ from aiokproto.client import Client
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from aiokproto.codec.messages.share_group_describe import ShareGroupDescribeRequest
-from aiokproto.config import ClusterConfig
 from aiokproto.errors import BrokerError, KafkaError
 from aiokproto.group.share_member import ShareMember
 from aiokproto.types import TopicPartition
+from tests.behaviour.running_member import RunningMember, running
 from tests.clusters import BehaviourCluster
-from tests.patience import PATIENCE
 
 Partitions = frozenset[TopicPartition]
 
 
-class Reader:
-    """A member, its task, and what it was assigned last."""
+class Reader(RunningMember):
+    """A member, and what it was assigned last."""
 
     def __init__(self, client: ClusterClient, group: str, rack: str = "") -> None:
+        super().__init__()
         self.assignments: list[Partitions] = []
         self.member = ShareMember(client, group, rack, self._assigned)
-        self.task = asyncio.create_task(self.member.run())
-        self._news = asyncio.Event()
+        self.start(self.member)
 
     def _assigned(self, partitions: Partitions) -> None:
         self.assignments.append(partitions)
@@ -39,31 +36,12 @@ class Reader:
     def assigned(self) -> Partitions:
         return self.assignments[-1] if self.assignments else frozenset()
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        while not condition():
-            self._news.clear()
-            news = asyncio.create_task(self._news.wait())
-            done, _ = await asyncio.wait([news, self.task], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
-            news.cancel()
-            assert done, f"still {self.member.state}: {self.member.trouble}; assigned {sorted(self.assigned)}"
-            if self.task in done:
-                self.task.result()
-
-    async def stop(self) -> None:
-        self.task.cancel()
-        await asyncio.wait([self.task])
-        await self.member.leave(5.0)
+    def noted(self) -> object:
+        return sorted(self.assigned)
 
 
-@asynccontextmanager
-async def reader(cluster: BehaviourCluster, group: str, rack: str = "") -> AsyncIterator[Reader]:
-    config = ClusterConfig.parse({"bootstrap_servers": cluster.bootstrap_servers})
-    async with ClusterClient(config) as client:
-        made = Reader(client, group, rack)
-        try:
-            yield made
-        finally:
-            await made.stop()
+def reader(cluster: BehaviourCluster, group: str, rack: str = "") -> AbstractAsyncContextManager[Reader]:
+    return running(cluster, lambda client: Reader(client, group, rack))
 
 
 def all_of(topic: str, count: int) -> Partitions:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ import pytest
 from aiokproto.client import Client
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.streams_group_describe import DescribedGroup, StreamsGroupDescribeRequest
-from aiokproto.config import ClusterConfig
 from aiokproto.errors import CommitError, GroupError
 from aiokproto.group.streams_member import StreamsListener, StreamsMember
 from aiokproto.group.streams_topology import (
@@ -27,8 +25,8 @@ from aiokproto.group.streams_topology import (
     TaskRole,
 )
 from aiokproto.types import OffsetAndMetadata, TopicPartition
+from tests.behaviour.running_member import RunningMember, running
 from tests.clusters import BehaviourCluster
-from tests.patience import PATIENCE
 
 Tasks = frozenset[StreamsTask]
 ACTIVE = TaskRole.ACTIVE
@@ -53,17 +51,20 @@ def counting(topic: str, epoch: int = 0) -> StreamsTopology:
 ALL = frozenset(StreamsTask(ACTIVE, name, index) for name in ("0", "1") for index in range(2))
 
 
-class Processor(StreamsListener):
-    """A member, its task, and what has happened to it."""
+class Processor(RunningMember, StreamsListener):
+    """A member, and what has happened to it."""
 
     def __init__(self, client: ClusterClient, topic: str, **options: Any) -> None:
+        super().__init__()
         self.events: list[tuple[str, Tasks]] = []
         self.statuses: list[StatusCode] = []
         self.endpoints: Mapping[StreamsEndpoint, EndpointPartitions] = {}
         self.held: set[StreamsTask] = set()
-        self._news = asyncio.Event()
         self.member = StreamsMember(client, topic, options.pop("topology", counting(topic)), self, **options)
-        self.task = asyncio.create_task(self.member.run())
+        self.start(self.member)
+
+    def noted(self) -> object:
+        return self.events
 
     def _note(self, event: str, tasks: Tasks) -> None:
         self.events.append((event, tasks))
@@ -91,31 +92,9 @@ class Processor(StreamsListener):
         self.endpoints = endpoints
         self._news.set()
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        while not condition():
-            self._news.clear()
-            news = asyncio.create_task(self._news.wait())
-            done, _ = await asyncio.wait([news, self.task], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
-            news.cancel()
-            assert done, f"still {self.member.state}: {self.member.trouble}; {self.events}"
-            if self.task in done:
-                self.task.result()
 
-    async def stop(self) -> None:
-        self.task.cancel()
-        await asyncio.wait([self.task])
-        await self.member.leave(5.0)
-
-
-@asynccontextmanager
-async def processor(cluster: BehaviourCluster, topic: str, **options: Any) -> AsyncIterator[Processor]:
-    config = ClusterConfig.parse({"bootstrap_servers": cluster.bootstrap_servers})
-    async with ClusterClient(config) as client:
-        made = Processor(client, topic, **options)
-        try:
-            yield made
-        finally:
-            await made.stop()
+def processor(cluster: BehaviourCluster, topic: str, **options: Any) -> AbstractAsyncContextManager[Processor]:
+    return running(cluster, lambda client: Processor(client, topic, **options))
 
 
 async def described(cluster: BehaviourCluster, topic: str) -> DescribedGroup:

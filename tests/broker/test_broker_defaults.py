@@ -30,6 +30,8 @@ KAFKA = {
     "delegation.token.max.lifetime.ms": "604800000",
     "delegation.token.secret.key": "null",
     "delete.topic.enable": "true",
+    "errors.deadletterqueue.auto.create.topics.enable": "false",
+    "errors.deadletterqueue.topic.name.prefix": "dlq.",
     "fetch.max.bytes": "57671680",
     "group.consumer.heartbeat.interval.ms": "5000",
     "group.consumer.max.heartbeat.interval.ms": "15000",

@@ -13,10 +13,12 @@ import pytest
 
 from aiokproto import ShareConsumer
 from aiokproto.broker import Cluster
+from aiokproto.cluster.telemetry import TelemetryReporter
 from aiokproto.records import BatchRecord, encode
 from tests.broker.test_third_party_clients import SECONDS
 from tests.broker.test_transaction_interop import run_java
 from tests.java import generated_vectors
+from tests.observe.test_telemetry import names, subscribe
 from tests.patience import PATIENCE
 from tests.simulation.sharing import OPTIONS, configure
 from tools.setup.project import MESSAGES_RELEASES, ROOT, kafka_jars, messages_jars
@@ -69,7 +71,11 @@ def fill(cluster: Cluster, partition: int, count: int) -> int:
 
 @pytest.mark.java
 @pytest.mark.kafka
-async def test_java_and_python_members_share_the_records_of_a_group(tmp_path: Path) -> None:
+async def test_java_and_python_members_share_the_records_of_a_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And push metrics of the same names."""
+    monkeypatch.setattr(TelemetryReporter.__init__, "__kwdefaults__", {"first_after": 0.0})
     java = find_java()
     assert java is not None
     compiler = next(messages_jars(MESSAGES_RELEASES[-1]).glob("ecj-*.jar"))
@@ -82,6 +88,7 @@ async def test_java_and_python_members_share_the_records_of_a_group(tmp_path: Pa
         await cluster.create_topic("t", PARTITIONS)
         await configure(cluster)
         servers = cluster.bootstrap_servers
+        assert await subscribe(cluster, metrics="*", interval_ms="500") == 0
 
         async def listen(stdout: asyncio.StreamReader) -> None:
             async for line in stdout:
@@ -110,6 +117,13 @@ async def test_java_and_python_members_share_the_records_of_a_group(tmp_path: Pa
             worker.stdin.write(b"\n")
             await asyncio.wait_for(worker.wait(), PATIENCE)
             await listening
+        pushed = [push for push in cluster.pushed_metrics() if push.terminating]
+    ours, of_java = (
+        {name for push in pushed if push.client_id.startswith("aiokproto") is mine for name in names(push.metrics)}
+        for mine in (True, False)
+    )
+    assert {name for name in ours if ".share." in name}
+    assert ours <= of_java, ours - of_java
     assert worker.returncode == 0
     assert len({*in_java, *in_python}) == len(in_java) + len(in_python) == written, "each record once"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aiokproto.observe.metrics import MetricSource
-from aiokproto.observe.observers import ClusterObserver, ConsumerObserver, ProducerObserver, Timing
+from aiokproto.observe.metrics import MetricSource, ShareMetrics
+from aiokproto.observe.observers import ClusterObserver, ConsumerObserver, ProducerObserver, ShareObserver, Timing
 from aiokproto.observe.otlp import Metric
 
 
@@ -90,4 +90,53 @@ def test_bootstrap_addresses_have_no_latency_of_their_own() -> None:
     cluster.node(-1).received(3, 13, 10, 0.0, 0.1)
     assert values(MetricSource("admin.client", cluster).collect(1.0, delta=True)) == {
         "admin.client.connection.creation.total": 0
+    }
+
+
+def test_the_metrics_of_a_share_consumer_have_the_names_of_the_java_client() -> None:
+    share, rebalances, heartbeats = ShareObserver(), Timing(), Timing()
+    delivered = 0
+    parts = ShareMetrics(share, lambda: delivered, lambda: rebalances, lambda: heartbeats)
+    source = MetricSource("consumer", ClusterObserver(), share=parts)
+    source.collect(100.0, delta=True)
+    source.pushed()
+    share.fetches.add(0.2)
+    share.sizes.add(5000)
+    share.acquired.add(50)
+    share.throttle.add(0.01)
+    share.sent, share.failed, share.waited, delivered = 40, 10, 2.5, 20
+    share.polled(104.0)
+    share.polled(106.0)
+    rebalances.add(0.4)
+    heartbeats.add(0.003)
+    fetch = "consumer.share.fetch.manager."
+    found = values(source.collect(110.0, delta=True))
+    assert {name: value for name, value in found.items() if name.startswith("consumer.share.")} == {
+        f"{fetch}fetch.size.avg": 5000,
+        f"{fetch}fetch.size.max": 5000,
+        f"{fetch}records.per.request.avg": 50,
+        f"{fetch}records.per.request.max": 50,
+        f"{fetch}fetch.latency.avg": pytest.approx(200),
+        f"{fetch}fetch.latency.max": pytest.approx(200),
+        f"{fetch}fetch.throttle.time.avg": pytest.approx(10),
+        f"{fetch}fetch.throttle.time.max": pytest.approx(10),
+        f"{fetch}bytes.consumed.rate": 500,
+        f"{fetch}bytes.consumed.total": 5000,
+        f"{fetch}records.consumed.rate": 2,
+        f"{fetch}records.consumed.total": 20,
+        f"{fetch}acknowledgements.send.rate": 4,
+        f"{fetch}acknowledgements.send.total": 40,
+        f"{fetch}acknowledgements.error.rate": 1,
+        f"{fetch}acknowledgements.error.total": 10,
+        f"{fetch}fetch.rate": pytest.approx(0.1),
+        f"{fetch}fetch.total": 1,
+        "consumer.share.coordinator.heartbeat.rate": pytest.approx(0.1),
+        "consumer.share.coordinator.heartbeat.total": 1,
+        "consumer.share.coordinator.heartbeat.response.time.max": pytest.approx(3),
+        "consumer.share.coordinator.rebalance.rate.per.hour": pytest.approx(360),
+        "consumer.share.coordinator.rebalance.total": 1,
+        "consumer.share.time.between.poll.avg": pytest.approx(2000),
+        "consumer.share.time.between.poll.max": pytest.approx(2000),
+        "consumer.share.last.poll.seconds.ago": pytest.approx(4),
+        "consumer.share.poll.idle.ratio.avg": pytest.approx(0.25),
     }

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aiokproto import Broker, Client, Consumer, Producer
-from aiokproto.broker import RequestInfo, Serve
+from aiokproto.broker import Cluster, RequestInfo, Serve
 from aiokproto.cluster import telemetry
 from aiokproto.codec.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from aiokproto.codec.messages.incremental_alter_configs import (
@@ -37,7 +37,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(telemetry.TelemetryReporter, "__init__", make)
 
 
-async def subscribe(broker: Broker, name: str = "all", **options: str) -> int:
+async def subscribe(broker: Cluster, name: str = "all", **options: str) -> int:
     """Set the options of a subscription; `_` in their names stands for a dot."""
     configs = [
         AlterableConfig(name=key.replace("_", "."), config_operation=0, value=value) for key, value in options.items()

@@ -95,7 +95,18 @@ def test_what_is_left_of_a_part_can_be_released() -> None:
     assert part.chunk is not None
     part.take(open_acquired(part.chunk.batches[0], part.lock, part.ranges, 0, True))
     assert part.opened.pop().offset == 0
-    assert [(each.first, each.last) for each in part.undelivered()] == [(1, 1), (3, 9)]
+    assert [(each.first, each.last) for each in part.undelivered()] == [(1, 1), (3, 3), (4, 4), (5, 9)]
+
+
+def test_gaps_are_not_released_as_well() -> None:
+    """They are acknowledged when their batch is opened, and no offset may be acknowledged twice."""
+    part = FetchedPart(lock(), ranges((0, 9)), memoryview(stored(range(5), range(5, 10))))
+    assert part.chunk is not None
+    records = open_acquired(part.chunk.batches[0], part.lock, part.ranges, 0, True)
+    assert part.take([record for record in records if record.offset != 2]) == [Offsets(2, 2)]
+    assert part.opened.pop().offset == 0
+    left = {offset for each in part.undelivered() for offset in range(each.first, each.last + 1)}
+    assert left == {1, 3, 4, 5, 6, 7, 8, 9}
 
 
 def test_parts_whose_lock_is_lost_are_dropped() -> None:

@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
-from aiokproto import Consumer
+from aiokproto import Client, Consumer
 from aiokproto.broker import Cluster
+from aiokproto.codec.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from aiokproto.codec.messages.describe_groups import DescribeGroupsRequest
+from aiokproto.codec.schema import Request
 from aiokproto.errors import ClientClosedError, ConfigurationError, DeadlineError
 from aiokproto.simulation import Simulation
 from aiokproto.types import Record, TopicPartition
@@ -226,3 +229,36 @@ def test_an_end_can_be_cancelled_wherever_it_suspends(name: str) -> None:
             return was_cancelled
 
     at_every_suspension(end, least=1)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "describe"), [("classic", DescribeGroupsRequest), ("consumer", ConsumerGroupDescribeRequest)]
+)
+def test_a_close_that_is_cancelled_leaves_the_group_nevertheless(
+    protocol: Any, describe: Callable[..., Request[Any]]
+) -> None:
+    """Without a wait: else the others would not get the partitions before the session expires."""
+
+    async def end(simulation: Simulation, at: int) -> bool:
+        async with Cluster(1) as cluster:
+            await cluster.create_topic("t", PARTITIONS)
+            consumer = Consumer("t", bootstrap_servers=cluster.bootstrap_servers, group_id="g", group_protocol=protocol)
+            await consumer.start()
+            while not consumer.assignment():
+                await consumer.poll(100)
+            began = simulation.time()
+            was_cancelled = await cancelled(Suspensions(), consumer.close(3000), at)
+            assert simulation.time() - began < 1
+            assert not left()
+            assert await members(cluster, describe) == []
+            return was_cancelled
+
+    at_every_suspension(end, least=1)
+
+
+async def members(cluster: Cluster, describe: Callable[..., Request[Any]]) -> list[Any]:
+    """The members of the group, once the broker has handled what was sent before."""
+    key = "groups" if describe is DescribeGroupsRequest else "group_ids"
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        response: Any = await client.request(describe(**{key: ["g"]}))
+        return list(response.groups[0].members)

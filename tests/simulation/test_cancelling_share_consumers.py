@@ -9,12 +9,13 @@ import pytest
 
 from aiokproto import ShareConsumer
 from aiokproto.broker import Cluster
+from aiokproto.codec.messages.share_group_describe import ShareGroupDescribeRequest
 from aiokproto.errors import ClientClosedError
 from aiokproto.share import AcknowledgeOutcome, ShareRecord
 from aiokproto.simulation import Simulation
 from tests.simulation.cancelling import Suspensions, cancelled
 from tests.simulation.sharing import OPTIONS, configure
-from tests.simulation.test_cancelling_consumers import at_every_suspension, left
+from tests.simulation.test_cancelling_consumers import at_every_suspension, left, members
 from tests.simulation.world import World
 
 PARTITIONS, RECORDS = 2, 12
@@ -151,6 +152,7 @@ def test_closing_can_be_cancelled_wherever_it_suspends() -> None:
             await reader.consumer.close(3000)
             assert not left()
             assert len(reader.outcomes) == 1, "the acknowledgement has an outcome"
+            assert await members(cluster, ShareGroupDescribeRequest) == [], "it has left the group"
             other = Reader(cluster)
             await other.consumer.start()
             accepted = (records[0].partition, records[0].offset)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from aiokproto.codec.messages.share_fetch import ShareFetchRequest
-from aiokproto.share import ShareRecord
+from aiokproto.errors import ClientClosedError
+from aiokproto.share import Acknowledgement, AcknowledgeOutcome, ShareRecord
 from aiokproto.simulation import Simulation
 from tests.patience import PATIENCE
-from tests.share.test_share_faults import broker, consumer, fill, read
+from tests.share.test_share_faults import broker, consumer, fill, of, read
+from tests.share.test_share_promises import EXPLICIT, changed
 from tests.simulation.sharing import LOCK
 
 
@@ -122,5 +125,110 @@ def test_what_a_former_leader_has_granted_is_not_delivered() -> None:
             assert jobs.accept(again)
             outcomes = await jobs.commit()
             assert {each.first_offset for each in outcomes if each.ok} == {0}
+
+    Simulation(1).run(program())
+
+
+def test_what_is_acquired_again_has_lost_its_former_locks() -> None:
+    """The leadership comes back before the client has noticed that it was away: a new leader releases all records."""
+
+    async def program() -> None:
+        options = {"acknowledgement_mode": "explicit", "share_acquire_mode": "record_limit", "max_poll_records": 3}
+        async with broker(5, brokers=2) as cluster, consumer(cluster, **options) as jobs:
+            records = await read(jobs, 3)
+            await cluster.move_leader("t", 0)
+            await cluster.move_leader("t", 0)
+            again = await read(jobs, 3)
+            assert [record.offset for record in again] == [0, 1, 2]
+            assert not jobs.accept(records[0])
+            assert not jobs.release(records[2])
+            assert jobs.accept(again)
+            outcomes = await jobs.commit()
+            accepted = [(each.first_offset, each.last_offset) for each in outcomes if each.ok]
+            assert accepted == [(0, 1), (2, 2)], "the failures of the former deliveries stand between"
+
+    Simulation(1).run(program())
+
+
+@pytest.mark.parametrize("milliseconds", [0, -1])
+def test_a_response_without_a_lock_time_uses_up_no_deliveries(milliseconds: int) -> None:
+    """It says nothing about the locks: else every record would expire at once, and be fetched again."""
+
+    def forget(response: Any) -> None:
+        response.acquisition_lock_timeout_ms = milliseconds
+
+    async def program() -> None:
+        async with broker(2) as cluster:
+            with cluster.faults.intercept(ShareFetchRequest, changed(forget)):
+                async with consumer(cluster, **EXPLICIT) as jobs:
+                    records = await read(jobs, 2)
+                    assert of(records) == [(0, 1), (1, 1)]
+                    jobs.accept(records)
+                    assert all(each.ok for each in await jobs.commit())
+
+    simulation = Simulation(1)
+    simulation.run(program())
+
+
+def test_records_that_handlers_cannot_take_yet_are_not_acquired() -> None:
+    """Handlers take longer than a lock lasts, and become free one by one."""
+    seen: list[tuple[int, int]] = []
+
+    async def program() -> None:
+        done = asyncio.Event()
+
+        async def handle(record: ShareRecord) -> None:
+            seen.append((record.offset, record.delivery_count))
+            await asyncio.sleep(LOCK * (1.5 + record.offset % 4))
+            if len(seen) == 20:
+                done.set()
+
+        async with broker(*[1] * 20) as cluster, consumer(cluster) as jobs:
+            running = asyncio.ensure_future(jobs.run(handle, concurrency=4))
+            await asyncio.wait_for(done.wait(), 1000)
+            running.cancel()
+            await asyncio.wait([running])
+
+    Simulation(1).run(program())
+    assert sorted(seen) == [(offset, 1) for offset in range(20)]
+
+
+@pytest.mark.parametrize(("seconds", "ok"), [(3.0, [True]), (30.0, [])])
+def test_closing_waits_for_the_handlers_of_a_run_for_half_its_time(seconds: float, ok: list[bool]) -> None:
+    outcomes: list[AcknowledgeOutcome] = []
+
+    async def program() -> None:
+        begun = asyncio.Event()
+
+        async def handle(record: ShareRecord) -> None:
+            begun.set()
+            await asyncio.sleep(seconds)
+
+        async with broker(2) as cluster:
+            jobs = consumer(cluster, on_acknowledged=outcomes.extend)
+            await jobs.start()
+            running = asyncio.ensure_future(jobs.run(handle, concurrency=1))
+            await begun.wait()
+            began = asyncio.get_running_loop().time()
+            await jobs.close(20_000)
+            assert asyncio.get_running_loop().time() - began < 12
+            with pytest.raises(ClientClosedError):
+                await running
+
+    Simulation(1).run(program())
+    assert [each.ok for each in outcomes if each.acknowledgement is Acknowledgement.ACCEPT] == ok
+    assert outcomes, "each has an outcome"
+
+
+def test_idle_connections_stay_open_while_records_are_locked() -> None:
+    """Closing the connection would release them."""
+
+    async def program() -> None:
+        options: dict[str, Any] = {"connections_max_idle_ms": 200, "renew_locks": False, **EXPLICIT}
+        async with broker(2) as cluster, consumer(cluster, **options) as jobs:
+            records = await read(jobs, 2)
+            await asyncio.sleep(LOCK * 0.8)
+            assert jobs.accept(records)
+            assert [each.ok for each in await jobs.commit()] == [True]
 
     Simulation(1).run(program())

@@ -222,7 +222,8 @@ class Consumer(
 
         The current record counts as processed, unless the caller is handling an exception, as in ``finally`` or an
         ``async with`` block that an exception ends. Offsets that could not be committed are logged. Cancelling the call
-        disconnects immediately. Calling it again has no effect.
+        disconnects immediately; the request to leave the group is still sent, and its response not waited for. Calling
+        it again has no effect.
 
         Args:
             timeout_ms: How long closing may take.

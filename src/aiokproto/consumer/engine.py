@@ -8,6 +8,7 @@ from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any
 
 from aiokproto.cluster import ClusterClient, ClusterSnapshot, TopicInfo
+from aiokproto.cluster.lifecycle import DISCONNECT, Lifecycle
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.consumer.assignment import Assignment, Signals
 from aiokproto.consumer.commit_result import CommitResult
@@ -26,9 +27,10 @@ from aiokproto.consumer.silence import SilenceWatch
 from aiokproto.consumer.start_lookup import COMMITTED, EARLIEST
 from aiokproto.consumer.subscription import SubscriptionState
 from aiokproto.consumer.undecodable import Undecodable
-from aiokproto.errors import ClientClosedError, CommitError, ConfigurationError, DeadlineError, KafkaError
+from aiokproto.errors import CommitError, ConfigurationError, DeadlineError, KafkaError
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.config import LeaveMode
+from aiokproto.group.leaving import leave_group
 from aiokproto.group.member import GroupMember, make_member
 from aiokproto.group.offsets import GroupOffsets
 from aiokproto.net.timeouts import deadline as until
@@ -40,24 +42,17 @@ log = logging.getLogger("aiokproto.consumer")
 _TOPIC_RETRY = 5.0
 """Seconds after which a subscribed topic that does not exist is looked up again."""
 
-_DISCONNECT = 5.0
-"""Most seconds for flushing the connections."""
-
 
 def _left(deadline: float) -> float:
     """Return the seconds until a loop time."""
     return max(deadline - asyncio.get_running_loop().time(), 0.0)
 
 
-class Engine:
+class Engine(Lifecycle):
     """A consumer below its public API: creates the parts, owns the tasks, and joins them.
-
-    No task ends by itself while the consumer runs. One that does, for whatever reason, also by cancellation, ends the
-    consumer: every later call raises the cause.
 
     Attributes:
         config: The consumer's options.
-        cluster: Metadata and connections.
         assignment: The assigned partitions.
         reader: Delivers records.
         undecodable: What becomes of records that cannot be decoded.
@@ -72,7 +67,7 @@ class Engine:
     """
 
     def __init__(self, cluster: ClusterClient, config: ConsumerConfig, subscription: SubscriptionState) -> None:
-        self.cluster = cluster
+        super().__init__("consumer", cluster, log)
         self.subscription = subscription
         self.config = config
         self.session = ""
@@ -102,14 +97,8 @@ class Engine:
             self._ownership_changed,
         )
         self.member = make_member(cluster, group, self.rebalancing) if group else None
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._failure: BaseException | None = None
         # From the subscription task: topics that cannot be found. Raised by the next read.
         self._trouble: KafkaError | None = None
-        self._closed = ClientClosedError("the consumer is not started: use async with, or await start()")
-        self._started = False
-        self._running = False
-        self._closing = False
         # Something in the assignment has changed; for calls that wait for a condition of their own.
         self._moved = asyncio.Event()
         # The subscription has to be applied again.
@@ -185,52 +174,9 @@ class Engine:
 
     # Lifecycle
 
-    @property
-    def closing(self) -> bool:
-        """Whether :meth:`close` was called."""
-        return self._closing
-
-    @property
-    def running(self) -> bool:
-        """Whether the consumer is started and not closed."""
-        return self._running
-
-    @property
-    def ended(self) -> KafkaError | None:
-        """Why the consumer cannot be used: not started, closed, or failed; None while it can."""
-        if isinstance(self._failure, KafkaError):
-            return self._failure
-        if self._failure is not None:
-            return ClientClosedError(f"the consumer has failed: {self._failure!r}")
-        return None if self._running and not self._closing else self._closed
-
-    @property
-    def closed_or_failed(self) -> bool:
-        """Whether it has ended for good."""
-        return self._failure is not None or self._closing or (self._started and not self._running)
-
-    def check_running(self) -> None:
-        """Raise if the consumer is closed, if one of its tasks has ended, or in another event loop."""
-        self.cluster.check_loop()
-        if self._failure is not None:
-            # The task's own error, so that callers can tell it apart.
-            if isinstance(self._failure, KafkaError):
-                raise self._failure.with_traceback(None)
-            raise ClientClosedError(f"the consumer has failed: {self._failure!r}") from self._failure
-        if not self._running:
-            raise ClientClosedError(str(self._closed))
-
-    def check_not_closed(self) -> None:
-        """Raise if the consumer is closed, or in another event loop. Before the start it can be used."""
-        self.cluster.check_loop()
-        if self._closing and not self._running:
-            raise ClientClosedError(str(self._closed))
-
     def check(self) -> None:
         """As :meth:`check_running`, before records are requested; also raises what background tasks have to report."""
-        self.check_running()
-        if self._closing:
-            raise ClientClosedError(str(self._closed))
+        self.check_not_closing()
         if self.rebalancing.in_callback():
             raise RuntimeError("records cannot be requested in a rebalance callback: delivery waits for the callback")
         if self._commit_refused is not None:
@@ -250,20 +196,7 @@ class Engine:
 
     async def start(self) -> None:
         """Connect and start the tasks. If that fails, the consumer is closed again, and the cause raised."""
-        if self._started:
-            raise ClientClosedError("the consumer was started before; create another one")
-        self._started = True
-        try:
-            await self.cluster.start()
-            self._running = True
-            await self._resolve(self.subscription)
-            # It may have been closed in the loop iteration in which the response came.
-            self.cluster.check()
-        except BaseException:
-            self._running = False
-            self._closed = ClientClosedError("the consumer could not be started")
-            await self.cluster.close()
-            raise
+        await self._connect(lambda: self._resolve(self.subscription))
         self._spawn("fetch", self.fetcher.run())
         self._spawn("locate", self.resolver.run())
         self._spawn("validate", self.validator.run())
@@ -277,37 +210,20 @@ class Engine:
                 self._spawn("commit", self._auto_commit())
         self.cluster.push_metrics(metric_source(self.cluster, self.observer, self.assignment, self.member))
 
-    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        task = self._tasks[name] = asyncio.create_task(work, name=f"aiokproto-consumer-{name}")
-        task.add_done_callback(lambda done: self._ended(name, done))
-
-    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
-        """Fail the consumer: nothing can go on as if the task still ran."""
-        error = None if task.cancelled() else task.exception()
-        if self._closing or not self._running or self._failure is not None:
-            return
-        self._failure = error or ClientClosedError(f"the consumer's {name} task was cancelled")
-        log.error("consumer: the %s task has ended: %s", name, self._failure)
+    def _failed(self) -> None:
         self.assignment.stop()
         self._changed()
 
     async def close(self, timeout: float, *, processed: bool, leave: LeaveMode = "default") -> None:
         """Close within ``timeout`` seconds; with ``processed`` the current record counts as processed."""
-        self.cluster.check_loop()
-        if not self._started or self._closing:
-            return
-        if not self._tasks:
-            # start() is in progress; it raises then.
-            await self.cluster.close(min(timeout, _DISCONNECT))
+        if not await self._can_close(timeout):
             return
         if self.rebalancing.in_callback():
             raise RuntimeError("a consumer cannot be closed in a rebalance callback: closing waits for the callback")
         if self.assignment.handling is not None:
             self.assignment.handling.check_closable()
         deadline = asyncio.get_running_loop().time() + timeout
-        # From here on no new read, and the end of a task is no failure.
-        self._closing = True
-        self._closed = ClientClosedError("the consumer is closed")
+        self._begin_closing()
         if processed:
             self.assignment.mark_processed()
         # Before the first await: no record is delivered whose offset the last commit would miss.
@@ -318,7 +234,7 @@ class Engine:
             if self.assignment.handling is not None:
                 await self.assignment.handling.finish(deadline - _left(deadline) / 2)
             # First the tasks: the last commit must not meet a rebalance.
-            await self._end_tasks(deadline)
+            await self._finish(deadline)
             await self._last_commit(deadline)
             in_time = True
         finally:
@@ -328,19 +244,17 @@ class Engine:
             finally:
                 self._running = False
                 self._moved.set()
-                await self.cluster.close(timeout=min(_left(deadline), _DISCONNECT))
+                await self.cluster.close(timeout=min(_left(deadline), DISCONNECT))
 
     # The steps of closing. Each may use a part of the time that is left, so that a step that hangs leaves some to the
     # next.
 
-    async def _end_tasks(self, deadline: float) -> None:
+    async def _finish(self, deadline: float) -> None:
         try:
             # A callback that runs may finish; cancelling it would cut the application's own work.
             await self.rebalancing.until_idle(_left(deadline) / 2)
         finally:
-            for task in self._tasks.values():
-                task.cancel()
-        await asyncio.wait(self._tasks.values(), timeout=_left(deadline) / 2)
+            await self._end_tasks(_left(deadline) / 2)
 
     async def _last_commit(self, deadline: float) -> None:
         if self.member is not None and self.config.enable_auto_commit:
@@ -354,10 +268,15 @@ class Engine:
         if self.member is None:
             return
         # Before LeaveGroup: after it other members own the partitions.
-        error = await self.rebalancing.end(lost=self.member.removed, timeout=_left(deadline) * 3 / 4)
-        # Even if the callback raised: other members wait for the partitions.
-        if left := _left(deadline):
-            await self.member.leave("the consumer is closed", min(left, 3.0), how)
+        in_time = False
+        try:
+            error = await self.rebalancing.end(lost=self.member.removed, timeout=_left(deadline) * 3 / 4)
+            in_time = True
+        finally:
+            # Even if the callback raised or was cancelled: other members wait for the partitions.
+            left = min(_left(deadline), 3.0)
+            wait = in_time and left > 0
+            await leave_group(self.member.leave("the consumer is closed", left or 3.0, how), wait=wait)
         if error is not None:
             raise error
 

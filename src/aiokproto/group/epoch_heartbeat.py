@@ -15,6 +15,7 @@ from aiokproto.errors import KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.epoch_membership import EpochMembership, MemberState
 from aiokproto.group.session import Session
+from aiokproto.observe.observers import Timing
 
 log = logging.getLogger("aiokproto.group")
 
@@ -76,6 +77,7 @@ class EpochHeartbeat(Generic[Item]):
     Attributes:
         session: The session that they keep alive.
         failure: Why the last heartbeat had no success; empty if it had.
+        latency: How long heartbeats took that had success.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class EpochHeartbeat(Generic[Item]):
         """``notify`` is called after every response, with the error if it refuses the member."""
         self.session = session
         self.failure = ""
+        self.latency = Timing()
         self._cluster = cluster
         self._group_id = group_id
         self._membership = membership
@@ -195,6 +198,7 @@ class EpochHeartbeat(Generic[Item]):
             self._failed(action, error_for(code, self._name, response.error_message))
             return False
         self.failure = ""
+        self.latency.add(asyncio.get_running_loop().time() - sent_at)
         if response.heartbeat_interval_ms > 0:
             self._interval = response.heartbeat_interval_ms / 1000
         self.session.confirm(sent_at)

@@ -10,6 +10,7 @@ from aiokproto.codec.messages.share_group_heartbeat import ShareGroupHeartbeatRe
 from aiokproto.group.epoch_member import EpochMember
 from aiokproto.group.epoch_membership import EpochMembership, MemberState
 from aiokproto.group.topic_ids import TopicIdPartition, TopicNames, from_topics
+from aiokproto.observe.observers import Timing
 from aiokproto.types import TopicPartition
 
 _SESSION_TIMEOUT = 45.0
@@ -72,6 +73,26 @@ class ShareMember:
         if self._membership.state is MemberState.JOINING and not self._member.trouble:
             return f"{self.state}: no response from the coordinator yet"
         return self._member.trouble
+
+    @property
+    def removed(self) -> bool:
+        """Whether the group has removed it, and it has not joined again yet."""
+        return self._membership.state is MemberState.FENCED
+
+    @property
+    def rebalances(self) -> Timing:
+        """How long it took to join, and to carry out each assignment."""
+        return self._member.reconciliation.rebalances
+
+    @property
+    def joining_since(self) -> float | None:
+        """When joining, or an assignment that is being carried out, began (loop time); None while there is neither."""
+        return self._member.reconciliation.joining_since
+
+    @property
+    def heartbeats(self) -> Timing:
+        """How long heartbeats took that had success."""
+        return self._member.heartbeat.latency
 
     def set_topics(self, topics: frozenset[str]) -> None:
         """Replace the subscription; without topics the member leaves the group."""

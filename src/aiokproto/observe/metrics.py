@@ -7,14 +7,30 @@ too. Averages, maxima and rates are of the time since the last push that a broke
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from aiokproto.observe.observers import ClusterObserver, ConsumerObserver, ProducerObserver, Timing
+from aiokproto.observe.observers import ClusterObserver, ConsumerObserver, ProducerObserver, ShareObserver, Timing
 from aiokproto.observe.otlp import Metric
 
 PREFIX = "org.apache.kafka."
 
 Kind = Literal["producer", "consumer", "admin.client"]
+
+
+class ShareMetrics(NamedTuple):
+    """What the metrics of a share consumer are computed from.
+
+    Attributes:
+        observer: Counts fetches and acknowledgements.
+        delivered: Returns the number of delivered records.
+        rebalances: Returns how long the member's rebalances took.
+        heartbeats: Returns how long its heartbeats took.
+    """
+
+    observer: ShareObserver
+    delivered: Callable[[], int]
+    rebalances: Callable[[], Timing]
+    heartbeats: Callable[[], Timing]
 
 
 class MetricSource:
@@ -27,6 +43,7 @@ class MetricSource:
         *,
         producer: ProducerObserver | None = None,
         consumer: ConsumerObserver | None = None,
+        share: ShareMetrics | None = None,
         rebalances: Callable[[], Timing] | None = None,
         assigned: Callable[[], int] | None = None,
         labels: Callable[[], Mapping[str, str]] = dict,
@@ -38,6 +55,7 @@ class MetricSource:
             cluster: Counts requests.
             producer: Counts batches.
             consumer: Counts fetches and commits.
+            share: What a share consumer counts.
             rebalances: Returns how long the member's rebalances took; None without a group.
             assigned: Returns the number of assigned partitions.
             labels: Returns the client's attributes, such as its group.
@@ -47,6 +65,7 @@ class MetricSource:
         self._cluster = cluster
         self._producer = producer
         self._consumer = consumer
+        self._share = share
         self._rebalances = rebalances
         self._assigned = assigned
         # By metric: totals as of the last push that was accepted.
@@ -84,6 +103,9 @@ class MetricSource:
             yield self._duration("record.queue.time", self._producer.queue_time)
         if self._consumer is not None:
             yield self._consuming(self._consumer, now)
+        if self._share is not None:
+            yield self._fetching_shares(self._share, now, delta)
+            yield self._sharing(self._share, now, delta)
         if self._assigned is not None:
             yield iter([Metric("coordinator.assigned.partitions", self._assigned())])
         if self._rebalances is not None:
@@ -105,19 +127,61 @@ class MetricSource:
     def _consuming(self, consumer: ConsumerObserver, now: float) -> Iterator[Metric]:
         yield from self._duration("fetch.manager.fetch.latency", consumer.fetches)
         yield from self._duration("coordinator.commit.latency", consumer.commits)
-        waited, passed = self._since("waited", consumer.waited), self._passed(now)
+        yield from self._idle_ratio("poll.idle.ratio.avg", consumer.waited, now)
+
+    def _fetching_shares(self, share: ShareMetrics, now: float, delta: bool) -> Iterator[Metric]:
+        # Names of the Java client: KIP-714 has no standard metrics for share consumers.
+        prefix, seen = "share.fetch.manager.", share.observer
+        yield from self._spread(f"{prefix}fetch.size", seen.sizes)
+        yield from self._spread(f"{prefix}records.per.request", seen.acquired)
+        yield from self._duration(f"{prefix}fetch.latency", seen.fetches)
+        yield from self._duration(f"{prefix}fetch.throttle.time", seen.throttle)
+        yield from self._counted(f"{prefix}bytes.consumed", int(seen.sizes.total), now, delta)
+        yield from self._counted(f"{prefix}records.consumed", share.delivered(), now, delta)
+        yield from self._counted(f"{prefix}acknowledgements.send", seen.sent, now, delta)
+        yield from self._counted(f"{prefix}acknowledgements.error", seen.failed, now, delta)
+        yield from self._counted(f"{prefix}fetch", seen.fetches.count, now, delta)
+
+    def _sharing(self, share: ShareMetrics, now: float, delta: bool) -> Iterator[Metric]:
+        seen, heartbeats, rebalances = share.observer, share.heartbeats(), share.rebalances().count
+        yield from self._counted("share.coordinator.heartbeat", heartbeats.count, now, delta)
+        self._timings.append(heartbeats)
+        if heartbeats.recent_max:
+            yield Metric("share.coordinator.heartbeat.response.time.max", heartbeats.recent_max * 1000)
+        if passed := self._passed(now):
+            hourly = self._since("rebalances hourly", rebalances) / passed * 3600
+            yield Metric("share.coordinator.rebalance.rate.per.hour", hourly)
+        yield from self._sum("share.coordinator.rebalance.total", rebalances, delta)
+        yield from self._duration("share.time.between.poll", seen.polls)
+        if seen.polled_at is not None:
+            yield Metric("share.last.poll.seconds.ago", now - seen.polled_at)
+        yield from self._idle_ratio("share.poll.idle.ratio.avg", seen.waited, now)
+
+    def _idle_ratio(self, name: str, waited: float, now: float) -> Iterator[Metric]:
+        waited, passed = self._since("waited", waited), self._passed(now)
         if passed:
-            yield Metric("poll.idle.ratio.avg", min(waited / passed, 1.0))
+            yield Metric(name, min(waited / passed, 1.0))
+
+    def _counted(self, name: str, total: int, now: float, delta: bool) -> Iterator[Metric]:
+        increase = self._since((name, "rate"), total)
+        if passed := self._passed(now):
+            yield Metric(f"{name}.rate", increase / passed)
+        yield from self._sum(f"{name}.total", total, delta)
 
     def _duration(self, name: str, timing: Timing, attributes: Mapping[str, str] | None = None) -> Iterator[Metric]:
+        return self._spread(name, timing, 1000, attributes)
+
+    def _spread(
+        self, name: str, timing: Timing, factor: float = 1, attributes: Mapping[str, str] | None = None
+    ) -> Iterator[Metric]:
         attributes = attributes or {}
         key = (name, *attributes.values())
         count, total = self._since((*key, "count"), timing.count), self._since((*key, "total"), timing.total)
         self._timings.append(timing)
         # Only what was recorded: KIP-714 recommends sparse metrics.
         if count:
-            yield Metric(f"{name}.avg", total / count * 1000, attributes=attributes)
-            yield Metric(f"{name}.max", timing.recent_max * 1000, attributes=attributes)
+            yield Metric(f"{name}.avg", total / count * factor, attributes=attributes)
+            yield Metric(f"{name}.max", timing.recent_max * factor, attributes=attributes)
 
     def _sum(self, name: str, total: float, delta: bool) -> Iterator[Metric]:
         increase = self._since(name, total)

@@ -322,3 +322,66 @@ class ConsumerObserver:
         self.resets += 1
         if self.hooks.offset_reset is not None:
             self.hooks.offset_reset(OffsetReset(*where, reason, position, offset, leader_epoch))
+
+
+class ShareObserver:
+    """Counts fetches, delivery, acknowledgements and assignments of a share consumer.
+
+    Attributes:
+        fetches: From sending a ShareFetch request to its response, long polls included.
+        failed_fetches: ShareFetch requests that failed as a whole.
+        throttle: The throttle time of each ShareFetch response, 0 included.
+        sizes: Bytes of records in each response.
+        acquired: Records acquired by each request.
+        redelivered: Of these, those that had been delivered before.
+        batches: Record batches that were delivered.
+        sent: Records whose acknowledgements or renewals were sent.
+        settled: Records whose acknowledgement took effect, by its number in the protocol.
+        failed: Records whose acknowledgement has no effect, or an unknown one.
+        expired: Records whose lock expired before they were acknowledged.
+        assigned: How often partitions were assigned.
+        revoked: How often they were revoked.
+        lost: How often they were lost.
+        waited: Seconds in which the application waited for records.
+        polls: From each request for records to the next one.
+        polled_at: When records were last requested (s); None before.
+    """
+
+    def __init__(self, hooks: HookCalls = NO_HOOKS) -> None:
+        self.hooks = hooks
+        self.failed_fetches = self.redelivered = self.batches = self.sent = self.failed = self.expired = 0
+        self.assigned = self.revoked = self.lost = 0
+        self.settled = [0] * 5
+        self.waited = 0.0
+        self.polled_at: float | None = None
+        self.fetches, self.throttle, self.sizes, self.acquired, self.polls = (Timing() for _ in range(5))
+
+    def polled(self, now: float) -> None:
+        """The application requests records at ``now`` (s)."""
+        if self.polled_at is not None:
+            self.polls.add(now - self.polled_at)
+        self.polled_at = now
+
+    def fetched(self, node: int, where: TopicPartition, offset: int, records: int, size: int) -> None:
+        """Records of a partition were acquired."""
+        if self.hooks.batch_fetched is not None:
+            self.hooks.batch_fetched(BatchFetched(node, *where, offset, records, size))
+
+    def delivered(self, where: TopicPartition, records: int, next_offset: int) -> None:
+        """The application has records that were decoded together."""
+        self.batches += 1
+        if self.hooks.records_delivered is not None:
+            self.hooks.records_delivered(RecordsDelivered(*where, records, next_offset))
+
+    def rebalanced(self, kind: RebalanceKind, partitions: list[TopicPartition]) -> None:
+        """The assignment has changed, which takes effect at once."""
+        setattr(self, kind, getattr(self, kind) + 1)
+        if self.hooks.rebalanced is not None:
+            self.hooks.rebalanced(Rebalanced(kind, tuple(partitions), 0.0))
+
+    def settle(self, acknowledgement: int, records: int, error: KafkaError | None) -> None:
+        """The acknowledgement of records has an outcome."""
+        if error is None:
+            self.settled[acknowledgement] += records
+        else:
+            self.failed += records

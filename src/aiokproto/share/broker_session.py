@@ -6,6 +6,7 @@ The session's epoch admits no second request in flight. What the next request is
 2. A ShareFetch, if the application waits for records; it has all acknowledgements that are due by then. Records are
    never fetched ahead: their locks would run while they wait, and use up deliveries.
 3. A ShareAcknowledge, if acknowledgements have waited for ``acknowledge_linger_ms``, or a commit waits for them.
+4. An empty ShareAcknowledge, if the connection would otherwise be closed as idle: that would release what is locked.
 
 Times of locks count from when the request was sent: the broker's lock begins later, so this side gives it up first. A
 fetch may wait a quarter of the lock's duration at most, so that most of the lock is left when the records arrive.
@@ -18,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages import share_acknowledge, share_fetch
@@ -30,6 +31,7 @@ from aiokproto.errors import ClientClosedError, KafkaError, UnsupportedVersionEr
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.fetched.waiting import wait_until
+from aiokproto.observe.observers import ShareObserver
 from aiokproto.plurals import counted
 from aiokproto.share.acquire_limit import AcquireLimit
 from aiokproto.share.buffer import FetchedPart, ShareBuffer, acquired_ranges, release
@@ -64,9 +66,24 @@ _FETCH = Situation(ShareFetchRequest.api_key)
 _ACKNOWLEDGE = Situation(ShareAcknowledgeRequest.api_key)
 
 
+class _Suspension(NamedTuple):
+    """A partition that is left out of fetches for a while.
+
+    Attributes:
+        until: Loop time.
+        attempts: How often in a row it was refused.
+        error: Why.
+    """
+
+    until: float
+    attempts: int
+    error: str
+
+
 class Owner(Protocol):
     """What a session needs of the consumer."""
 
+    observer: ShareObserver
     buffer: ShareBuffer
     limit: AcquireLimit
 
@@ -86,7 +103,7 @@ class Owner(Protocol):
         """Records are in the buffer."""
         ...
 
-    def ended(self, ended: Iterable[Ended]) -> None:
+    def acks_ended(self, ended: Iterable[Ended]) -> None:
         """Acknowledgements have an outcome."""
         ...
 
@@ -115,8 +132,8 @@ class BrokerSession:
         self._handler = ShareSessionHandler()
         self._wanted: dict[TopicIdPartition, TopicPartition] = {}
         self._acquired: dict[TopicIdPartition, AcquiredPartition] = {}
-        self._suspended: dict[TopicIdPartition, tuple[float, int]] = {}
-        self._lock_duration = 0.0
+        self._suspended: dict[TopicIdPartition, _Suspension] = {}
+        self._lock_duration = _SHORTEST_LOCK
         self._can_renew = False
         self._served = -1
         self._failures = 0
@@ -124,7 +141,10 @@ class BrokerSession:
         self._flushing = False
         self._closing = False
         self._requested_at: float | None = None
-        self._in_flight: Acks = {}
+        self._sent_at = 0.0
+        self._fetched_bytes = self._fetched_records = 0
+        # Acknowledgements that were sent, and have no outcome yet.
+        self._in_flight: dict[TopicIdPartition, Sequence[QueuedAck]] = {}
         self._wake = asyncio.Event()
 
     # Called by the consumer
@@ -133,14 +153,18 @@ class BrokerSession:
         """Fetch these partitions. Of those that have ``moved`` to another broker, nothing is locked any more."""
         self._wanted = dict(partitions)
         for key in moved:
-            if (acquired := self._acquired.pop(key, None)) is not None:
-                error = error_for(
-                    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                    str(acquired.partition),
-                    f"broker {self.node}, from which the records were acquired, does not lead the partition any more",
-                )
-                self._owner.ended(acquired.lose(error))
+            self._lose_leadership(key)
         self._wake.set()
+
+    def _lose_leadership(self, key: TopicIdPartition) -> None:
+        """Another broker has become the leader of a partition: nothing of it is locked any more."""
+        if (acquired := self._acquired.pop(key, None)) is not None:
+            error = error_for(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                str(acquired.partition),
+                f"broker {self.node}, from which the records were acquired, is not the leader any more",
+            )
+            self._owner.acks_ended(acquired.lose(error))
 
     @property
     def holds(self) -> frozenset[TopicIdPartition]:
@@ -157,27 +181,38 @@ class BrokerSession:
         self._wake.set()
 
     @property
-    def trouble(self) -> str:
-        """Why the broker delivers nothing; empty if nothing is wrong."""
+    def acquired(self) -> Iterable[AcquiredPartition]:
+        """What this member has acquired from the broker."""
+        return self._acquired.values()
+
+    def troubles(self) -> list[str]:
+        """Return why the broker, or a partition of it, delivers nothing."""
         if self.failure:
-            return self.failure
+            return [self.failure]
         since = self._requested_at
-        late = since is not None and asyncio.get_running_loop().time() - since > self._config.fetch.max_wait + _LATE
-        return f"broker {self.node} does not respond" if late else ""
+        if since is not None and asyncio.get_running_loop().time() - since > self._config.fetch.max_wait + _LATE:
+            return [f"broker {self.node} does not respond"]
+        return [suspension.error for key, suspension in self._suspended.items() if key in self._wanted]
 
     # The loop
 
     async def run(self) -> None:
         """Work until cancelled, or closed. Raises errors that end the consumer."""
         loop = asyncio.get_running_loop()
-        while not self._closing:
-            self._wake.clear()
-            now = loop.time()
-            self._expire(now)
-            if self._retry_at > now:
-                await wait_until(self._wake, self._retry_at)
-            elif not await self._step(now):
-                await wait_until(self._wake, self._next_due(now))
+        try:
+            while not self._closing:
+                self._wake.clear()
+                now = loop.time()
+                self._expire(now)
+                if self._retry_at > now:
+                    await wait_until(self._wake, self._retry_at)
+                elif not await self._step(now):
+                    await wait_until(self._wake, self._next_due(now))
+        except Exception as error:
+            # Whatever was sent and acquired has an outcome, also if nobody closes the consumer.
+            bug = ClientClosedError(f"the share session has failed: {error!r}")
+            self._end_session(error if isinstance(error, KafkaError) else bug)
+            raise
 
     async def _step(self, now: float) -> bool:
         """Send the next request, if one is due; return whether it was."""
@@ -194,13 +229,22 @@ class BrokerSession:
         if (self._acks_due(now) or many) and (acks := self._take_acks(now)):
             await self._acknowledge(acks)
             return True
+        if (at := self._keep_alive_at()) is not None and at <= now:
+            await self._acknowledge({})
+            return True
         return False
+
+    def _keep_alive_at(self) -> float | None:
+        """Return when a request is due so that the connection is not idle for too long; None if nothing is locked."""
+        if not self._handler.is_open or not (self._owner.buffer or any(each.held for each in self._acquired.values())):
+            return None
+        return self._sent_at + self._cluster.config.connections_max_idle / 2
 
     def _fetchable(self, now: float) -> dict[TopicIdPartition, TopicPartition]:
         return {
             key: partition
             for key, partition in self._wanted.items()
-            if key not in self._suspended or self._suspended[key][0] <= now
+            if key not in self._suspended or self._suspended[key].until <= now
         }
 
     def _acks_due(self, now: float) -> bool:
@@ -211,7 +255,7 @@ class BrokerSession:
         return self._flushing or min(times) + self._config.linger <= now
 
     def _next_due(self, now: float) -> float | None:
-        times: list[float | None] = [self._owner.buffer.next_check(now)]
+        times: list[float | None] = [self._owner.buffer.next_check(now), self._keep_alive_at()]
         for acquired in self._acquired.values():
             times.append(acquired.next_expiry())
             if self._config.renew and self._can_renew:
@@ -220,13 +264,14 @@ class BrokerSession:
                 due = now if self._flushing else acquired.queued_at + self._config.linger
                 times.append(max(due, acquired.retry_at))
         if self._owner.demand(self._served) is not None:
-            times += [at for key, (at, _) in self._suspended.items() if key in self._wanted and at > now]
+            times += [each.until for key, each in self._suspended.items() if key in self._wanted and each.until > now]
         return min((each for each in times if each is not None), default=None)
 
     def _expire(self, now: float) -> None:
         self._owner.buffer.drop_lost(now)
         for acquired in self._acquired.values():
             if count := acquired.forget_expired(now):
+                self._owner.observer.expired += count
                 log.warning(
                     "share consumer: %s: the locks of %s expired before they were acknowledged",
                     acquired.partition,
@@ -241,7 +286,7 @@ class BrokerSession:
         for key, acquired in self._acquired.items():
             acks, ended = acquired.take(now, most)
             most -= len(acks) + len(ended)
-            self._owner.ended(ended)
+            self._owner.acks_ended(ended)
             if acks:
                 found[key] = acks
         return found
@@ -255,12 +300,12 @@ class BrokerSession:
                     acquired.renew(record, now, reported=False)
             acks, ended = acquired.take_renewals(now, most)
             most -= len(acks) + len(ended)
-            self._owner.ended(ended)
+            self._owner.acks_ended(ended)
             if acks:
                 found[key] = acks
         if found and not self._can_renew:
             error = UnsupportedVersionError(f"broker {self.node} cannot renew locks: that needs Kafka 4.2 (KIP-1222)")
-            self._owner.ended(Ended(ack, error) for acks in found.values() for ack in acks)
+            self._owner.acks_ended(Ended(ack, error) for acks in found.values() for ack in acks)
             return {}
         return found
 
@@ -276,11 +321,9 @@ class BrokerSession:
             return
         code = ErrorCode(response.error_code)
         if code:
-            self._lost(error_for(code, f"ShareAcknowledge to broker {self.node}", response.error_message), acks)
+            self._lost(error_for(code, f"ShareAcknowledge to broker {self.node}", response.error_message))
             return
-        self._succeeded()
-        if response.acquisition_lock_timeout_ms > 0:
-            self._lock_duration = response.acquisition_lock_timeout_ms / 1000
+        self._succeeded(response.acquisition_lock_timeout_ms)
         parts = {
             (topic.topic_id, part.partition_index): part for topic in response.responses for part in topic.partitions
         }
@@ -297,18 +340,19 @@ class BrokerSession:
         renewed_at: float | None = None,
     ) -> None:
         """Act on the result of one partition's acknowledgements; a missing result is an error."""
+        self._in_flight.pop(key, None)
         acquired = acks[0].lock.acquired
         now = asyncio.get_running_loop().time()
         context = f"ShareAcknowledge of {acquired.partition} to broker {self.node}"
         if error_code is None or part is None:
-            self._owner.ended(acquired.answered(acks, KafkaError(f"{context}: the response lacks the partition")))
+            self._owner.acks_ended(acquired.answered(acks, KafkaError(f"{context}: the response lacks the partition")))
             return
         code = ErrorCode(error_code)
         if not code:
             if renewed_at is not None:
-                self._owner.ended(acquired.renewed(acks, renewed_at, self._lock_duration))
+                self._owner.acks_ended(acquired.renewed(acks, renewed_at, self._lock_duration))
             else:
-                self._owner.ended(acquired.answered(acks, None))
+                self._owner.acks_ended(acquired.answered(acks, None))
             return
         detail = part.acknowledge_error_message if isinstance(part, share_fetch.PartitionData) else part.error_message
         error = error_for(code, context, detail)
@@ -317,17 +361,18 @@ class BrokerSession:
             self._cluster.invalidate(str(error))
         action = classify(code, _ACKNOWLEDGE._replace(divisible=is_divisible(acks)))
         if action is Action.STOP:
+            self._owner.acks_ended(acquired.answered(acks, error))
             raise error
         if renewed_at is not None:
-            self._owner.ended(acquired.not_renewed(acks, error, now))
+            self._owner.acks_ended(acquired.not_renewed(acks, error, now))
         elif acquired.lost is not None:
-            self._owner.ended(acquired.answered(acks, error))
+            self._owner.acks_ended(acquired.answered(acks, error))
         elif action is Action.SPLIT_BATCH:
             acquired.separate(acks, now)
         elif action in (Action.BACKOFF, Action.REFRESH_METADATA) and not self._closing:
             acquired.retry(acks, now + self._cluster.backoff(acquired.attempts + 1), now)
         else:
-            self._owner.ended(acquired.answered(acks, error))
+            self._owner.acks_ended(acquired.answered(acks, error))
 
     def _note_leader(
         self, partition: TopicPartition, part: share_acknowledge.PartitionData | share_fetch.PartitionData
@@ -344,8 +389,7 @@ class BrokerSession:
             return
         now = asyncio.get_running_loop().time()
         config = self._config.fetch
-        most = (self._lock_duration or _SHORTEST_LOCK) / 4
-        max_wait = min([config.max_wait, most, *self._until_renewal(now)])
+        max_wait = min([config.max_wait, self._lock_duration / 4, *self._until_renewal(now)])
         wanted = self._owner.wanted_records()
         # While the application is slow, whole batches would expire in the buffer.
         strict = config.record_limit or wanted < config.max_records
@@ -355,14 +399,23 @@ class BrokerSession:
         )
         response = await self._send(request, acks, max_wait + self._cluster.config.request_timeout)
         if not isinstance(response, ShareFetchResponse):
+            self._owner.observer.failed_fetches += 1
             return
         code = ErrorCode(response.error_code)
         if code:
-            self._lost(error_for(code, f"ShareFetch from broker {self.node}", response.error_message), acks)
+            self._owner.observer.failed_fetches += 1
+            self._lost(error_for(code, f"ShareFetch from broker {self.node}", response.error_message))
             return
-        self._succeeded()
-        self._lock_duration = response.acquisition_lock_timeout_ms / 1000
-        await self._handle(response, keys, acks, now)
+        self._succeeded(response.acquisition_lock_timeout_ms)
+        observer = self._owner.observer
+        observer.fetches.add(asyncio.get_running_loop().time() - now)
+        observer.throttle.add(response.throttle_time_ms / 1000)
+        bytes_before, records_before = self._fetched_bytes, self._fetched_records
+        try:
+            await self._handle(response, keys, acks, now)
+        finally:
+            observer.sizes.add(self._fetched_bytes - bytes_before)
+            observer.acquired.add(self._fetched_records - records_before)
 
     async def _check_version(self) -> bool:
         """Connect, and return whether that succeeded. Raises UnsupportedVersionError if the broker is too old."""
@@ -370,7 +423,7 @@ class BrokerSession:
             version = await self._cluster.version(ShareFetchRequest, self.node, channel=CHANNEL)
             acknowledge = await self._cluster.version(ShareAcknowledgeRequest, self.node, channel=CHANNEL)
         except KafkaError as error:
-            self._lost(error, {})
+            self._lost(error)
             return False
         if version < _FIRST_VERSION:
             raise UnsupportedVersionError(
@@ -389,23 +442,24 @@ class BrokerSession:
     async def _handle(
         self, response: ShareFetchResponse, keys: Mapping[TopicIdPartition, TopicPartition], acks: Acks, sent_at: float
     ) -> None:
-        time_slice, answered = TimeSlice(), set[TopicIdPartition]()
-        epoch = self._handler.epoch
+        # The first result of each partition: what a broker repeats is not delivered twice.
+        parts: dict[TopicIdPartition, share_fetch.PartitionData] = {}
         for topic in response.responses:
             for part in topic.partitions:
-                key = (topic.topic_id, part.partition_index)
-                if key in acks and key not in answered:
-                    answered.add(key)
-                    self._answered(key, acks[key], part.acknowledge_error_code, part)
-                if part.error_code:
-                    self._refused(key, keys.get(key), part)
-                elif key in keys:
-                    self._suspended.pop(key, None)
-                    if part.acquired_records and self._handler.epoch == epoch:
-                        self._received(key, keys[key], part, sent_at)
-                await time_slice.pause()
-        for key in acks.keys() - answered:
-            self._answered(key, acks[key], None, None)
+                parts.setdefault((topic.topic_id, part.partition_index), part)
+        # Before the first await: a cancellation leaves no acknowledgement without an outcome.
+        for key, of_partition in acks.items():
+            answer = parts.get(key)
+            self._answered(key, of_partition, answer.acknowledge_error_code if answer else None, answer)
+        time_slice, epoch = TimeSlice(), self._handler.epoch
+        for key, part in parts.items():
+            if part.error_code:
+                self._refused(key, keys.get(key), part)
+            elif key in keys:
+                self._suspended.pop(key, None)
+                if part.acquired_records and self._handler.epoch == epoch:
+                    self._received(key, keys[key], part, sent_at)
+            await time_slice.pause()
 
     def _received(
         self, key: TopicIdPartition, partition: TopicPartition, part: share_fetch.PartitionData, sent_at: float
@@ -414,6 +468,10 @@ class BrokerSession:
         if not ranges:
             return
         acquired = self._acquired.get(key)
+        now = asyncio.get_running_loop().time()
+        if acquired is not None and acquired.holds_any(ranges, now):
+            self._lose_leadership(key)
+            acquired = None
         if acquired is None:
             acquired = self._acquired[key] = AcquiredPartition(self._owner, partition)
         lock = AcquisitionLock(acquired, sent_at, sent_at, self._lock_duration)
@@ -421,7 +479,14 @@ class BrokerSession:
             # Not assigned any more.
             release(lock, ranges, sent_at)
             return
-        self._owner.buffer.put(FetchedPart(lock, ranges, memoryview(part.records or b"")))
+        data = memoryview(part.records or b"")
+        count = sum(each.last - each.first + 1 for each in ranges)
+        self._fetched_bytes += len(data)
+        self._fetched_records += count
+        observer = self._owner.observer
+        observer.redelivered += sum(each.last - each.first + 1 for each in ranges if each.delivery_count > 1)
+        observer.fetched(self.node, partition, ranges[0].first, count, len(data))
+        self._owner.buffer.put(FetchedPart(lock, ranges, data))
         self._owner.arrived()
 
     def _refused(
@@ -440,9 +505,9 @@ class BrokerSession:
             self._cluster.invalidate(str(error))
         elif action is Action.FAIL:
             self._owner.partition_failed(error)
-        attempts = self._suspended.get(key, (0.0, 0))[1] + 1
+        attempts = self._suspended[key].attempts + 1 if key in self._suspended else 1
         at = asyncio.get_running_loop().time() + self._cluster.backoff(attempts)
-        self._suspended[key] = (at, attempts)
+        self._suspended[key] = _Suspension(at, attempts, str(error))
 
     # Requests
 
@@ -450,27 +515,30 @@ class BrokerSession:
         self, request: ShareFetchRequest | ShareAcknowledgeRequest, acks: Acks, timeout: float
     ) -> Response | None:
         """Send a request; None if it failed, and the session is lost."""
-        self._requested_at = asyncio.get_running_loop().time()
-        self._in_flight = acks
+        self._requested_at = self._sent_at = asyncio.get_running_loop().time()
+        self._in_flight = dict(acks)
+        self._owner.observer.sent += sum(ack.last - ack.first + 1 for each in acks.values() for ack in each)
         try:
             return await self._cluster.send(request, self.node, timeout=timeout, channel=CHANNEL)
         except KafkaError as error:
-            self._lost(error, self._in_flight)
+            self._lost(error)
             return None
         except asyncio.CancelledError:
             self.abandon()
             raise
         finally:
             self._requested_at = None
-            self._in_flight = {}
 
-    def _succeeded(self) -> None:
+    def _succeeded(self, lock_timeout_ms: int) -> None:
         self._handler.answered()
         self._failures, self.failure, self._retry_at = 0, "", 0.0
+        # One without it says nothing about the locks: else what it has acquired would expire at once.
+        if lock_timeout_ms > 0:
+            self._lock_duration = lock_timeout_ms / 1000
 
-    def _lost(self, error: KafkaError, acks: Acks) -> None:
+    def _lost(self, error: KafkaError) -> None:
         """End the session after an error; open another at once, or after a backoff."""
-        self._end_session(error, acks)
+        self._end_session(error)
         action = classify(error, _FETCH)
         if action in (Action.STOP, Action.FAIL):
             raise error
@@ -484,16 +552,17 @@ class BrokerSession:
         if action is not Action.NEW_SESSION:
             self._cluster.invalidate(f"share session: {error}")
 
-    def _end_session(self, error: KafkaError, acks: Acks) -> None:
+    def _end_session(self, error: KafkaError) -> None:
         """Nothing acquired in this session is locked any more, and closing the connection makes that true."""
         self._handler.reset()
         self._cluster.disconnect(self.node, CHANNEL)
         acquired = list(self._acquired.values())
         self._acquired.clear()
-        for of_partition in acks.values():
-            self._owner.ended(of_partition[0].lock.acquired.answered(of_partition, error))
+        in_flight, self._in_flight = self._in_flight, {}
+        for of_partition in in_flight.values():
+            self._owner.acks_ended(of_partition[0].lock.acquired.answered(of_partition, error))
         for each in acquired:
-            self._owner.ended(each.lose(error))
+            self._owner.acks_ended(each.lose(error))
 
     # The end
 
@@ -507,6 +576,9 @@ class BrokerSession:
         now = asyncio.get_running_loop().time
         deadline = now() + timeout
         while self._handler.is_open:
+            for each in self._acquired.values():
+                # There is no time for a backoff.
+                each.retry_at = 0.0
             acks = self._take_acks(now())
             final = not any(each.queued_at is not None for each in self._acquired.values())
             await self._acknowledge(acks, final=final, timeout=max(deadline - now(), 0.0))
@@ -515,5 +587,4 @@ class BrokerSession:
 
     def abandon(self) -> None:
         """End the session without a request: acknowledgements that were not sent have this as their outcome."""
-        in_flight, self._in_flight = self._in_flight, {}
-        self._end_session(ClientClosedError("the share consumer was closed"), in_flight)
+        self._end_session(ClientClosedError("the share consumer was closed"))

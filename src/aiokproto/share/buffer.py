@@ -19,6 +19,7 @@ from aiokproto.share.acknowledgement import Acknowledgement
 from aiokproto.share.acquire_limit import AcquireLimit
 from aiokproto.share.ledger import AcquisitionLock, ShareRecord
 from aiokproto.share.record_maker import AcquiredRange, ShareRecordMaker
+from aiokproto.types import TopicPartition
 
 
 class Offsets(NamedTuple):
@@ -34,40 +35,59 @@ class FetchedPart:
     Attributes:
         lock: Their lock.
         ranges: The acquired offsets.
-        chunks: Encoded batches that are not opened.
         position: The offset up to which records were opened.
         opened: Opened records, last one first.
         opening: A batch that a thread is opening or has opened, and the thread's result.
         delivered: How many records were delivered.
+        reported: How many of these the hooks know.
+        size: Bytes that are not decoded.
     """
 
-    __slots__ = ("chunks", "delivered", "lock", "opened", "opening", "position", "ranges")
+    __slots__ = ("_chunk", "_uncut", "delivered", "lock", "opened", "opening", "position", "ranges", "reported", "size")
 
     def __init__(self, lock: AcquisitionLock, ranges: Sequence[AcquiredRange], data: memoryview) -> None:
         self.lock = lock
         self.ranges = ranges
         self.position = ranges[0].first
-        self.chunks: deque[Chunk] = deque(chunks(lock.acquired.partition, self.position, data, ()))
+        # Cut when the one before is opened: there may be as many batches as the response has room for.
+        self._uncut = chunks(lock.acquired.partition, self.position, data, ())
+        self._chunk: Chunk | None = None
         self.opened: list[ShareRecord] = []
         self.opening: tuple[RecordBatch, Any] | None = None
-        self.delivered = 0
+        self.delivered = self.reported = 0
+        self.size = len(data)
 
     def undelivered(self) -> list[AcquiredRange]:
-        """Return what is left of the acquired ranges."""
-        begin = self.opened[-1].offset if self.opened else self.position
-        return [each._replace(first=max(each.first, begin)) for each in self.ranges if each.last >= begin]
+        """Return what is left of the acquired ranges, and not acknowledged."""
+        # Of the opened batch each record by itself: the offsets between are acknowledged as gaps already, and a broker
+        # refuses a request that acknowledges an offset twice.
+        opened = [
+            AcquiredRange(record.offset, record.offset, record.delivery_count)
+            for record in reversed(self.opened)
+            if record.acknowledgement is None
+        ]
+        rest = (each._replace(first=max(each.first, self.position)) for each in self.ranges)
+        return opened + [each for each in rest if each.first <= each.last]
 
     @property
     def chunk(self) -> Chunk | None:
         """The first chunk with something to open, None if there is none."""
-        while self.chunks and self.chunks[0].exhausted:
-            self.chunks.popleft()
-        return self.chunks[0] if self.chunks else None
+        while self._chunk is None or self._chunk.exhausted:
+            self._chunk = next(self._uncut, None)
+            if self._chunk is None:
+                return None
+        return self._chunk
+
+    def skip_chunk(self) -> None:
+        """Do not open the first chunk: it is damaged."""
+        self._chunk = None
 
     def take(self, records: Sequence[ShareRecord]) -> list[Offsets]:
         """Take the first batch, which was opened into ``records``. Return the acquired offsets without a record."""
-        assert self.chunk is not None
-        return self.pass_until(self.chunk.take(), records)
+        chunk = self.chunk
+        assert chunk is not None
+        self.size = max(self.size - chunk.batches[0].size_in_bytes, 0)
+        return self.pass_until(chunk.take(), records)
 
     def pass_until(self, end: int | None, records: Sequence[ShareRecord] = ()) -> list[Offsets]:
         """Move the position to ``end`` (None: behind all). Return the acquired offsets before it without a record."""
@@ -127,6 +147,14 @@ class ShareBuffer:
         self._parts = deque(part for part in self._parts if part not in removed)
         for part in removed:
             release(part.lock, part.undelivered(), now)
+
+    def sizes(self) -> dict[TopicPartition, int]:
+        """Return the bytes that are not decoded, by partition."""
+        sizes: dict[TopicPartition, int] = {}
+        for part in self._parts:
+            where = part.lock.acquired.partition
+            sizes[where] = sizes.get(where, 0) + part.size
+        return sizes
 
     def next_check(self, now: float) -> float | None:
         """Return the loop time at which the next buffered lock expires, or is due for renewal if its records were

@@ -18,6 +18,7 @@ from aiokproto.share.batch import ShareBatch
 from aiokproto.share.config import ShareConfig, refuse_consumer_options
 from aiokproto.share.engine import ShareEngine
 from aiokproto.share.ledger import ShareRecord
+from aiokproto.share.report import ShareReport
 from aiokproto.share.runner import ErrorPolicy, Handler, Runner
 from aiokproto.types import TopicPartition
 
@@ -30,7 +31,7 @@ Acquired = ShareRecord | ShareBatch | Iterable[ShareRecord]
 _CLOSE_TIMEOUT_MS = 30_000
 
 
-class ShareConsumer(AsyncContext):
+class ShareConsumer(ShareReport, AsyncContext):
     """Read records as a member of a share group: a queue whose records are acknowledged one by one (KIP-932).
 
     ::
@@ -148,8 +149,12 @@ class ShareConsumer(AsyncContext):
         """Send all acknowledgements, release all other records, leave the group; within ``timeout_ms``.
 
         With implicit acknowledgement the current record is accepted, unless the caller is handling an exception, as in
-        ``finally`` or an ``async with`` block that an exception ends. Cancelling the call disconnects immediately,
-        which releases records too. Calling it again has no effect.
+        ``finally`` or an ``async with`` block that an exception ends. While :meth:`run` runs, its handlers may end
+        within half of the time. Cancelling the call disconnects immediately, which releases records too; the request to
+        leave the group is still sent, and its response not waited for. Calling it again has no effect.
+
+        Raises:
+            RuntimeError: A handler of :meth:`run` calls it.
         """
         # Checked at the call, not at the await: a task that runs the coroutine would not see the caller's exception.
         return self._close(seconds("timeout_ms", timeout_ms), finished=sys.exc_info()[0] is None)

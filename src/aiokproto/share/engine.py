@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from aiokproto.cluster import ClusterClient
-from aiokproto.errors import ClientClosedError, ConfigurationError, KafkaError
+from aiokproto.cluster.lifecycle import DISCONNECT, Lifecycle
+from aiokproto.errors import ConfigurationError, KafkaError
+from aiokproto.group.leaving import leave_group
 from aiokproto.group.share_member import ShareMember
 from aiokproto.net.timeouts import deadline as until
+from aiokproto.observe.observers import ShareObserver
 from aiokproto.plurals import counted
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
 from aiokproto.share.acquire_limit import AcquireLimit
 from aiokproto.share.buffer import ShareBuffer
 from aiokproto.share.config import ShareConfig
 from aiokproto.share.fetcher import ShareFetcher
+from aiokproto.share.interception import Interception
 from aiokproto.share.ledger import Ended, QueuedAck, RecordState, ShareRecord
+from aiokproto.share.metric_source import metric_source
 from aiokproto.share.outcomes import Outcomes
 from aiokproto.share.reader import ShareReader
 from aiokproto.share.requests import Member
@@ -28,9 +33,6 @@ log = logging.getLogger("aiokproto.share")
 _TOPIC_RETRY = 5.0
 """Seconds after which a subscribed topic that does not exist is looked up again."""
 
-_DISCONNECT = 5.0
-"""Most seconds for flushing the connections."""
-
 _SILENT_FOR = 5.0
 """Seconds without a record, while a call waits and something is wrong, after which the cause is logged."""
 
@@ -38,45 +40,59 @@ _REPEATED_AFTER = 30.0
 """Seconds after which the same cause is logged again."""
 
 
-class ShareEngine:
+class Handling(Protocol):
+    """A call of :meth:`ShareConsumer.run`."""
+
+    def check_closable(self) -> None:
+        """Raise in a handler: closing would wait for it."""
+        ...
+
+    async def finish(self, deadline: float) -> None:
+        """After the reader was stopped: let handlers end, and cancel them at that loop time."""
+        ...
+
+
+class ShareEngine(Lifecycle):
     """A share consumer below its public API: creates the parts, owns the tasks, and joins them.
 
-    No task ends by itself while the consumer runs. One that does, for whatever reason, also by cancellation, ends the
-    consumer: every later call raises the cause.
-
     Attributes:
-        cluster: Metadata and connections.
         config: The options.
         subscription: The subscribed topics.
         buffer: Records that are acquired and not delivered.
         limit: How many records to acquire at once.
+        observer: Counts fetches, delivery, acknowledgements and assignments.
         reader: Delivers records.
         fetcher: The share sessions.
         member: The group member.
         most_wanted: How many records the application can take now, at most; None: as many as ``max_poll_records``.
+        handling: The call of :meth:`ShareConsumer.run`; None without one.
     """
 
     def __init__(self, cluster: ClusterClient, config: ShareConfig, topics: frozenset[str]) -> None:
-        self.cluster = cluster
+        super().__init__("share consumer", cluster, log)
         self.config = config
         self.subscription = topics
+        self.observer = ShareObserver(cluster.config.hooks)
         self.limit = AcquireLimit(config.fetch.max_records)
         self.buffer = ShareBuffer(self.limit)
-        self.outcomes = Outcomes(config.on_acknowledged)
+        self.outcomes = Outcomes(config.on_acknowledged, self.observer)
         self.most_wanted: int | None = None
+        self.handling: Handling | None = None
         self.reader = ShareReader(
-            self.buffer, config.damaged, config.check_crcs, self.check, cluster.run_in_thread, self._want, self._queued
+            self.buffer,
+            config.damaged,
+            config.check_crcs,
+            self.check,
+            cluster.run_in_thread,
+            self._want,
+            self._queued,
+            self.observer,
+            Interception(cluster.config.interceptors, self.settle),
         )
         self.fetcher = ShareFetcher(cluster, config, self._identity, self)
         self.member = ShareMember(cluster, config.group_id, cluster.config.client_rack, self._assigned)
         self._assignment: frozenset[TopicPartition] = frozenset()
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._failure: BaseException | None = None
         self._trouble: KafkaError | None = None
-        self._closed = ClientClosedError("the share consumer is not started: use async with, or await start()")
-        self._started = False
-        self._running = False
-        self._closing = False
         self._follow = asyncio.Event()
 
     # What the sessions ask
@@ -96,7 +112,7 @@ class ShareEngine:
         """See :class:`~aiokproto.share.broker_session.Owner`."""
         self.reader.wake()
 
-    def ended(self, ended: Iterable[Ended]) -> None:
+    def acks_ended(self, ended: Iterable[Ended]) -> None:
         """See :class:`~aiokproto.share.broker_session.Owner`."""
         self.outcomes.ended(ended)
 
@@ -121,7 +137,12 @@ class ShareEngine:
         self._follow.set()
 
     def _assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        added, removed = partitions - self._assignment, self._assignment - partitions
         self._assignment = partitions
+        if removed:
+            self.observer.rebalanced("lost" if self.member.removed else "revoked", sorted(removed))
+        if added:
+            self.observer.rebalanced("assigned", sorted(added))
         self._place()
 
     def _place(self) -> None:
@@ -194,6 +215,9 @@ class ShareEngine:
             return True
         if isinstance(result, Ended):
             self.outcomes.ended([result])
+            if self._closing and not self._running:
+                # Of a handler that outlived close(): no task reports it any more.
+                self._report_last()
         return False
 
     def _queued(self, ack: QueuedAck, wake: bool = True) -> None:
@@ -234,32 +258,9 @@ class ShareEngine:
 
     # Lifecycle
 
-    @property
-    def running(self) -> bool:
-        """Whether the consumer is started and not closed."""
-        return self._running
-
-    def check_running(self) -> None:
-        """Raise if the consumer is closed, if one of its tasks has ended, or in another event loop."""
-        self.cluster.check_loop()
-        if self._failure is not None:
-            if isinstance(self._failure, KafkaError):
-                raise self._failure.with_traceback(None)
-            raise ClientClosedError(f"the share consumer has failed: {self._failure!r}") from self._failure
-        if not self._running:
-            raise ClientClosedError(str(self._closed))
-
-    def check_not_closed(self) -> None:
-        """Raise if the consumer is closed, or in another event loop. Before the start it can be used."""
-        self.cluster.check_loop()
-        if self._closing and not self._running:
-            raise ClientClosedError(str(self._closed))
-
     def check(self) -> None:
         """As :meth:`check_running`, before records are requested; also raises what background tasks have to report."""
-        self.check_running()
-        if self._closing:
-            raise ClientClosedError(str(self._closed))
+        self.check_not_closing()
         if not self.subscription:
             raise ConfigurationError("there is nothing to read: subscribe() first")
         if self._trouble is not None:
@@ -269,63 +270,39 @@ class ShareEngine:
 
     async def start(self) -> None:
         """Connect and start the tasks. If that fails, the consumer is closed again, and the cause raised."""
-        if self._started:
-            raise ClientClosedError("the share consumer was started before; create another one")
-        self._started = True
-        try:
-            await self.cluster.start()
-            self._running = True
-            await self._resolve(self.subscription)
-            # It may have been closed in the very turn in which the answer came.
-            self.cluster.check()
-        except BaseException:
-            self._running = False
-            self._closed = ClientClosedError("the share consumer could not be started")
-            await self.cluster.close()
-            raise
+        await self._connect(lambda: self._resolve(self.subscription))
         self._spawn("fetch", self.fetcher.run())
         self._spawn("metadata", self._watch_cluster())
         self._spawn("subscription", self._follow_subscription())
         self._spawn("group", self.member.run())
         self._spawn("outcomes", self.outcomes.report())
         self._spawn("silence", self._watch_silence())
+        self.cluster.push_metrics(
+            metric_source(self.cluster, self.observer, self.reader, self.member, self.config.group_id)
+        )
 
-    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        task = self._tasks[name] = asyncio.create_task(work, name=f"aiokproto-share-{name}")
-        task.add_done_callback(lambda done: self._ended(name, done))
-
-    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
-        """Fail the consumer: nothing can go on as if the task still ran."""
-        error = None if task.cancelled() else task.exception()
-        if self._closing or not self._running or self._failure is not None:
-            return
-        self._failure = error or ClientClosedError(f"the share consumer's {name} task was cancelled")
-        log.error("share consumer: the %s task has ended: %s", name, self._failure)
+    def _failed(self) -> None:
         self.reader.wake()
 
     async def close(self, timeout: float) -> None:
         """Send what is acknowledged, release the rest, and leave the group, within ``timeout`` seconds."""
-        self.cluster.check_loop()
-        if not self._started or self._closing:
+        if not await self._can_close(timeout):
             return
-        if not self._tasks:
-            # start() is in progress; it raises then.
-            await self.cluster.close(min(timeout, _DISCONNECT))
-            return
+        if self.handling is not None:
+            self.handling.check_closable()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
 
         def left() -> float:
             return max(deadline - loop.time(), 0.0)
 
-        self._closing = True
-        self._closed = ClientClosedError("the share consumer is closed")
+        self._begin_closing()
         self.reader.stop()
         in_time = False
         try:
-            for task in self._tasks.values():
-                task.cancel()
-            await asyncio.wait(self._tasks.values(), timeout=left() / 4)
+            if self.handling is not None:
+                await self.handling.finish(deadline - left() / 2)
+            await self._end_tasks(left() / 4)
             await self.fetcher.close(left() / 2)
             in_time = True
         finally:
@@ -333,12 +310,13 @@ class ShareEngine:
             try:
                 self.fetcher.abandon()
                 self._report_last()
+                # Others do not read the partitions of a member that stays in the group.
+                wait = in_time and left() > 0
+                await leave_group(self.member.leave(min(left(), 3.0) or 3.0), wait=wait)
                 await self.fetcher.wait_closed()
-                if in_time and left():
-                    await self.member.leave(min(left(), 3.0))
             finally:
                 self._running = False
-                await self.cluster.close(timeout=min(left(), _DISCONNECT) if in_time else 0.0)
+                await self.cluster.close(timeout=min(left(), DISCONNECT) if in_time else 0.0)
 
     def _report_last(self) -> None:
         try:
@@ -355,7 +333,7 @@ class ShareEngine:
             current = (self.reader.delivered, 0 if self.reader.waiting else self.reader.requests)
             if current != seen:
                 seen, since, logged = current, now, ""
-            cause = self.member.trouble or self.fetcher.trouble()
+            cause = self.member.trouble or next(iter(self.fetcher.troubles()), "")
             silent = self.reader.waiting and now - since >= _SILENT_FOR
             if silent and cause and (cause != logged or now - logged_at >= _REPEATED_AFTER):
                 log.warning("share consumer: no record in %.0f s: %s", now - since, cause)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from aiokproto.cluster import ClusterClient
@@ -143,8 +144,20 @@ class ShareFetcher:
             if isinstance(result, Exception):
                 log.warning("share consumer: closing: %s", result)
 
-    def trouble(self) -> str:
-        """Return why nothing is fetched; empty if nothing is wrong."""
+    def troubles(self) -> list[str]:
+        """Return why partitions are not fetched."""
+        found: list[str] = []
         if self._leaderless:
-            return f"{self._leaderless[0]} has no leader"
-        return next((trouble for session in self._sessions.values() if (trouble := session.trouble)), "")
+            more = f" and {len(self._leaderless) - 1} more" if len(self._leaderless) > 1 else ""
+            found.append(f"{self._leaderless[0]}{more}: no leader")
+        return found + [trouble for session in self._sessions.values() for trouble in session.troubles()]
+
+    def counts(self) -> tuple[Counter[TopicPartition], Counter[TopicPartition]]:
+        """Return the records that are processed, and the acknowledgements that are not sent, by partition."""
+        held: Counter[TopicPartition] = Counter()
+        unsent: Counter[TopicPartition] = Counter()
+        for session in self._sessions.values():
+            for acquired in session.acquired:
+                held[acquired.partition] += len(acquired.held)
+                unsent[acquired.partition] += acquired.unsent
+        return held, unsent

@@ -19,11 +19,12 @@ forbid them.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from itertools import islice
-from operator import attrgetter
+from itertools import chain, islice
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from aiokproto.error_codes import ErrorCode
@@ -85,6 +86,22 @@ class ShareRecord(Record):
         The broker's lock ends a little later: the client counts from when it sent the request.
         """
         return self._lock.deadline
+
+    def replaced_by(self, record: Record) -> ShareRecord:
+        """Return that record with this one's lock: what an interceptor has put in its place."""
+        return ShareRecord(
+            self.topic,
+            self.partition,
+            self.offset,
+            record.timestamp,
+            record.key,
+            record.value,
+            record.headers,
+            record.timestamp_type,
+            record.leader_epoch,
+            self.delivery_count,
+            self._lock,
+        )
 
     def __repr__(self) -> str:
         return f"Share{super().__repr__()[:-1]}, delivery_count={self.delivery_count})"
@@ -290,6 +307,11 @@ class AcquiredPartition:
         """How many acknowledgements wait to be sent."""
         return len(self._queued)
 
+    @property
+    def unsent(self) -> int:
+        """The same, with those that are sent again."""
+        return len(self._queued) + sum(map(len, self._separate))
+
     def take(self, now: float, most: int) -> tuple[list[QueuedAck], list[Ended]]:
         """Take up to ``most`` acknowledgements to send now, the oldest ones, in the order of their offsets; and return
         those whose lock is lost."""
@@ -335,6 +357,23 @@ class AcquiredPartition:
         """Return the loop time of the next due renewal, None if none is."""
         times = (lock.renew_at for lock in self._locks if lock.renew_at - lock.acquired_at < most)
         return min((at for at in times if at < INFINITY), default=None)
+
+    def holds_any(self, ranges: Sequence[tuple[int, int, int]], now: float) -> bool:
+        """Return whether a record in some acquired ranges (first offset, last offset, delivery count; ascending) is
+        locked already, and is processed or acknowledged and not sent.
+
+        Then the broker has released the records in between without this side noticing: another one was the leader for a
+        moment.
+        """
+
+        def overlaps(first: int, last: int) -> bool:
+            at = bisect_left(ranges, first, key=itemgetter(1))
+            return at < len(ranges) and ranges[at][0] <= last
+
+        acks = chain(self._queued, *self._separate)
+        return any(overlaps(each.offset, each.offset) and each._lock.failure(now) is None for each in self.held) or any(
+            overlaps(ack.first, ack.last) and ack.lock.failure(now) is None for ack in acks
+        )
 
     def next_expiry(self) -> float | None:
         """Return the loop time at which the next lock of held records expires, None if there is none."""

@@ -7,6 +7,8 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
+from aiokproto.hooks import Acknowledged
+from aiokproto.observe.observers import ShareObserver
 from aiokproto.share.acknowledgement import AcknowledgeOutcome, joined
 from aiokproto.share.ledger import Ended, QueuedAck
 
@@ -25,8 +27,9 @@ class Outcomes:
     whose lock has expired is not acknowledged by anyone's exception.
     """
 
-    def __init__(self, callback: Callback | None) -> None:
+    def __init__(self, callback: Callback | None, observer: ShareObserver) -> None:
         self._callback = callback
+        self._observer = observer
         # A dictionary used as an ordered set: what has no outcome yet.
         self._open: dict[QueuedAck, None] = {}
         self._failures: deque[AcknowledgeOutcome] = deque(maxlen=MOST_FAILURES)
@@ -42,7 +45,9 @@ class Outcomes:
     def ended(self, ended: Iterable[Ended]) -> None:
         """Acknowledgements have an outcome."""
         outcomes: list[AcknowledgeOutcome] = []
-        for ack, error in ended:
+        all_ended = list(ended)
+        self._observe(all_ended)
+        for ack, error in all_ended:
             self._open.pop(ack, None)
             if not ack.reported:
                 continue
@@ -59,6 +64,14 @@ class Outcomes:
                 log.warning("share consumer: acknowledgement of %s", failed)
             self._to_report.clear()
         self._changed.set()
+
+    def _observe(self, ended: list[Ended]) -> None:
+        for ack, error in ended:
+            self._observer.settle(ack.kind, ack.last - ack.first + 1, error)
+        call = self._observer.hooks.acknowledged
+        if call is not None:
+            for each in joined(ack.outcome(error) for ack, error in ended):
+                call(Acknowledged(*each[:4], each.acknowledgement.name.lower(), each.error))
 
     async def report(self) -> None:
         """Call the callback with outcomes until cancelled; raises what it raises."""

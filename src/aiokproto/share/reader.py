@@ -12,8 +12,10 @@ from typing import Any
 from aiokproto.errors import CorruptRecordError, KafkaError, UnsupportedCompressionError
 from aiokproto.fetched.chunk import expected_size
 from aiokproto.fetched.time_slice import TimeSlice
+from aiokproto.observe.observers import ShareObserver
 from aiokproto.share.acknowledgement import Acknowledgement
 from aiokproto.share.buffer import FetchedPart, Offsets, ShareBuffer, open_acquired
+from aiokproto.share.interception import Interception
 from aiokproto.share.ledger import QueuedAck, ShareRecord
 
 log = logging.getLogger("aiokproto.share")
@@ -44,6 +46,8 @@ class ShareReader:
         run_in_thread: Callable[[Callable[[], Any]], asyncio.Future[Any]],
         want: Callable[[], None],
         queued: Callable[[QueuedAck], None],
+        observer: ShareObserver,
+        interception: Interception,
     ) -> None:
         """Create a reader.
 
@@ -55,6 +59,8 @@ class ShareReader:
             run_in_thread: Runs a function in one of the client's threads.
             want: Called when records are wanted and the buffer has none.
             queued: Called with acknowledgements of records that cannot be delivered.
+            observer: Counts what is delivered.
+            interception: Passes records to the interceptors.
         """
         self.requests = 0
         self.waiting = False
@@ -67,6 +73,10 @@ class ShareReader:
         self._run_in_thread = run_in_thread
         self._want = want
         self._queued = queued
+        self._observer = observer
+        self._interception = interception
+        # The part whose records are being delivered, which the observer does not know all of.
+        self._delivering: FetchedPart | None = None
         self._errors: deque[KafkaError] = deque()
         self._arrived = asyncio.Event()
         self._slice = TimeSlice()
@@ -102,6 +112,7 @@ class ShareReader:
         lock.acquired.deliver(record)
         part.delivered += 1
         self.delivered += 1
+        self._delivering = part
         if not part.opened:
             self._finish(part, now)
         return record
@@ -118,6 +129,7 @@ class ShareReader:
             part.lock.acquired.deliver(record)
         part.delivered += len(records)
         self.delivered += len(records)
+        self._delivering = part
         self._finish(part, now)
         return records
 
@@ -134,6 +146,8 @@ class ShareReader:
         self.unmet = False
         self.requests += 1
         self._time = asyncio.get_running_loop().time
+        self._observer.polled(self._time())
+        self._report()
         try:
             await self._slice.pause()
             while True:
@@ -171,8 +185,23 @@ class ShareReader:
             self._open_next(part)
         return False
 
+    def _report(self) -> None:
+        """Report what was delivered of the last part."""
+        part, self._delivering = self._delivering, None
+        if part is not None and (count := part.delivered - part.reported):
+            part.reported = part.delivered
+            following = part.opened[-1].offset if part.opened else part.position
+            self._observer.delivered(part.lock.acquired.partition, count, following)
+
     async def _wait(self, deadline: float | None) -> bool:
         loop = asyncio.get_running_loop()
+        since = loop.time()
+        try:
+            return await self._wait_until(deadline, loop)
+        finally:
+            self._observer.waited += loop.time() - since
+
+    async def _wait_until(self, deadline: float | None, loop: asyncio.AbstractEventLoop) -> bool:
         if deadline is None:
             await self._arrived.wait()
             return True
@@ -220,7 +249,7 @@ class ShareReader:
                 part, partial(open_acquired, batch, part.lock, part.ranges, part.position, self._check_crcs)
             )
         else:
-            part.chunks.clear()
+            part.skip_chunk()
             self._damage(part, part.pass_until(None), chunk.damage or CorruptRecordError("no batch"))
         self._finish(part, asyncio.get_running_loop().time())
         return False
@@ -233,6 +262,8 @@ class ShareReader:
             self._damage(part, part.take(()), error)
         else:
             self._acknowledge(part, part.take(records), Acknowledgement.GAP, None)
+            # After the gaps: what interceptors leave out is none.
+            part.opened = self._interception.records(records)[::-1]
         self._finish(part, asyncio.get_running_loop().time())
         return bool(part.opened)
 
@@ -258,6 +289,8 @@ class ShareReader:
 
     def _finish(self, part: FetchedPart, now: float) -> None:
         """Remove a part of which nothing is left."""
+        if not part.opened:
+            self._report()
         if not part.opened and part.chunk is None:
             if part.position <= part.ranges[-1].last:
                 self._acknowledge(part, part.pass_until(None), Acknowledgement.GAP, None)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Literal
+from typing import Literal, get_args
 
+from aiokproto.errors import ConfigurationError
+from aiokproto.fetched.waiting import wait_until
 from aiokproto.share.acknowledgement import Acknowledgement
 from aiokproto.share.engine import ShareEngine
 from aiokproto.share.ledger import ShareRecord
@@ -17,7 +19,8 @@ _LONGEST_BACKOFF = 30.0
 """Seconds."""
 
 Handler = Callable[[ShareRecord], Awaitable[object]]
-ErrorPolicy = Literal["release", "reject"] | Callable[[ShareRecord, Exception], Literal["release", "reject", "accept"]]
+Decision = Literal["release", "reject", "accept"]
+ErrorPolicy = Literal["release", "reject"] | Callable[[ShareRecord, Exception], Decision]
 
 
 class Runner:
@@ -36,20 +39,22 @@ class Runner:
         self._handler = handler
         self._concurrency = concurrency
         self._max_bytes = max_bytes
-        self._on_error = on_error
+        self._on_error: ErrorPolicy = on_error
         self._backoff = backoff
         self._running: dict[asyncio.Task[None], ShareRecord] = {}
         self._bytes = 0
         self._ended = asyncio.Event()
+        self._over = asyncio.Event()
         self._failure: Exception | None = None
 
     async def run(self, drain: float) -> None:
         """Handle records until cancelled, or until reading fails; then wait ``drain`` seconds for the handlers."""
         engine = self._engine
-        engine.most_wanted = self._concurrency
+        engine.handling = self
         try:
             while True:
                 await self._room()
+                engine.most_wanted = self._free
                 record = engine.reader.next_record()
                 if record is None:
                     await engine.reader.open()
@@ -57,7 +62,30 @@ class Runner:
                     self._start(record)
         finally:
             engine.most_wanted = None
-            await self._drain(drain)
+            try:
+                await self._drain(drain)
+            finally:
+                engine.handling = None
+                self._over.set()
+
+    def check_closable(self) -> None:
+        """Raise in a handler: closing would wait for it."""
+        if asyncio.current_task() in self._running:
+            raise RuntimeError("a handler cannot close the share consumer, which would wait for the handler")
+
+    async def finish(self, deadline: float) -> None:
+        """After the reader was stopped: let handlers end, and cancel them at that loop time."""
+        try:
+            await wait_until(self._over, deadline)
+        finally:
+            # Also after a cancellation of close(), which waits no longer.
+            for task in self._running:
+                task.cancel()
+
+    @property
+    def _free(self) -> int:
+        """How many handlers can start now. Records beyond that would wait, and their locks expire."""
+        return self._concurrency - len(self._running)
 
     async def _room(self) -> None:
         while len(self._running) >= self._concurrency or (self._running and self._bytes >= self._max_bytes):
@@ -90,6 +118,8 @@ class Runner:
     def _done(self, task: asyncio.Task[None]) -> None:
         record = self._running.pop(task)
         self._bytes -= _size(record)
+        if self._engine.most_wanted is not None:
+            self._engine.most_wanted = self._free
         self._ended.set()
         # Of a task that was cancelled before its first step.
         self._engine.settle([record], Acknowledgement.RELEASE)
@@ -98,15 +128,15 @@ class Runner:
             log.debug("share consumer: a handler raised %r", error)
 
     def _decide(self, record: ShareRecord, error: Exception) -> Acknowledgement:
-        decision = "release"
-        if isinstance(self._on_error, str):
-            decision = self._on_error
-        else:
+        decision: Decision = "release"
+        if callable(self._on_error):
             try:
-                decision = self._on_error(record, error)
+                decision = _checked(self._on_error(record, error))
             except Exception as wrong:  # noqa: BLE001 - raised by run()
                 # Raised by run(): a policy that fails is a bug in the application, and would fail for each record.
                 self._failure = wrong
+        else:
+            decision = self._on_error
         log.warning(
             "share consumer: the handler failed for %s-%d at offset %d (delivery %d), which is acknowledged as %s",
             record.topic,
@@ -128,6 +158,12 @@ class Runner:
                 task.cancel()
             if left:
                 await asyncio.wait(left)
+
+
+def _checked(decision: Decision) -> Decision:
+    if decision not in get_args(Decision):
+        raise ConfigurationError(f"on_error returned {decision!r}: expected 'release', 'reject' or 'accept'")
+    return decision
 
 
 def _size(record: ShareRecord) -> int:

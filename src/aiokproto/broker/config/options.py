@@ -105,6 +105,8 @@ BROKER: dict[str, Option] = {
     "delegation.token.max.lifetime.ms": _long(604_800_000, 1),
     "delegation.token.secret.key": Option("", PASSWORD),
     "delete.topic.enable": Option(True, BOOLEAN),
+    "errors.deadletterqueue.auto.create.topics.enable": Option(False, BOOLEAN),
+    "errors.deadletterqueue.topic.name.prefix": Option("dlq.", STRING),
     "fetch.max.bytes": _integer(57_671_680, 1024),
     "group.consumer.heartbeat.interval.ms": _integer(5_000, 1),
     "group.consumer.max.heartbeat.interval.ms": _integer(15_000, 1),
@@ -205,6 +207,7 @@ TOPIC: dict[str, Option] = {
     "cleanup.policy": Option("delete", LIST, choices=_CLEANUP, many=True, broker="log.cleanup.policy"),
     "compression.type": Option("producer", STRING, choices=_COMPRESSION, broker="compression.type"),
     "delete.retention.ms": _long(86_400_000, 0, broker="log.cleaner.delete.retention.ms"),
+    "errors.deadletterqueue.group.enable": Option(False, BOOLEAN),
     "file.delete.delay.ms": _long(60_000, 0, broker="log.segment.delete.delay.ms"),
     "flush.messages": _long(_LONG, 1, broker="log.flush.interval.messages"),
     "flush.ms": _long(_LONG, 0, broker="log.flush.interval.ms"),
@@ -232,6 +235,9 @@ TOPIC: dict[str, Option] = {
 GROUP: dict[str, Option] = {
     "consumer.heartbeat.interval.ms": _integer(5_000, 1, broker="group.consumer.heartbeat.interval.ms"),
     "consumer.session.timeout.ms": _integer(45_000, 1, broker="group.consumer.session.timeout.ms"),
+    "errors.deadletterqueue.copy.record.enable": Option(False, BOOLEAN),
+    # The names of internal topics begin so.
+    "errors.deadletterqueue.topic.name": Option("", STRING, pattern=r"(?!__).*"),
     "share.auto.offset.reset": Option("latest", STRING, pattern=_RESET),
     "share.delivery.count.limit": _integer(5, 2, broker="group.share.delivery.count.limit"),
     "share.heartbeat.interval.ms": _integer(5_000, 1, broker="group.share.heartbeat.interval.ms"),

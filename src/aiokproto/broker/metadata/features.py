@@ -12,7 +12,7 @@ from aiokproto.errors import BrokerError
 
 SUPPORTED = {
     "group.version": Versions(0, 1),
-    "share.version": Versions(0, 1),
+    "share.version": Versions(0, 2),
     "streams.version": Versions(0, 1),
     "transaction.version": Versions(0, 2),
 }

@@ -2,6 +2,7 @@
 
 A share partition is loaded from the persister when it is first fetched, and stays in the cache until its partition gets
 another leader, its state is reset or deleted, its topic is deleted, or the group's last session on the node ends.
+What the group gives up goes to its dead-letter topic: see ``dead_letters``.
 
 A persisted change (:meth:`SharePartitionManager._persist`) is written first and applied after. An error of the
 persister that shows the cached state to be out of date (another leader, a reset) removes it from the cache: the next
@@ -21,6 +22,7 @@ from aiokproto.broker.config.options import GroupOptions
 from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.topics import Partition, Topic
 from aiokproto.broker.share.acquisition import AcquisitionConfig
+from aiokproto.broker.share.dead_letters import DeadLetterQueue
 from aiokproto.broker.share.in_flight import FOREVER, RecordState
 from aiokproto.broker.share.partition import Acknowledgement, SharePartition, StateTransition
 from aiokproto.broker.share.session import ShareSession, ShareSessionKey, ShareSessions, TopicIdPartition
@@ -91,6 +93,7 @@ class SharePartitionManager:
         self._state = state
         self._persister = persister
         self._options = options
+        self._dead_letters = DeadLetterQueue(state, options)
         self._cache: dict[tuple[str, TopicIdPartition], CachedSharePartition] = {}
 
     def settings(self, group: str) -> ShareSettings:
@@ -125,6 +128,7 @@ class SharePartitionManager:
             cached = self._cache[group, partition_id] = CachedSharePartition(
                 SharePartition(persisted, start), partition
             )
+            self._resume(group, partition_id, cached)
         # Retention and DeleteRecords do not notify share partitions; each fetch looks at the log start offset.
         cached.share.advance_log_start(partition.log.start_offset)
         return cached.share
@@ -253,15 +257,39 @@ class SharePartitionManager:
         """Persist a transition, then apply it. A renewed lock changes nothing that is persisted."""
         # Runs that stay acquired are renewed locks.
         if any(run.state is not RecordState.ACQUIRED for run in transition.changed):
+            archiving = bool(transition.given_up) and self._dead_letters.enabled(group)
             try:
-                self._persister.write(group, *partition_id, cached.share.persisted_state(transition))
+                state = cached.share.persisted_state(transition, archiving=archiving)
+                self._persister.write(group, *partition_id, state)
             except BrokerError as error:
                 translated = _translated(error)
                 # The state that the transition was computed from is not the newest any more.
                 if translated.code in _STALE_ERRORS:
                     self.remove(group, *partition_id)
                 raise translated from None
+            if archiving:
+                self._dead_letters.write(group, cached.partition, transition.given_up)
+                self._archived(group, partition_id, cached, transition)
         self._apply(group, partition_id, cached, transition)
+
+    def _resume(self, group: str, partition_id: TopicIdPartition, cached: CachedSharePartition) -> None:
+        """Write the dead letters that a crash may have prevented."""
+        if not cached.share.unwritten:
+            return
+        transition = cached.share.resume(self.settings(group).config)
+        if self._dead_letters.enabled(group):
+            self._dead_letters.write(group, cached.partition, transition.given_up)
+        self._archived(group, partition_id, cached, transition)
+        cached.share.unwritten = []
+
+    def _archived(
+        self, group: str, partition_id: TopicIdPartition, cached: CachedSharePartition, transition: StateTransition
+    ) -> None:
+        try:
+            self._persister.write(group, *partition_id, cached.share.persisted_state(transition))
+        except BrokerError as error:
+            # They stay in the state ARCHIVING: whoever loads it next writes the dead letters again.
+            log.debug("share group %s: archived records of %s not persisted: %s", group, cached.partition.topic, error)
 
     def _apply(
         self, group: str, partition_id: TopicIdPartition, cached: CachedSharePartition, transition: StateTransition

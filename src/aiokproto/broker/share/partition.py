@@ -35,6 +35,7 @@ from aiokproto.broker.share.acquisition import (
     acquire_new,
     split_by_batches,
 )
+from aiokproto.broker.share.dead_letters import REJECTED, TOO_OFTEN, DeadLetter
 from aiokproto.broker.share.in_flight import (
     FOREVER,
     InFlightRun,
@@ -48,11 +49,14 @@ from aiokproto.broker.share.state import PartitionState, StateBatch
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
+ARCHIVING = 3
+"""The persisted state of records on the way to a dead-letter topic, which end as archived."""
+
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """The acknowledge types of the protocol. GAP stands for an offset without a record, and archives it like REJECT."""
 
-_STATES = {state.value: state for state in RecordState} | {3: RecordState.ARCHIVED}
-"""States by persisted number. 3 is ARCHIVING, on the way to a dead-letter queue: restored as archived."""
+_STATES = {state.value: state for state in RecordState} | {ARCHIVING: RecordState.ARCHIVED}
+"""States by persisted number."""
 
 _ACKNOWLEDGED_STATES = {GAP: RecordState.ARCHIVED, ACCEPT: RecordState.ACKNOWLEDGED, REJECT: RecordState.ARCHIVED}
 
@@ -71,10 +75,12 @@ class StateTransition(NamedTuple):
     Attributes:
         runs: All runs in flight after it.
         changed: The runs that it changes.
+        given_up: Those of them that are archived although they have records: rejected, or delivered too often.
     """
 
     runs: InFlightRuns
     changed: InFlightRuns
+    given_up: Sequence[DeadLetter] = ()
 
 
 class SharePartition:
@@ -85,6 +91,7 @@ class SharePartition:
         end_offset: The first offset that has not been fetched yet.
         state_epoch: The state epoch with which the state was read; it grows when the offsets are reset.
         leader_epoch: The leader epoch with which the state was read.
+        unwritten: Archived records that were perhaps not written to the dead-letter topic before a crash.
     """
 
     def __init__(self, state: PartitionState, start_offset: int) -> None:
@@ -93,6 +100,11 @@ class SharePartition:
         self.state_epoch = state.state_epoch
         self.leader_epoch = state.leader_epoch
         self._runs: InFlightRuns = list(self._restored(state.batches))
+        self.unwritten = [
+            InFlightRun(each.first_offset, each.last_offset, RecordState.ARCHIVED, each.delivery_count, 0)
+            for each in state.batches
+            if each.delivery_state == ARCHIVING
+        ]
         # Records behind the last persisted batch may have been acquired before; nothing of them is stored, so they are
         # new again.
         if self._runs:
@@ -148,6 +160,7 @@ class SharePartition:
                 not been fetched by any member.
         """
         changed: list[InFlightRun] = []
+        given_up: list[DeadLetter] = []
         for acknowledgement in acknowledgements:
             # Not an error: the member could not know that they were removed, and there is nothing left to acknowledge.
             if acknowledgement.last < self.start_offset:
@@ -173,25 +186,42 @@ class SharePartition:
                     raise BrokerError(
                         ErrorCode.INVALID_RECORD_STATE, detail=f"offset {run.first} is not acquired by {member_id!r}"
                     )
-                changed += [
-                    self._acknowledged(part, ack_type, config, now)
-                    for part, ack_type in _split_by_type(run, acknowledgement)
-                ]
+                for part, ack_type in _split_by_type(run, acknowledgement):
+                    new = self._acknowledged(part, ack_type, config, now)
+                    changed.append(new)
+                    if new.state is RecordState.ARCHIVED and ack_type != GAP:
+                        given_up.append(_dead_letter(new, REJECTED if ack_type == REJECT else TOO_OFTEN))
         # Only here: an error in any batch leaves all records as they are.
-        return self._transition(changed)
+        return self._transition(changed, given_up)
 
     def release(self, member_id: str, config: AcquisitionConfig) -> StateTransition:
         """Compute the transition that releases all records that a member has acquired."""
-        return self._transition([_released(run, config) for run in self._runs if run.member_id == member_id])
+        return self._all_released([run for run in self._runs if run.member_id == member_id], config)
 
     def expire(self, now: float, config: AcquisitionConfig) -> StateTransition:
         """Compute the transition that releases records whose acquisition lock has expired."""
-        return self._transition([_released(run, config) for run in self._runs if run.deadline <= now])
+        return self._all_released([run for run in self._runs if run.deadline <= now], config)
 
-    def persisted_state(self, transition: StateTransition) -> PartitionState:
-        """Return the state to persist for a transition: the runs that it changes and no member has acquired."""
+    def resume(self, config: AcquisitionConfig) -> StateTransition:
+        """Compute the transition that archives what is :attr:`unwritten`, once it is written."""
+        # Why they were given up is not persisted; Kafka concludes it so too.
+        letters = [
+            _dead_letter(run, TOO_OFTEN if run.delivery_count >= config.max_delivery_count else REJECTED)
+            for run in self.unwritten
+        ]
+        return StateTransition(self._runs, self.unwritten, letters)
+
+    def persisted_state(self, transition: StateTransition, *, archiving: bool = False) -> PartitionState:
+        """Return the state to persist for a transition: the runs that it changes and no member has acquired.
+
+        With ``archiving``, what is given up is not archived yet: it will be written to a dead-letter topic first.
+        """
         unlocked = (run for run in transition.changed if run.state is not RecordState.ACQUIRED)
-        batches = tuple(StateBatch(run.first, run.last, run.state, run.delivery_count) for run in unlocked)
+        unwritten = {letter.first for letter in transition.given_up} if archiving else set()
+        batches = tuple(
+            StateBatch(run.first, run.last, ARCHIVING if run.first in unwritten else run.state, run.delivery_count)
+            for run in unlocked
+        )
         return PartitionState(
             self.start_offset, self.state_epoch, self.leader_epoch, batches, count_terminal(transition.runs)
         )
@@ -274,8 +304,14 @@ class SharePartition:
             return run._replace(deadline=now + config.lock_duration)
         return _released(run, config) if ack_type == RELEASE else run.unlocked(_ACKNOWLEDGED_STATES[ack_type])
 
-    def _transition(self, changed: InFlightRuns) -> StateTransition:
-        return StateTransition(replace_runs(self._runs, changed), changed)
+    def _all_released(self, runs: Iterable[InFlightRun], config: AcquisitionConfig) -> StateTransition:
+        changed = [_released(run, config) for run in runs]
+        return self._transition(
+            changed, [_dead_letter(run, TOO_OFTEN) for run in changed if run.state is RecordState.ARCHIVED]
+        )
+
+    def _transition(self, changed: InFlightRuns, given_up: Sequence[DeadLetter] = ()) -> StateTransition:
+        return StateTransition(replace_runs(self._runs, changed), changed, given_up)
 
     def _batch_size(self, batch: int) -> int:
         return sum(run.size for run in self._runs if run.batch == batch)
@@ -293,6 +329,10 @@ class SharePartition:
         # Also across gaps: a run in a terminal state needs no memory once all before it are done.
         self._runs = self._runs[ended:]
         self.start_offset = self._runs[0].first if self._runs else self.end_offset
+
+
+def _dead_letter(run: InFlightRun, reason: str) -> DeadLetter:
+    return DeadLetter(run.first, run.last, run.delivery_count, reason)
 
 
 def _released(run: InFlightRun, config: AcquisitionConfig) -> InFlightRun:

@@ -13,7 +13,7 @@ class StateBatch:
     Attributes:
         first_offset: The first offset.
         last_offset: The last offset.
-        delivery_state: 0 available, 2 acknowledged, 4 archived: Kafka's numbers.
+        delivery_state: 0 available, 2 acknowledged, 3 archiving (to a dead-letter topic), 4 archived: Kafka's numbers.
         delivery_count: How often they were delivered.
     """
 

@@ -1,0 +1,144 @@
+"""From the start of a client with background tasks to its end: what consumers and share consumers have in common.
+
+No task ends by itself while the client runs. One that does, for whatever reason, also by cancellation, ends the client:
+every later call raises the cause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from aiokproto.cluster.cluster_client import ClusterClient
+from aiokproto.errors import ClientClosedError, KafkaError
+
+DISCONNECT = 5.0
+"""Most seconds for flushing the connections."""
+
+
+class Lifecycle:
+    """The state of a client, and its tasks: the base class of what runs a client.
+
+    Attributes:
+        cluster: Metadata and connections.
+    """
+
+    def __init__(self, kind: str, cluster: ClusterClient, log: logging.Logger) -> None:
+        """``kind`` names the client in errors and log lines, as in ``"share consumer"``."""
+        self.cluster = cluster
+        self._kind = kind
+        self._log = log
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._failure: BaseException | None = None
+        self._closed = ClientClosedError(f"the {kind} is not started: use async with, or await start()")
+        self._started = False
+        self._running = False
+        self._closing = False
+
+    def _failed(self) -> None:
+        """One of the tasks has ended: let calls that wait find out."""
+        raise NotImplementedError
+
+    # State
+
+    @property
+    def closing(self) -> bool:
+        """Whether closing has begun."""
+        return self._closing
+
+    @property
+    def running(self) -> bool:
+        """Whether the client is started and not closed."""
+        return self._running
+
+    @property
+    def ended(self) -> KafkaError | None:
+        """Why the client cannot be used: not started, closed, or failed; None while it can."""
+        if isinstance(self._failure, KafkaError):
+            return self._failure
+        if self._failure is not None:
+            return ClientClosedError(f"the {self._kind} has failed: {self._failure!r}")
+        return None if self._running and not self._closing else self._closed
+
+    @property
+    def closed_or_failed(self) -> bool:
+        """Whether it has ended for good."""
+        return self._failure is not None or self._closing or (self._started and not self._running)
+
+    def check_running(self) -> None:
+        """Raise if the client is closed, if one of its tasks has ended, or in another event loop."""
+        self.cluster.check_loop()
+        if self._failure is not None:
+            # The task's own error, so that callers can tell it apart.
+            if isinstance(self._failure, KafkaError):
+                raise self._failure.with_traceback(None)
+            raise ClientClosedError(f"the {self._kind} has failed: {self._failure!r}") from self._failure
+        if not self._running:
+            raise ClientClosedError(str(self._closed))
+
+    def check_not_closing(self) -> None:
+        """As :meth:`check_running`; raise also while the client is being closed."""
+        self.check_running()
+        if self._closing:
+            raise ClientClosedError(str(self._closed))
+
+    def check_not_closed(self) -> None:
+        """Raise if the client is closed, or in another event loop. Before the start it can be used."""
+        self.cluster.check_loop()
+        if self._closing and not self._running:
+            raise ClientClosedError(str(self._closed))
+
+    # Start and end
+
+    async def _connect(self, prepare: Callable[[], Awaitable[None]]) -> None:
+        """Connect, and ``prepare`` what the tasks need. If that fails, everything is closed again; raises the cause."""
+        if self._started:
+            raise ClientClosedError(f"the {self._kind} was started before; create another one")
+        self._started = True
+        try:
+            await self.cluster.start()
+            self._running = True
+            await prepare()
+            # It may have been closed in the loop iteration in which the response came.
+            self.cluster.check()
+        except BaseException:
+            self._running = False
+            self._closed = ClientClosedError(f"the {self._kind} could not be started")
+            await self.cluster.close()
+            raise
+
+    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        task = self._tasks[name] = asyncio.create_task(work, name=f"aiokproto-{self._kind.replace(' ', '-')}-{name}")
+        task.add_done_callback(lambda done: self._task_ended(name, done))
+
+    def _task_ended(self, name: str, task: asyncio.Task[None]) -> None:
+        """Fail the client: nothing can go on as if the task still ran."""
+        error = None if task.cancelled() else task.exception()
+        if self._closing or not self._running or self._failure is not None:
+            return
+        self._failure = error or ClientClosedError(f"the {self._kind}'s {name} task was cancelled")
+        self._log.error("%s: the %s task has ended: %s", self._kind, name, self._failure)
+        self._failed()
+
+    async def _can_close(self, timeout: float) -> bool:
+        """Return whether there is something to close; a start in progress is ended, and raises."""
+        self.cluster.check_loop()
+        if not self._started or self._closing:
+            return False
+        if not self._tasks:
+            await self.cluster.close(min(timeout, DISCONNECT))
+            return False
+        return True
+
+    def _begin_closing(self) -> None:
+        """From here on nothing new begins, and the end of a task is no failure."""
+        self._closing = True
+        self._closed = ClientClosedError(f"the {self._kind} is closed")
+
+    async def _end_tasks(self, timeout: float) -> None:
+        """Cancel the tasks, and wait for them."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.wait(self._tasks.values(), timeout=timeout)

@@ -1,0 +1,183 @@
+"""A share consumer's statistics and health, read from its parts. No I/O."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aiokproto.observe.health import Findings, Health
+from aiokproto.observe.stats import ClientStats, Durations
+from aiokproto.share.acknowledgement import Acknowledgement
+from aiokproto.share.engine import ShareEngine
+from aiokproto.types import TopicPartition
+
+_NAMED = 3
+"""How many causes a finding names."""
+
+
+@dataclass(frozen=True)
+class SharePartitionStats:
+    """A partition that is assigned, or of which this member has records.
+
+    Attributes:
+        assigned: Whether it is assigned.
+        held: Records that are delivered and not acknowledged.
+        unsent: Acknowledgements that are not sent yet.
+        buffered_bytes: Bytes that are acquired and not decoded.
+    """
+
+    assigned: bool
+    held: int
+    unsent: int
+    buffered_bytes: int
+
+
+@dataclass(frozen=True)
+class ShareConsumerStats:
+    """What a share consumer has done, and what it holds.
+
+    Attributes:
+        client: Connections, requests and metadata.
+        partitions: The partitions that are assigned, or of which this member has records.
+        group_id: The share group.
+        member_id: The member's id.
+        member_state: The member's state in words.
+        generation: The member epoch; -1 outside of the group.
+        rebalance_latency: How long it took to join, and to carry out each assignment.
+        assigned: How often partitions were assigned.
+        revoked: How often partitions were revoked.
+        lost: How often partitions were lost.
+        fetch_latency: From a ShareFetch request to its response; brokers wait for records up to ``fetch_max_wait_ms``.
+        fetch_failures: ShareFetch requests that failed.
+        bytes_fetched: Bytes of records, as received.
+        records_acquired: Records that were acquired.
+        records_redelivered: Of these, those that had been delivered before, to any member.
+        batches_delivered: Record batches that the application has received.
+        records_delivered: Their records.
+        records_accepted: Records whose acceptance took effect.
+        records_released: Records whose release took effect.
+        records_rejected: Records whose rejection took effect.
+        locks_renewed: Records whose lock was renewed.
+        locks_expired: Records whose lock expired before they were acknowledged.
+        acknowledgement_failures: Records whose acknowledgement has no effect, or an unknown one.
+        waited: Seconds in which a call waited for records.
+    """
+
+    client: ClientStats
+    partitions: Mapping[TopicPartition, SharePartitionStats]
+    group_id: str
+    member_id: str
+    member_state: str
+    generation: int
+    rebalance_latency: Durations
+    assigned: int
+    revoked: int
+    lost: int
+    fetch_latency: Durations
+    fetch_failures: int
+    bytes_fetched: int
+    records_acquired: int
+    records_redelivered: int
+    batches_delivered: int
+    records_delivered: int
+    records_accepted: int
+    records_released: int
+    records_rejected: int
+    locks_renewed: int
+    locks_expired: int
+    acknowledgement_failures: int
+    waited: float
+
+    @property
+    def held(self) -> int:
+        """Records that are delivered and not acknowledged, over all partitions."""
+        return sum(partition.held for partition in self.partitions.values())
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes that are acquired and not decoded, over all partitions."""
+        return sum(partition.buffered_bytes for partition in self.partitions.values())
+
+
+class ShareReport:
+    """Says what the share consumer does."""
+
+    _engine: ShareEngine
+
+    def stats(self) -> ShareConsumerStats:
+        """Return the consumer's statistics: partitions, fetches, delivery, acknowledgements, connections.
+
+        No I/O. Its cost is that of a loop over the partitions.
+        """
+        engine, seen = self._engine, self._engine.observer
+        engine.cluster.check_loop()
+        member = engine.member
+        return ShareConsumerStats(
+            client=engine.cluster.stats(),
+            partitions=self._partitions(),
+            group_id=engine.config.group_id,
+            member_id=member.member_id,
+            member_state=member.state,
+            generation=member.member_epoch if member.member_epoch > 0 else -1,
+            rebalance_latency=Durations.of(member.rebalances),
+            assigned=seen.assigned,
+            revoked=seen.revoked,
+            lost=seen.lost,
+            fetch_latency=Durations.of(seen.fetches),
+            fetch_failures=seen.failed_fetches,
+            bytes_fetched=int(seen.sizes.total),
+            records_acquired=int(seen.acquired.total),
+            records_redelivered=seen.redelivered,
+            batches_delivered=seen.batches,
+            records_delivered=engine.reader.delivered,
+            records_accepted=seen.settled[Acknowledgement.ACCEPT],
+            records_released=seen.settled[Acknowledgement.RELEASE],
+            records_rejected=seen.settled[Acknowledgement.REJECT],
+            locks_renewed=seen.settled[Acknowledgement.RENEW],
+            locks_expired=seen.expired,
+            acknowledgement_failures=seen.failed,
+            waited=seen.waited,
+        )
+
+    def health(self) -> Health:
+        """Return whether the consumer works, and what is wrong. No I/O.
+
+        Findings are, for example, that no broker can be reached, that a partition has no leader or cannot be read, or
+        that the member is joining the group. A topic without new records is none.
+        """
+        engine = self._engine
+        engine.cluster.check_loop()
+        findings = engine.cluster.findings()
+        ended = engine.ended
+        if ended is not None:
+            findings.failed = [str(ended)]
+            findings.ended = engine.closed_or_failed
+        elif engine.running:
+            self._add_group(findings)
+            troubles = engine.fetcher.troubles()
+            findings.degraded += troubles[:_NAMED]
+            if len(troubles) > _NAMED:
+                findings.degraded.append(f"{len(troubles) - _NAMED} other causes")
+        return findings.health()
+
+    def _add_group(self, findings: Findings) -> None:
+        member = self._engine.member
+        since = member.joining_since
+        if since is not None:
+            age = asyncio.get_running_loop().time() - since
+            findings.degraded.append(f"rebalancing for {age:.0f} s: {member.state}")
+        if trouble := member.trouble:
+            findings.degraded.append(trouble)
+
+    def _partitions(self) -> dict[TopicPartition, SharePartitionStats]:
+        engine = self._engine
+        held, unsent = engine.fetcher.counts()
+        buffered = engine.buffer.sizes()
+        assigned = engine.assignment
+        return {
+            partition: SharePartitionStats(
+                partition in assigned, held.get(partition, 0), unsent.get(partition, 0), buffered.get(partition, 0)
+            )
+            for partition in sorted({*assigned, *held, *unsent, *buffered})
+        }
