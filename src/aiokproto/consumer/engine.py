@@ -303,7 +303,7 @@ class Engine:
         if self.rebalancing.in_callback():
             raise RuntimeError("a consumer cannot be closed in a rebalance callback: closing waits for the callback")
         if self.assignment.handling is not None:
-            self.assignment.handling.check_closable()
+            self.assignment.handling.check_outside("close()")
         deadline = asyncio.get_running_loop().time() + timeout
         # From here on no new read, and the end of a task is no failure.
         self._closing = True
@@ -489,7 +489,8 @@ class Engine:
                 requests += handling.progress
             # `current` by identity: `async for` requests records without a call of the reader for each.
             now = (requests, self.assignment.current)
-            if self.reader.waiting or now[0] != seen[0] or now[1] is not seen[1]:
+            waiting = self.reader.waiting or (handling is not None and handling.full)
+            if waiting or now[0] != seen[0] or now[1] is not seen[1]:
                 seen, since = now, loop.time()
             began = handling.oldest() if handling is not None else None
             if began is not None and loop.time() - began > limit and member.owned:

@@ -16,9 +16,13 @@ class Handling(Protocol):
 
     Attributes:
         progress: How many calls of the handler have ended.
+        full: Whether no record is taken, because as many are unfinished as may be.
     """
 
     progress: int
+
+    @property
+    def full(self) -> bool: ...
 
     def unfinished(self) -> Mapping[TopicPartition, int]:
         """Return the lowest unfinished offset of each partition that has one: no commit goes beyond it."""
@@ -40,8 +44,8 @@ class Handling(Protocol):
         """Start nothing more of these partitions; what runs may end until that loop time, and is then cancelled."""
         ...
 
-    def check_closable(self) -> None:
-        """Raise in a handler: closing would wait for it."""
+    def check_outside(self, call: str) -> None:
+        """Raise in a handler: ``call`` would wait for it."""
         ...
 
     async def finish(self, deadline: float) -> None:
