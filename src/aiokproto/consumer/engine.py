@@ -496,7 +496,8 @@ class Engine:
             if began is not None and loop.time() - began > limit and member.owned:
                 reason = f"a handler has run for {loop.time() - began:.1f} s (max_poll_interval_ms)"
             elif loop.time() - since > limit and member.owned:
-                reason = f"no record was requested in {loop.time() - since:.1f} s (max_poll_interval_ms)"
+                why = f": {self.reader.awaited}" if self.reader.awaited else ""
+                reason = f"no record was requested in {loop.time() - since:.1f} s (max_poll_interval_ms){why}"
                 since = loop.time()
             else:
                 continue

@@ -588,6 +588,7 @@ class Runner:
         active = self._assignment.handling is self
         return status_of(self._scheduler, self._backlogs, self.summary(), active=active)
 
+
 def _goes_on(work: Work) -> bool:
     """Whether a running call may go on. One that ignores its timeout does."""
     return work.cancelled in ("", _TIMED_OUT)
