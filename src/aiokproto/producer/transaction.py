@@ -261,7 +261,11 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             raise ConfigurationError(str(self._session.closed))
 
     async def send_many(
-        self, topic: str, records: Iterable[V | ProducerRecord] | SupportsArrow, *, partition: int | None = None
+        self,
+        topic: str,
+        records: Iterable[V | ProducerRecord[K, V]] | SupportsArrow,
+        *,
+        partition: int | None = None,
     ) -> Outcomes:
         """As :meth:`Producer.send_many <aiokproto.producer.Producer.send_many>`; one failed record aborts."""
         outcomes = await super().send_many(topic, records, partition=partition)
