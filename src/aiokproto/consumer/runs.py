@@ -114,7 +114,9 @@ class Runs(ConsumerPart, Generic[K, V]):
             max_pending_bytes: Most bytes of them, likewise; exceeded by at most one batch of each partition.
             handler_timeout_ms: A call that takes longer is cancelled, and has failed with ``TimeoutError``.
             drain_timeout_ms: How long running calls may take when the run ends or partitions are revoked.
-            handle_signals: Whether SIGTERM and SIGINT end the run; what handled them before does so again afterwards.
+            handle_signals: Whether SIGTERM and SIGINT end the run; what handled them before does so again afterwards. A
+                handler that was added to the event loop itself cannot be restored: that is logged, and the signal then
+                has its default effect.
             batch: Most records of one call. A batch that fails for good is handled record by record, in lists of one,
                 if there are retry topics or a dead-letter topic.
 
