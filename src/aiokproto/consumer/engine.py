@@ -483,12 +483,10 @@ class Engine:
         since = loop.time()
         while True:
             await asyncio.sleep(min(limit / 4, 1.0))
-            handling, requests = self.assignment.handling, self.reader.requests
-            if handling is not None:
-                # While run() takes nothing more, handlers that end are what says that the application is alive.
-                requests += handling.progress
+            handling = self.assignment.handling
             # `current` by identity: `async for` requests records without a call of the reader for each.
-            now = (requests, self.assignment.current)
+            now = (self.reader.requests, self.assignment.current)
+            # While run() takes nothing more, its oldest call says whether the application is alive.
             waiting = self.reader.waiting or (handling is not None and handling.full)
             if waiting or now[0] != seen[0] or now[1] is not seen[1]:
                 seen, since = now, loop.time()

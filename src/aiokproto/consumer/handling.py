@@ -12,17 +12,12 @@ if TYPE_CHECKING:
 
 
 class Handling(Protocol):
-    """Delivered records that are being handled, or wait for it.
-
-    Attributes:
-        progress: How many calls of the handler have ended.
-        full: Whether no record is taken, because as many are unfinished as may be.
-    """
-
-    progress: int
+    """Delivered records that are being handled, or wait for it."""
 
     @property
-    def full(self) -> bool: ...
+    def full(self) -> bool:
+        """Whether no record is taken, because as many are unfinished as may be."""
+        ...
 
     def unfinished(self) -> Mapping[TopicPartition, int]:
         """Return the lowest unfinished offset of each partition that has one: no commit goes beyond it."""

@@ -56,17 +56,12 @@ _FOLLOWING = (True,) * 7 + (False,)
 
 
 class Runner:
-    """One call of :meth:`Consumer.run`.
-
-    Attributes:
-        progress: How many calls of the handler have ended.
-    """
+    """One call of :meth:`Consumer.run`."""
 
     def __init__(
         self, engine: Engine, options: RunOptions, deserializing: DeserializingReader[Any, Any] | None
     ) -> None:
         """``deserializing``: None if there are no deserializers."""
-        self.progress = 0
         self._deserializing = deserializing
         self._engine = engine
         self._assignment = engine.assignment
@@ -274,7 +269,6 @@ class Runner:
                 work.timer.cancel()
             counts.processed += 1 if work.rest else work.count
             if following and not work.cancelled and scheduler.follow(work):
-                self.progress += 1
                 work.began = time()
                 if backlog.full or not self._has_room.is_set():
                     self._relieve(backlog)
@@ -301,7 +295,6 @@ class Runner:
     def _finish(self, work: Work) -> None:
         """The records of a call are done."""
         backlog, scheduler = work.backlog, self._scheduler
-        self.progress += 1
         if work.rest:
             scheduler.finish_one(work)
         else:
@@ -384,7 +377,6 @@ class Runner:
 
     def _postpone(self, work: Work) -> None:
         """A call has ended, and its records are not done."""
-        self.progress += 1
         self._scheduler.postpone(work)
         self._relieve(work.backlog)
 
