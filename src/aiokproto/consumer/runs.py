@@ -153,7 +153,7 @@ class Runs(ConsumerPart, Generic[K, V]):
             raise ConfigurationError(f"run() cannot read the consumer of {engine.session}, which commits by itself")
         if self._assignment.handling is not None:
             raise RuntimeError("run() is running already: stop_run() ends it")
-        if engine.reader.waiting:
+        if engine.reader.waiting or engine.reader.awaited is not None:
             raise RuntimeError("another task is waiting for records of this consumer; only one can at a time")
         if retry_topics is not None:
             self._check_read(retry_topics.topics)

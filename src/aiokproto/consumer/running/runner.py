@@ -114,7 +114,7 @@ class Runner:
 
     def _signalled(self) -> None:
         if self._stopping.is_set():
-            log.warning("run: a second signal: running handlers are cancelled")
+            log.warning("run: a signal while the run ends: running handlers are cancelled")
             self._drain.expire()
         self.stop()
 
