@@ -1,4 +1,4 @@
-"""Functions of the application that have to be awaited."""
+"""Functions of the application that have to be awaited. Pure."""
 
 from __future__ import annotations
 
@@ -21,9 +21,13 @@ def is_async(function: object) -> bool:
     return iscoroutinefunction(getattr(type(function), "__call__", None))  # noqa: B004
 
 
-@coroutine
-def resumed(started: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
+async def resumed(started: Coroutine[Any, Any, T], waits_for: Any) -> T:
     """Await a coroutine that was started with ``waits_for = started.send(None)``, and has suspended there."""
+    return await _going_on(started, waits_for)
+
+
+@coroutine
+def _going_on(started: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
     try:
         while True:
             try:

@@ -135,6 +135,7 @@ class Consumer(
     """
 
     foreign_methods = CONSUMER_METHODS
+    _records: RecordIterator | DeserializingReader[K, V]
 
     def __init__(
         self,
@@ -196,9 +197,7 @@ class Consumer(
             engine.assignment, engine.reader, deserializers, engine.undecodable, cluster.config.api_timeout
         )
         # Without deserializers nothing of them is on the path of a record.
-        self._records: RecordIterator | DeserializingReader[K, V] = (
-            self._deserializing if deserializers else RecordIterator(engine.assignment, engine.reader.open)
-        )
+        self._records = self._deserializing if deserializers else RecordIterator(engine.assignment, engine.reader.open)
 
     @property
     def config(self) -> ConsumerConfig:
