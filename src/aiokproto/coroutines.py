@@ -1,9 +1,14 @@
-"""Whether a function of the application has to be awaited."""
+"""Functions of the application that have to be awaited. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Coroutine, Generator
 from functools import partial
 from inspect import iscoroutinefunction
+from types import coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def is_async(function: object) -> bool:
@@ -14,3 +19,23 @@ def is_async(function: object) -> bool:
         return True
     # Of the class, as calling an object looks there; `type.__call__` makes no class a coroutine function.
     return iscoroutinefunction(getattr(type(function), "__call__", None))  # noqa: B004
+
+
+async def resumed(started: Coroutine[Any, Any, T], waits_for: Any) -> T:
+    """Await a coroutine that was started with ``waits_for = started.send(None)``, and has suspended there."""
+    return await _going_on(started, waits_for)
+
+
+@coroutine
+def _going_on(started: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
+    try:
+        while True:
+            try:
+                sent = yield waits_for
+            except BaseException as error:  # noqa: BLE001 - whatever it is, it is for the coroutine
+                waits_for = started.throw(error)
+            else:
+                waits_for = started.send(sent)
+    except StopIteration as done:
+        result: T = done.value
+        return result

@@ -29,7 +29,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from aiokproto.async_context import AsyncContext
 from aiokproto.config import integer
@@ -42,10 +42,18 @@ from aiokproto.errors import (
     TransactionOutcomeUnknownError,
 )
 from aiokproto.producer import Producer, Transaction, TransactionStatus
-from aiokproto.types import Record
+from aiokproto.types import K, Record, V
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, TypeVar
+
+    KOut = TypeVar("KOut", default=bytes)
+    VOut = TypeVar("VOut", default=bytes)
+else:
+    from typing import TypeVar
+
+    KOut = TypeVar("KOut")
+    VOut = TypeVar("VOut")
 
 log = logging.getLogger("aiokproto.exactly_once")
 
@@ -53,11 +61,11 @@ log = logging.getLogger("aiokproto.exactly_once")
 _MAX_RECORDS = 2000
 _POLL_MS = 500.0
 
-Process = Callable[[list[Record[Any, Any]], Transaction[Any, Any]], Awaitable[None]]
+Process = Callable[[list[Record[K, V]], Transaction[KOut, VOut]], Awaitable[None]]
 """Writes the results of some records to the transaction."""
 
 
-class ExactlyOnce(AsyncContext):
+class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
     """Processes each record of a consumer exactly once, writing the results with a producer.
 
     ::
@@ -80,9 +88,12 @@ class ExactlyOnce(AsyncContext):
 
     The consumer and the producer stay usable for everything that does not move the consumer: ``consumer.lag()``,
     ``consumer.assignment()``, ``consumer.pause()``.
+
+    For type checkers it has the types of both: with a ``Consumer[K, V]`` and a ``Producer[KOut, VOut]`` the records are
+    ``Record[K, V]`` and the transaction is a ``Transaction[KOut, VOut]``.
     """
 
-    def __init__(self, consumer: Consumer[Any, Any], producer: Producer[Any, Any]) -> None:
+    def __init__(self, consumer: Consumer[K, V], producer: Producer[KOut, VOut]) -> None:
         """Check that the clients' options can give the guarantee. Nothing is started before :meth:`start`.
 
         Raises:
@@ -150,7 +161,7 @@ class ExactlyOnce(AsyncContext):
 
     def batches(
         self, max_records: int = _MAX_RECORDS
-    ) -> AsyncIterator[tuple[list[Record[Any, Any]], Transaction[Any, Any]]]:
+    ) -> AsyncIterator[tuple[list[Record[K, V]], Transaction[KOut, VOut]]]:
         """Return an iterator of records, each time with a transaction for their results. It ends after :meth:`stop`.
 
         Requesting the next batch commits the transaction. If it cannot be committed, or the application has aborted it,
@@ -178,7 +189,7 @@ class ExactlyOnce(AsyncContext):
         """
         return _Batches(self, integer("max_records", max_records, 1))
 
-    async def run(self, process: Process, *, max_records: int = _MAX_RECORDS) -> None:
+    async def run(self, process: Process[K, V, KOut, VOut], *, max_records: int = _MAX_RECORDS) -> None:
         """Call ``process(records, txn)`` for each batch, until :meth:`stop`, or until it raises or is cancelled.
 
         As :meth:`batches`, and a ``TransactionAbortedError`` that ``process`` raises is followed by the same records.
@@ -200,8 +211,8 @@ class ExactlyOnce(AsyncContext):
                 raise
 
     async def _next(
-        self, reader: _Batches, max_records: int
-    ) -> tuple[list[Record[Any, Any]], Transaction[Any, Any]] | None:
+        self, reader: _Batches[K, V, KOut, VOut], max_records: int
+    ) -> tuple[list[Record[K, V]], Transaction[KOut, VOut]] | None:
         """Finish the last batch and return the next one; None after :meth:`stop`."""
         if self._requested:
             raise ConfigurationError("the batches of a session are requested by one task at a time")
@@ -209,21 +220,20 @@ class ExactlyOnce(AsyncContext):
         try:
             # Before the next poll: requesting records lets a waiting rebalance go on, so the commit must be done.
             await self._finish(reader)
-            records: list[Record[Any, Any]] = []
+            records: list[Record[K, V]] = []
             while not records:
                 if self._stopped:
                     return None
                 records = await self._consumer.poll(_POLL_MS, max_records)
             # No await before the batch is remembered: a cancelled call must be able to seek back to these records.
-            self._open = batch = _OpenBatch(
-                self._consumer, self._producer.transaction(), records, reader, aborts=self._aborts
-            )
-            await batch.txn.__aenter__()
-            return records, batch.txn
+            txn = self._producer.transaction()
+            self._open = _OpenBatch(self._consumer, txn, records, reader, aborts=self._aborts)
+            await txn.__aenter__()
+            return records, txn
         finally:
             self._requested = False
 
-    async def _finish(self, reader: _Batches) -> None:
+    async def _finish(self, reader: _Batches[K, V, KOut, VOut]) -> None:
         """Commit the open batch, or abort it and seek back to its beginning."""
         batch = self._open
         if batch is None:
@@ -248,7 +258,7 @@ class _OpenBatch:
         consumer: Consumer[Any, Any],
         txn: Transaction[Any, Any],
         records: list[Record[Any, Any]],
-        reader: _Batches,
+        reader: object,
         *,
         aborts: int,
     ) -> None:
@@ -307,14 +317,17 @@ class _OpenBatch:
         return self.txn.status
 
 
-class _Batches(AsyncIterator[tuple[list[Record[Any, Any]], Transaction[Any, Any]]]):
+class _Batches(
+    AsyncIterator[tuple[list[Record[K, V]], Transaction[KOut, VOut]]],
+    Generic[K, V, KOut, VOut],
+):
     """One loop over the batches of a session."""
 
-    def __init__(self, session: ExactlyOnce, max_records: int) -> None:
+    def __init__(self, session: ExactlyOnce[K, V, KOut, VOut], max_records: int) -> None:
         self._session = session
         self._max_records = max_records
 
-    async def __anext__(self) -> tuple[list[Record[Any, Any]], Transaction[Any, Any]]:
+    async def __anext__(self) -> tuple[list[Record[K, V]], Transaction[KOut, VOut]]:
         found = await self._session._next(self, self._max_records)
         if found is None:
             raise StopAsyncIteration

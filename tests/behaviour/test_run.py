@@ -445,6 +445,48 @@ async def test_a_signal_ends_the_run_and_handlers_of_before_are_restored(cluster
     assert await committed(cluster, topic) == [3]
 
 
+async def test_a_signal_that_the_event_loop_handled_has_its_default_effect_after_the_run(
+    cluster: BehaviourCluster, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not none at all: nobody would hear of it."""
+    await cluster.create_topic(topic)
+    await fill(cluster, topic, 1)
+    loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGTERM)
+
+    async def handle(record: Record) -> None:
+        consumer.stop_run()
+
+    loop.add_signal_handler(signal.SIGTERM, lambda: None)
+    try:
+        async with member(cluster, topic) as consumer:
+            await consumer.run(handle, handle_signals=True)
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+        assert not loop.remove_signal_handler(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert "has replaced the event loop's handler of SIGTERM" in caplog.text
+    assert "SIGINT" not in caplog.text
+
+
+async def test_a_run_that_cannot_handle_signals_has_not_begun(
+    cluster: BehaviourCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cluster.create_topic(topic)
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+
+    def refuse(number: int, *_: object) -> None:
+        if number == signal.SIGINT:
+            raise NotImplementedError
+
+    async with member(cluster, topic) as consumer:
+        monkeypatch.setattr(asyncio.get_running_loop(), "add_signal_handler", refuse, raising=False)
+        with pytest.raises(ConfigurationError, match="handle_signals=True needs the main thread"):
+            await consumer.run(_nothing, handle_signals=True)
+        assert not status(consumer).active
+        assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
+        assert await consumer.poll(0) == []
+
+
 async def test_a_deadline_or_a_task_group_can_end_the_run(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     await fill(cluster, topic, 5)

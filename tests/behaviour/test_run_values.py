@@ -10,7 +10,7 @@ import pytest
 
 from aiokproto import Consumer, Producer
 from aiokproto.consumer import DeadLetterTopic, RetryTopics
-from aiokproto.errors import RecordDeserializationError
+from aiokproto.errors import InvalidTopicError, RecordDeserializationError
 from aiokproto.types import Record
 from tests.behaviour.test_run import committed, member, produce
 from tests.clusters import BehaviourCluster
@@ -156,6 +156,30 @@ async def test_on_undecodable_applies_to_a_run(cluster: BehaviourCluster, topic:
     assert await committed(cluster, topic) == [4]
 
 
+@pytest.mark.parametrize("policy", ["run", "on_undecodable"])
+async def test_a_dead_letter_topic_that_cannot_be_written_costs_no_record(
+    cluster: BehaviourCluster, topic: str, policy: str
+) -> None:
+    await cluster.create_topic(topic)
+    await produce(cluster, topic, (None, b"0"), (None, b"{"), (None, b"2"))
+
+    async def handle(record: Record[bytes, Any]) -> None:
+        await asyncio.sleep(0)
+        if record.error is not None:
+            raise record.error
+
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        dead = DeadLetterTopic("no such topic!", producer)
+        undecodable: Any = dead if policy == "on_undecodable" else "return"
+        async with member(cluster, topic, value_deserializer=json.loads, on_undecodable=undecodable) as consumer:
+            for _ in range(3):
+                with pytest.raises(InvalidTopicError, match="no such topic!"):
+                    await consumer.run(handle, dead_letter=dead if policy == "run" else None)
+            assert await consumer.position((topic, 0)) == 1
+            assert not consumer.health().ended
+    assert await committed(cluster, topic) == [1]
+
+
 async def test_a_seek_while_a_deserializer_is_awaited_decides(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     await produce(cluster, topic, *((None, b"%d" % number) for number in range(5)))
@@ -182,6 +206,27 @@ async def test_a_seek_while_a_deserializer_is_awaited_decides(cluster: Behaviour
         await run
     assert seen == [3, 4]
     assert await committed(cluster, topic) == [5]
+
+
+async def test_a_run_does_not_begin_while_a_deserializer_is_awaited(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic)
+    await produce(cluster, topic, (None, b"0"))
+    began, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def load(raw: bytes) -> int:
+        began.set()
+        await goes_on.wait()
+        return int(raw)
+
+    async def handle(record: Record[bytes, int]) -> None: ...
+
+    async with member(cluster, topic, value_deserializer=load) as consumer:
+        reading = asyncio.ensure_future(anext(consumer))
+        await began.wait()
+        with pytest.raises(RuntimeError, match="another task is waiting"):
+            await consumer.run(handle)
+        goes_on.set()
+        assert (await reading).value == 0
 
 
 async def test_an_order_function_that_raises_loses_no_unfinished_record(cluster: BehaviourCluster, topic: str) -> None:

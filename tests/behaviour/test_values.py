@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -12,6 +13,7 @@ from aiokproto.consumer import DeadLetterTopic
 from aiokproto.errors import (
     ConfigurationError,
     CorruptBatchError,
+    DeadlineError,
     InvalidRecordError,
     RecordDeserializationError,
     SerializationError,
@@ -196,3 +198,21 @@ async def test_a_damaged_batch_costs_no_other_record(policy: str, how: str) -> N
                 letter = await anext(letters)
             assert dict(letter.headers)["__dlq.errors.offset"] == b"2"
             assert RecordBatch(letter.value or b"").base_offset == 2
+
+
+async def test_a_serializer_that_does_not_return_has_a_deadline(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic)
+
+    async def hangs(value: str) -> bytes:
+        if value == "hangs":
+            await asyncio.Event().wait()
+        return value.encode()
+
+    options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "value_serializer": hangs}
+    async with Producer(max_block_ms=50, **options) as short:
+        with pytest.raises(DeadlineError, match="value_serializer did not return within max_block_ms=50"):
+            await short.post(topic, "hangs")
+    async with Producer(**options) as producer:
+        await producer.send(topic, "good")
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        assert (await anext(consumer)).value == b"good"

@@ -6,13 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiokproto.consumer.assignment import Assignment, Signals
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.commit_result import CommitResult, CommitStatus, to_commit
+from aiokproto.consumer.progress import Progress
+from aiokproto.consumer.start_lookup import COMMITTED
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import AuthorizationError, CommitError, error_for
+from aiokproto.errors import AuthorizationError, CommitError, CorruptBatchError, error_for
 from aiokproto.records import BatchBuilder, decode
 from aiokproto.records.patch import set_leader_epoch
-from aiokproto.types import OffsetAndMetadata, Record, TopicPartition
+from aiokproto.types import GroupMetadata, OffsetAndMetadata, Record, TopicPartition, UndecodableRecord
 
 AT, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -60,3 +63,13 @@ def test_a_result_has_the_outcome_of_each_partition() -> None:
     with pytest.raises(CommitError):
         CommitResult.of(offsets, {OTHER: failures[OTHER]}).check()
     CommitResult.of(offsets, {}).check()
+
+
+def test_a_record_that_stands_for_a_damaged_batch_is_committed_with_the_offset_behind_that() -> None:
+    damaged = CorruptBatchError("damaged", *AT, base_offset=7, next_offset=12, raw=b"raw")
+    standing = UndecodableRecord(record(0, 7), damaged)
+    assert to_commit(standing) == to_commit([record(0, 3), standing]) == {AT: OffsetAndMetadata(12, "", 3)}
+    assignment = Assignment(Signals(lambda _: None, lambda: None, lambda: None))
+    assignment.add([AT], COMMITTED)
+    progress = Progress([record(0, 3), standing], assignment, lambda: GroupMetadata("g"))
+    assert progress.positions() == {AT: OffsetAndMetadata(12, "", 3)}

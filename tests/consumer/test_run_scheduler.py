@@ -276,5 +276,22 @@ def test_a_batch_that_is_handled_record_by_record_moves_the_watermark_with_each(
     assert (backlog.lowest, made.count, made.size) == (None, 0, 0)
 
 
-def test_the_size_of_a_record_counts_its_key_and_value() -> None:
+def test_a_batch_that_is_handled_record_by_record_takes_no_other() -> None:
+    made, backlog = scheduler("partition", *(record(0, at) for at in range(3)), limits=Limits(9, 1 << 20, 3, batch=9))
+    work = made.start(0.0)
+    assert work is not None
+    work.item, work.rest = work.item[:1], work.item[1:]
+    made.postpone(work)
+    made.due(work)
+    made.put(backlog, [record(0, 3)])
+    handled = []
+    while (next_one := made.start(0.0)) is not None:
+        handled.append([each.offset for each in next_one.item])
+        made.finish_one(next_one) if next_one.rest else made.finish(next_one)
+    assert handled == [[0], [1], [2], [3]]
+
+
+def test_the_size_of_a_record_counts_its_key_value_and_headers() -> None:
     assert size_of(record(0, 0, b"12", b"345")) == size_of(record(0, 0)) + 5
+    with_headers = Record("t", 0, 0, 0, None, b"", (("name", bytes(1000)), ("other", None)))
+    assert size_of(with_headers) >= size_of(record(0, 0)) + 1009

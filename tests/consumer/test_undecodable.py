@@ -18,7 +18,7 @@ from aiokproto.consumer.deserializing import DeserializingReader
 from aiokproto.consumer.reader import Reader
 from aiokproto.consumer.start_lookup import COMMITTED
 from aiokproto.consumer.undecodable import Policy, Undecodable
-from aiokproto.errors import CorruptBatchError, DeadlineError, RecordDeserializationError
+from aiokproto.errors import ConfigurationError, CorruptBatchError, DeadlineError, RecordDeserializationError
 from aiokproto.fetched.chunk import BufferedBytes, chunks
 from aiokproto.records import BatchRecord, encode
 from aiokproto.types import Header, Record, TopicPartition
@@ -100,7 +100,7 @@ class World:
         self.cursor = self.assignment.get(AT)
         self.cursor.set_position(0)
         self.deserializers: Deserializers[bytes, Any] = Deserializers(None, later if is_async else json.loads)
-        self.records = DeserializingReader(self.assignment, self.reader, self.deserializers, self.undecodable)
+        self.records = DeserializingReader(self.assignment, self.reader, self.deserializers, self.undecodable, 60.0)
 
     def _in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
         raise AssertionError("all batches are small")
@@ -370,3 +370,64 @@ def test_deserializers_get_no_nulls_and_errors_have_the_record() -> None:
     with pytest.raises(RecordDeserializationError) as caught:
         deserializers.apply(Record("t", 0, 7, 1, b"\xff", b"1"))
     assert caught.value.origin == "key"
+
+
+@pytest.mark.parametrize("read", [one, three])
+@pytest.mark.parametrize("policy", POLICIES)
+async def test_a_coroutine_that_nobody_awaits_is_no_value(read: Read, policy: PolicyName) -> None:
+    world = World([StoredBatch([b"1", END])], policy, is_async=False)
+    world.records._deserializers = Deserializers(None, lambda raw: later(raw))
+    world.pump()
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match=r"value_deserializer=.* is no coroutine function"):
+            await read(world)
+    assert (world.committable(), world.letters.written) == (0, [])
+
+
+@pytest.mark.parametrize("read", [one, three])
+@pytest.mark.parametrize("policy", POLICIES)
+async def test_a_deserializer_that_does_not_return_has_a_deadline(read: Read, policy: PolicyName) -> None:
+    hangs = True
+
+    async def hanging(raw: bytes) -> Any:
+        if hangs and raw == b"2":
+            await asyncio.Event().wait()
+        return json.loads(raw)
+
+    world = World([StoredBatch([b"1", b"2", END])], policy, is_async=True)
+    world.records = DeserializingReader(
+        world.assignment, world.reader, Deserializers(None, hanging), world.undecodable, 0.01
+    )
+    world.pump()
+    # What was made until then is delivered.
+    assert [record.value for record in await read(world)] == [1]
+    for _ in range(2):
+        task = asyncio.ensure_future(read(world))
+        while world.reader.awaited is None:
+            await asyncio.sleep(0)
+        assert str(world.reader.awaited) == "t-0: the record at offset 1 waits for value_deserializer"
+        with pytest.raises(DeadlineError, match="value_deserializer did not return for the record at offset 1 within"):
+            await task
+        assert world.reader.awaited is None
+    with pytest.raises(DeadlineError):
+        await world.records.deserialize(Record("t", 0, 1, 0, None, b"2"))
+    assert world.committable() == 1
+    hangs = False
+    assert (await read(world))[0].value == 2
+
+
+async def test_what_poll_has_taken_is_not_processed_if_a_deserializer_ends_it() -> None:
+    """As Ctrl-C can, which is no error of the record."""
+
+    def load(raw: bytes) -> Any:
+        if raw == b"2":
+            raise KeyboardInterrupt
+        return json.loads(raw)
+
+    world = World([StoredBatch([b"1"]), StoredBatch([b"2"]), StoredBatch([END])], "skip", is_async=False)
+    world.records._deserializers = Deserializers(None, load)
+    world.pump()
+    with pytest.raises(KeyboardInterrupt):
+        # In place of the task, which would pass it on to the event loop.
+        three(world).send(None)
+    assert world.committable() == 0

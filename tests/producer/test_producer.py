@@ -509,3 +509,10 @@ async def test_a_start_that_fails_leaves_nothing_open(monkeypatch: pytest.Monkey
     assert fake.closed
     with pytest.raises(ClientClosedError):
         await producer.post("flights", b"x")
+
+
+def test_the_types_of_a_record_can_be_named_at_run_time() -> None:
+    record = ProducerRecord[str, int](3, "k")
+    assert type(record) is ProducerRecord
+    assert record == (3, "k", (), None, None)
+    assert ProducerRecord[str, int].__args__ == (str, int)  # type: ignore[attr-defined]

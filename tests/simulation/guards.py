@@ -455,16 +455,28 @@ MUTANTS = (
         "at = deadline",
     ),
     Mutant(
-        "handlers that end count as requests for records",
+        "a run that takes no more records is not one whose application has stopped",
         "consumer/engine.py",
-        "requests += handling.progress",
-        "pass",
+        "(handling is not None and handling.full)",
+        "False",
     ),
     Mutant(
         "a call that is cancelled has not failed, whatever it raises",
         "consumer/running/runner.py",
         'if why in ("", _TIMED_OUT):',
         "if True:",
+    ),
+    Mutant(
+        "a call that has failed, and will be made again, has ended",
+        "consumer/running/runner.py",
+        "        self._scheduler.postpone(work)\n        self._relieve(work.backlog)\n",
+        "        self._scheduler.postpone(work)\n",
+    ),
+    Mutant(
+        "a dead letter can be cancelled after its call was",
+        "consumer/running/runner.py",
+        'why, work.cancelled = work.cancelled, ""',
+        "why = work.cancelled",
     ),
     Mutant(
         "nothing starts once a run is being ended",

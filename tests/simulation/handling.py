@@ -77,6 +77,7 @@ class Member:
         self._pending = random.choice((4, 20, 1000))
         self._order: Any = random.choice(("partition", "key", "none"))
         self._drain = random.choice((0.0, 0.5, 2.0))
+        self._batch = random.choice((None, None, 2, 7)) if self._order != "key" else None
         self._stopped = False
         self.consumer = Consumer(**options)
         self.consumer.subscribe("t", on_assigned=self._moved, on_revoked=self._moved)
@@ -105,9 +106,12 @@ class Member:
 
     async def _one_run(self, until: float) -> None:
         self._last.clear()
+        batch: Any = self._batch
+        handler: Any = self._handle if batch is None else self._handle_all
         run = asyncio.create_task(
             self.consumer.run(
-                self._handle,
+                handler,
+                batch=batch,
                 concurrency=self._most,
                 order=self._order,
                 retry=Retry(attempts=self._random.choice((1, 3)), backoff_ms=20, max_backoff_ms=200, on=self._again),
@@ -143,7 +147,8 @@ class Member:
         if status is None:
             return
         # Calls of before a seek or a revocation still count, beside those that came after it.
-        assert status.pending <= self._pending + self._most, f"{status.pending} records are pending"
+        most = self._pending + self._most * (self._batch or 1)
+        assert status.pending <= most, f"{status.pending} records are pending"
         assert status.running <= self._most
 
     def _forgive(self) -> None:
@@ -181,6 +186,18 @@ class Member:
             if not any(partition == record.partition for partition, _ in self._running):
                 self._ledger.running[record.partition].discard(self)
         self._ledger.finish(record)
+
+    async def _handle_all(self, records: list[Record]) -> None:
+        assert len(records) <= (self._batch or 0)
+        for done, record in enumerate(records):
+            try:
+                await self._handle(record)
+            except BaseException:
+                # The batch is handled again from its first record on, or record by record.
+                self._ledger.forgiven += done
+                for lane in [each for each in self._last if each[0] == record.partition]:
+                    del self._last[lane]
+                raise
 
     def _again(self, error: Exception) -> bool:
         return not isinstance(error, BrokenHandlerError)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -16,10 +17,12 @@ from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
 from aiokproto.codec.messages.join_group import JoinGroupRequest
 from aiokproto.codec.messages.list_offsets import ListOffsetsRequest
 from aiokproto.codec.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from aiokproto.consumer import DeadLetterTopic
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import AuthorizationError
+from aiokproto.errors import AuthorizationError, DeadlineError
+from aiokproto.observe.health import HealthStatus
 from aiokproto.simulation import Simulation
-from aiokproto.types import OffsetAndMetadata
+from aiokproto.types import OffsetAndMetadata, Record
 
 Program = Callable[[Simulation, Cluster, Consumer], Awaitable[None]]
 
@@ -237,3 +240,50 @@ def test_a_missing_permission_is_raised_and_not_logged(caplog: pytest.LogCapture
             await asyncio.wait_for(anext(consumer), 12)
 
     assert warnings(program, caplog) == []
+
+
+async def _never(raw: bytes) -> bytes:
+    await asyncio.Event().wait()
+    return raw
+
+
+def test_a_deserializer_that_does_not_return_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, consumer: Consumer) -> None:
+        waiting = asyncio.create_task(anext(consumer))
+        await asyncio.sleep(12)
+        assert consumer.health().status is HealthStatus.DEGRADED
+        assert "waits for value_deserializer, for 1" in str(consumer.health())
+        with pytest.raises(DeadlineError, match="value_deserializer did not return for the record at offset 0"):
+            await waiting
+        assert consumer.health().status is HealthStatus.OK
+
+    said = warnings(program, caplog, value_deserializer=_never, default_api_timeout_ms=60_000)
+    assert 1 <= len(said) <= 3
+    assert "t-0: the record at offset 0 waits for value_deserializer" in said[0]
+
+
+def test_a_dead_letter_that_is_not_acknowledged_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, consumer: Consumer) -> None:
+        await wait_in_vain(consumer, 12)
+
+    class Later:
+        """A producer that acknowledges nothing."""
+
+        async def post_bytes(self, *_: object, **__: object) -> Awaitable[Any]:
+            return asyncio.get_running_loop().create_future()
+
+    said = warnings(program, caplog, value_deserializer=json.loads, on_undecodable=DeadLetterTopic("dead", Later()))
+    assert "t-0: the record at offset 0 waits for its dead letter to be acknowledged" in said[0]
+
+
+def test_a_deserializer_that_hangs_is_named_when_the_member_leaves_its_group(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, consumer: Consumer) -> None:
+        async def handle(record: Record) -> None: ...
+
+        with pytest.raises(DeadlineError, match="value_deserializer did not return"):
+            await consumer.run(handle)
+
+    options: dict[str, Any] = {"max_poll_interval_ms": 10_000, "default_api_timeout_ms": 60_000}
+    warnings(program, caplog, "g", value_deserializer=_never, **options)
+    (left,) = (text for text in caplog.messages if "leaving group g" in text)
+    assert "(max_poll_interval_ms): t-0: the record at offset 0 waits for value_deserializer" in left

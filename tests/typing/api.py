@@ -10,7 +10,7 @@ from typing import Any
 
 from typing_extensions import assert_type
 
-from aiokproto import Broker, Client, Consumer, KafkaError, Producer, Record, TopicPartition
+from aiokproto import Broker, Client, Consumer, ExactlyOnce, KafkaError, Producer, Record, TopicPartition
 from aiokproto import Cluster as EmbeddedCluster
 from aiokproto import records as kafka_records
 from aiokproto.cluster import BrokerNode, TopicInfo
@@ -27,7 +27,7 @@ from aiokproto.codec.payloads.offsets_topic import OffsetCommitKey
 from aiokproto.consumer import CommitResult, DeadLetterTopic, FetchedBatch, LogState, PartitionState, RunSummary
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, ConfigurationError, DeadlineError, MessageTooLargeError
-from aiokproto.producer import Delivery, Outcomes, ProducerRecord
+from aiokproto.producer import Delivery, Outcomes, ProducerRecord, Transaction
 from aiokproto.types import Header, OffsetAndMetadata, OffsetAndTimestamp, RecordMetadata, TimestampType
 
 
@@ -103,8 +103,28 @@ async def values() -> None:
     await numbers.send_many("t", [1, 2, ProducerRecord(3)])
     async with numbers.transaction() as txn:
         await txn.post("t", 1)
+    assert_type(ProducerRecord(b"v"), ProducerRecord)
+    assert_type(ProducerRecord("v", key=1).key, int | None)
+    named: ProducerRecord[bytes, int] = ProducerRecord(3, key=b"k", partition=0)
+    await numbers.send_many("t", [1, named, ProducerRecord(None, key=b"k")])
     Consumer("t", bootstrap_servers="s", on_undecodable=dead)
     Consumer("t", bootstrap_servers="s", on_undecodable="skip")
+
+
+async def exactly_once(both: Consumer[str, int], numbers: Producer[bytes, int]) -> None:
+    async with ExactlyOnce(both, numbers) as session:
+        assert_type(session, ExactlyOnce[str, int, bytes, int])
+        async for records, txn in session.batches():
+            assert_type(records, list[Record[str, int]])
+            assert_type(txn, Transaction[bytes, int])
+            await txn.send_many("t", [each.value for each in records if each.value is not None])
+
+        async def process(records: list[Record[str, int]], txn: Transaction[bytes, int]) -> None:
+            await txn.post("t", records[0].value)
+
+        await session.run(process)
+    plain = ExactlyOnce(Consumer("t", bootstrap_servers="s"), Producer(bootstrap_servers="s"))
+    assert_type(plain, ExactlyOnce)
 
 
 def partitioner(topic: str, key: bytes | None, value: bytes | None, partitions: object, available: object, /) -> int:

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from aiokproto.consumer.batch import FetchedBatch
-from aiokproto.errors import CommitError, ConfigurationError, KafkaError, copied
+from aiokproto.errors import CommitError, ConfigurationError, CorruptBatchError, KafkaError, copied
 from aiokproto.group.arguments import Offsets, Partition, to_partition, to_position
 from aiokproto.types import OffsetAndMetadata, Record, TopicPartition
 
@@ -116,7 +116,14 @@ def _after(records: list[Record]) -> dict[TopicPartition, OffsetAndMetadata]:
         partition = TopicPartition(record.topic, record.partition)
         if partition not in last or record.offset > last[partition].offset:
             last[partition] = record
-    return {each: OffsetAndMetadata(record.offset + 1, "", record.leader_epoch) for each, record in last.items()}
+    return {each: after(record) for each, record in last.items()}
+
+
+def after(record: Record[Any, Any]) -> OffsetAndMetadata:
+    """Return the position behind a record. One that stands for a damaged batch has all offsets of that."""
+    error = record.error
+    offset = error.next_offset if isinstance(error, CorruptBatchError) else record.offset + 1
+    return OffsetAndMetadata(offset, "", record.leader_epoch)
 
 
 def _instead(what: Any) -> str:

@@ -90,8 +90,9 @@ class Consumer(
             None leaves it to the broker.
         key_deserializer: Makes a key of bytes: a function, or a coroutine function, which is decided once, here. None
             leaves bytes. A ConnectionError or TimeoutError that it raises is raised by the read as it is, and the next
-            read tries the record again; any other exception means that the record cannot be decoded. mypy cannot infer
-            the type that a coroutine function returns: write ``Consumer[bytes, Order]("orders", ...)``.
+            read tries the record again; any other exception means that the record cannot be decoded. A coroutine that
+            does not return within ``default_api_timeout_ms`` is cancelled, and the read raises ``DeadlineError``. mypy
+            cannot infer the type that a coroutine function returns: write ``Consumer[bytes, Order]("orders", ...)``.
         value_deserializer: Likewise for values.
         on_undecodable: What becomes of a record that a deserializer fails on, and of a damaged batch: ``"raise"``
             (the read raises ``RecordDeserializationError`` and the next one continues behind the record; after a
@@ -134,6 +135,7 @@ class Consumer(
     """
 
     foreign_methods = CONSUMER_METHODS
+    _records: RecordIterator | DeserializingReader[K, V]
 
     def __init__(
         self,
@@ -191,11 +193,11 @@ class Consumer(
         cluster = ClusterClient(ClusterConfig.parse(connection, own=OPTIONS))
         self._engine = engine = Engine(cluster, config, SubscriptionState(topics=names))
         deserializers = Deserializers(key_deserializer, value_deserializer)
-        self._deserializing = DeserializingReader(engine.assignment, engine.reader, deserializers, engine.undecodable)
-        # Without deserializers nothing of them is on the path of a record.
-        self._records: RecordIterator | DeserializingReader[K, V] = (
-            self._deserializing if deserializers else RecordIterator(engine.assignment, engine.reader.open)
+        self._deserializing = DeserializingReader(
+            engine.assignment, engine.reader, deserializers, engine.undecodable, cluster.config.api_timeout
         )
+        # Without deserializers nothing of them is on the path of a record.
+        self._records = self._deserializing if deserializers else RecordIterator(engine.assignment, engine.reader.open)
 
     @property
     def config(self) -> ConsumerConfig:
@@ -265,6 +267,7 @@ class Consumer(
             OffsetOutOfRangeError, CorruptRecordError, UnknownTopicError, AuthorizationError: A partition cannot be read
                 any further; the message names it. The next call continues with the others, and after a seek with it.
             GroupError, FencedError: The group rejects this member.
+            DeadlineError: A deserializer did not return within ``default_api_timeout_ms``. The next call tries again.
             ClientClosedError: The consumer is closed, or one of its tasks failed, which is then the cause.
         """
         if asyncio._get_running_loop() is None:
@@ -327,7 +330,7 @@ class Consumer(
         With ``timeout_ms=0`` it returns what is buffered; if nothing is, other tasks run first. It can return fewer
         records than are buffered, so that other tasks run in between. All of them count as processed with the next
         call. Raises the errors of ``async for``; records before one that cannot be decoded are returned first.
-        ``timeout_ms`` does not limit deserializers.
+        ``timeout_ms`` does not limit deserializers, ``default_api_timeout_ms`` does.
         """
         integer("max_records", max_records, 1)
         deadline = asyncio.get_running_loop().time() + seconds("timeout_ms", timeout_ms)
@@ -350,6 +353,7 @@ class Consumer(
 
         Raises:
             RecordDeserializationError: A deserializer failed.
+            DeadlineError: It did not return within ``default_api_timeout_ms``.
         """
         return await self._deserializing.deserialize(record)
 

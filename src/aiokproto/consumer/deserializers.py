@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from types import CoroutineType
 from typing import Any, Generic, Literal, cast
 
 from aiokproto.coroutines import is_async
@@ -20,9 +21,10 @@ class Deserializers(Generic[K, V]):
 
     Attributes:
         is_async: Whether one of them has to be awaited: :meth:`apply_later` then, else :meth:`apply`.
+        awaited: The options that are awaited, for messages.
     """
 
-    __slots__ = ("_key", "_value", "is_async")
+    __slots__ = ("_key", "_value", "awaited", "is_async")
 
     def __init__(
         self,
@@ -41,6 +43,8 @@ class Deserializers(Generic[K, V]):
         self._key = (key, is_async(key))
         self._value = (value, is_async(value))
         self.is_async = self._key[1] or self._value[1]
+        names = {"key_deserializer": self._key[1], "value_deserializer": self._value[1]}
+        self.awaited = " or ".join(name for name, awaited in names.items() if awaited)
 
     def __bool__(self) -> bool:
         """Whether there is any."""
@@ -52,6 +56,7 @@ class Deserializers(Generic[K, V]):
         Raises:
             RecordDeserializationError: A deserializer has failed.
             ConnectionError, TimeoutError: From a deserializer: it is not about the record, which can be tried again.
+            ConfigurationError: It returned a coroutine, and is no coroutine function.
         """
         key: Any = record.key
         value: Any = record.value
@@ -67,6 +72,8 @@ class Deserializers(Generic[K, V]):
             raise
         except Exception as error:
             raise _failed(record, origin, error) from error
+        if type(key) is CoroutineType or type(value) is CoroutineType:
+            raise self._refuse(key, value)
         return DeserializedRecord(record, key, value)
 
     async def apply_later(self, record: Record) -> Record[K, V]:
@@ -84,6 +91,18 @@ class Deserializers(Generic[K, V]):
         except Exception as error:
             raise _failed(record, origin, error) from error
         return DeserializedRecord(record, *made)
+
+    def _refuse(self, key: object, value: object) -> ConfigurationError:
+        """Return the error of a function that is no coroutine function, and returns coroutines."""
+        name, given, made = ("key", self._key, key) if isinstance(key, CoroutineType) else ("value", self._value, value)
+        # Not awaited, each would be reported.
+        for each in (key, value):
+            if isinstance(each, CoroutineType):
+                each.close()
+        return ConfigurationError(
+            f"{name}_deserializer={given[0]!r} is no coroutine function, so what it returned is not awaited: "
+            f"{made!r:.80}; pass the coroutine function itself"
+        )
 
 
 def _failed(record: Record, origin: Literal["key", "value"], error: Exception) -> RecordDeserializationError:

@@ -11,6 +11,7 @@ it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -18,7 +19,9 @@ from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.deserializers import NOT_ABOUT_THE_RECORD, Deserializers
 from aiokproto.consumer.reader import Reader
 from aiokproto.consumer.undecodable import Undecodable
-from aiokproto.errors import RecordDeserializationError
+from aiokproto.coroutines import resumed
+from aiokproto.errors import DeadlineError, RecordDeserializationError
+from aiokproto.net.timeouts import deadline
 from aiokproto.types import K, Record, UndecodableRecord, V
 
 if TYPE_CHECKING:
@@ -35,9 +38,16 @@ class DeserializingReader(Generic[K, V]):
     """
 
     def __init__(
-        self, assignment: Assignment, reader: Reader, deserializers: Deserializers[K, V], undecodable: Undecodable
+        self,
+        assignment: Assignment,
+        reader: Reader,
+        deserializers: Deserializers[K, V],
+        undecodable: Undecodable,
+        timeout: float,
     ) -> None:
+        """``timeout``: seconds that a read may wait for deserializers."""
         self.needed = bool(deserializers)
+        self._timeout = timeout
         self._assignment = assignment
         self._reader = reader
         self._deserializers = deserializers
@@ -75,6 +85,8 @@ class DeserializingReader(Generic[K, V]):
             if not await self._reader.open(deadline):
                 return []
             delivered = await self._deliver(most)
+        # Being processed from here on, with what is added to it, whatever a deserializer raises.
+        self._assignment.current = delivered
         # More, as long as nothing has to be awaited: a cancellation would lose what was taken.
         while len(delivered) < most and not self._deserializers.is_async and self._reader.open_at_once():
             more, error = self._apply(self._assignment.open[: len(delivered) - most - 1 : -1])
@@ -83,7 +95,6 @@ class DeserializingReader(Generic[K, V]):
             # The next call begins with it.
             if error is not None:
                 break
-        self._assignment.current = delivered
         return delivered
 
     async def take(self, most: int, owner: object) -> list[Record[K, V]]:
@@ -98,9 +109,11 @@ class DeserializingReader(Generic[K, V]):
 
     async def deserialize(self, record: Record) -> Record[K, V]:
         """Return a record with key and value deserialized; the policy does not apply."""
-        if self._deserializers.is_async:
+        if not self._deserializers.is_async:
+            return self._deserializers.apply(record)
+        at = asyncio.get_running_loop().time() + self._timeout
+        async with deadline(at, lambda: self._late(record)):
             return await self._deserializers.apply_later(record)
-        return self._deserializers.apply(record)
 
     def _check_alone(self) -> None:
         if self._busy:
@@ -115,7 +128,7 @@ class DeserializingReader(Generic[K, V]):
         opened = self._assignment.open
         chosen = opened[: -most - 1 : -1]
         if self._deserializers.is_async:
-            made, error = await self._alone(self._apply_later(chosen), owner)
+            made, error = await self._apply_later(chosen, owner)
         else:
             made, error = self._apply(chosen)
         failed = None if made else error
@@ -123,7 +136,8 @@ class DeserializingReader(Generic[K, V]):
             # The record stays, and the next call tries it again.
             raise failed
         if failed is not None and self._undecodable.awaited:
-            await self._alone(self._undecodable.settle(chosen[0], failed), owner)
+            with self._reader.awaiting("its dead letter to be acknowledged", lambda: chosen[0]):
+                await self._alone(self._undecodable.settle(chosen[0], failed), owner)
         if failed is not None and owner is not None and not self._undecodable.settles:
             # The application has not seen it: it is unfinished.
             self._undecodable.count += 1
@@ -178,18 +192,49 @@ class DeserializingReader(Generic[K, V]):
                 return made, error
         return made, None
 
-    async def _apply_later(self, records: list[Record]) -> tuple[list[Record[K, V]], Exception | None]:
-        """As :meth:`_apply`."""
+    async def _apply_later(self, records: list[Record], owner: object) -> tuple[list[Record[K, V]], Exception | None]:
+        """As :meth:`_apply`, with the records whose deserializers have returned in time."""
         made: list[Record[K, V]] = []
+        work = self._apply_each(records, made)
+        # What waiting takes is done only where it waits: most deserializers rarely do, and cost less than a deadline.
+        self._busy = True
+        try:
+            waits_for = work.send(None)
+        except StopIteration as done:
+            return made, done.value
+        finally:
+            self._busy = False
+
+        def current() -> Record:
+            return records[len(made)]
+
+        at = asyncio.get_running_loop().time() + self._timeout
+        try:
+            # One for all records: what is made until then is delivered, and the next call has as long for the others.
+            async with deadline(at, lambda: self._late(current())):
+                with self._reader.awaiting(self._deserializers.awaited, current):
+                    return made, await self._alone(resumed(work, waits_for), owner)
+        except DeadlineError as error:
+            return made, error
+        finally:
+            work.close()
+
+    async def _apply_each(self, records: list[Record], made: list[Record[K, V]]) -> Exception | None:
         for record in records:
             try:
                 made.append(self._stand_in(record) or await self._deserializers.apply_later(record))
             except RecordDeserializationError as error:
                 if not self._returned(record, error, made):
-                    return made, error
+                    return error
             except NOT_ABOUT_THE_RECORD as error:
-                return made, error
-        return made, None
+                return error
+        return None
+
+    def _late(self, record: Record) -> str:
+        return (
+            f"{record.topic}-{record.partition}: {self._deserializers.awaited} did not return for the record at offset "
+            f"{record.offset} within default_api_timeout_ms={self._timeout * 1000:g}; the next read calls it again"
+        )
 
     def _stand_in(self, record: Record) -> Record[K, V] | None:
         """Return the record itself if it stands for a damaged batch."""

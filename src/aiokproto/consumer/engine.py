@@ -221,7 +221,7 @@ class Engine(Lifecycle):
         if self.rebalancing.in_callback():
             raise RuntimeError("a consumer cannot be closed in a rebalance callback: closing waits for the callback")
         if self.assignment.handling is not None:
-            self.assignment.handling.check_closable()
+            self.assignment.handling.check_outside("close()")
         deadline = asyncio.get_running_loop().time() + timeout
         self._begin_closing()
         if processed:
@@ -402,19 +402,19 @@ class Engine(Lifecycle):
         since = loop.time()
         while True:
             await asyncio.sleep(min(limit / 4, 1.0))
-            handling, requests = self.assignment.handling, self.reader.requests
-            if handling is not None:
-                # While run() takes nothing more, handlers that end are what says that the application is alive.
-                requests += handling.progress
+            handling = self.assignment.handling
             # `current` by identity: `async for` requests records without a call of the reader for each.
-            now = (requests, self.assignment.current)
-            if self.reader.waiting or now[0] != seen[0] or now[1] is not seen[1]:
+            now = (self.reader.requests, self.assignment.current)
+            # While run() takes nothing more, its oldest call says whether the application is alive.
+            waiting = self.reader.waiting or (handling is not None and handling.full)
+            if waiting or now[0] != seen[0] or now[1] is not seen[1]:
                 seen, since = now, loop.time()
             began = handling.oldest() if handling is not None else None
             if began is not None and loop.time() - began > limit and member.owned:
                 reason = f"a handler has run for {loop.time() - began:.1f} s (max_poll_interval_ms)"
             elif loop.time() - since > limit and member.owned:
-                reason = f"no record was requested in {loop.time() - since:.1f} s (max_poll_interval_ms)"
+                why = f": {self.reader.awaited}" if self.reader.awaited else ""
+                reason = f"no record was requested in {loop.time() - since:.1f} s (max_poll_interval_ms){why}"
                 since = loop.time()
             else:
                 continue

@@ -12,13 +12,12 @@ if TYPE_CHECKING:
 
 
 class Handling(Protocol):
-    """Delivered records that are being handled, or wait for it.
+    """Delivered records that are being handled, or wait for it."""
 
-    Attributes:
-        progress: How many calls of the handler have ended.
-    """
-
-    progress: int
+    @property
+    def full(self) -> bool:
+        """Whether no record is taken, because as many are unfinished as may be."""
+        ...
 
     def unfinished(self) -> Mapping[TopicPartition, int]:
         """Return the lowest unfinished offset of each partition that has one: no commit goes beyond it."""
@@ -40,8 +39,8 @@ class Handling(Protocol):
         """Start nothing more of these partitions; what runs may end until that loop time, and is then cancelled."""
         ...
 
-    def check_closable(self) -> None:
-        """Raise in a handler: closing would wait for it."""
+    def check_outside(self, call: str) -> None:
+        """Raise in a handler: ``call`` would wait for it."""
         ...
 
     async def finish(self, deadline: float) -> None:

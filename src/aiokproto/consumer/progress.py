@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from aiokproto.consumer.assignment import Assignment
+from aiokproto.consumer.commit_result import after
 from aiokproto.errors import CommitError
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, Record, TopicPartition
 
@@ -22,11 +23,12 @@ class Progress:
         self, records: Iterable[Record[Any, Any]], assignment: Assignment, group_metadata: Callable[[], GroupMetadata]
     ) -> None:
         self._first: dict[TopicPartition, int] = {}
-        self._next: dict[TopicPartition, OffsetAndMetadata] = {}
+        last: dict[TopicPartition, Record[Any, Any]] = {}
         for record in records:
             where = TopicPartition(record.topic, record.partition)
             self._first.setdefault(where, record.offset)
-            self._next[where] = OffsetAndMetadata(record.offset + 1, "", record.leader_epoch)
+            last[where] = record
+        self._next = {where: after(record) for where, record in last.items()}
         # A partition that was lost and assigned again has another cursor.
         self._cursors = {where: assignment.get(where) for where in self._first}
         self._assignment = assignment

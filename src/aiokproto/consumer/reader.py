@@ -7,11 +7,13 @@ is quick, else in a thread, while other partitions deliver.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
 from aiokproto.consumer.assignment import Assignment
+from aiokproto.consumer.awaited import Awaited
 from aiokproto.consumer.batch import DamagedBatch, FetchedBatch
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.damage import locate, stand_in, undamaged
@@ -51,6 +53,7 @@ class Reader:
         requests: How often records were requested.
         waiting: Whether a call waits for records.
         owner: The only caller that may read; None if any may.
+        awaited: What the delivery of a record waits for now; None for nothing.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Reader:
         self.requests = 0
         self.waiting = False
         self.owner: object = None
+        self.awaited: Awaited | None = None
         self._assignment = assignment
         self._check_crcs = check_crcs
         self._check = check
@@ -96,6 +100,15 @@ class Reader:
     def give_up_waiting(self) -> None:
         """Let :meth:`wait_processed` return now."""
         self._processed.set()
+
+    @contextmanager
+    def awaiting(self, what: str, record: Callable[[], Record]) -> Iterator[None]:
+        """Set :attr:`awaited` while the body runs."""
+        self.awaited = Awaited(what, record, asyncio.get_running_loop().time())
+        try:
+            yield
+        finally:
+            self.awaited = None
 
     async def open(self, deadline: float | None = None, *, by: object = None) -> bool:
         """Open records into ``assignment.open``. Return False if there are none by that loop time. ``by`` is the caller
@@ -382,7 +395,8 @@ class Reader:
         assert record.error is not None
         if not self._undecodable.settles:
             return False
-        await self._undecodable.settle(record, record.error)
+        with self.awaiting("its dead letter to be acknowledged", lambda: record):
+            await self._undecodable.settle(record, record.error)
         # A seek may have replaced it meanwhile.
         if cursor.buffer.records is records:
             records.clear()

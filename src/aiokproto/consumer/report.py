@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from aiokproto.consumer.cursor import Cursor, PartitionState
 from aiokproto.consumer.part import ConsumerPart
+from aiokproto.consumer.silence import SILENT_FOR
 from aiokproto.observe.health import Findings, Health
 from aiokproto.observe.stats import ClientStats, Durations
 from aiokproto.types import TopicPartition
@@ -130,8 +131,8 @@ class Report(ConsumerPart):
     def health(self) -> Health:
         """Return whether the consumer works, and what is wrong. No I/O.
 
-        Findings are, for example, that no broker can be reached, that a partition has no leader or cannot be read, or
-        that the group is rebalancing. A topic without new records is none.
+        Findings are, for example, that no broker can be reached, that a partition has no leader or cannot be read, that
+        the group is rebalancing, or that a deserializer does not return. A topic without new records is none.
         """
         engine = self._engine
         engine.cluster.check_loop()
@@ -142,6 +143,7 @@ class Report(ConsumerPart):
             findings.ended = engine.closed_or_failed
         elif engine.running:
             self._add_group(findings)
+            self._add_awaited(findings)
             self._add_partitions(findings)
         return findings.health()
 
@@ -174,6 +176,11 @@ class Report(ConsumerPart):
             findings.degraded.append(f"rebalancing for {age:.0f} s: {member.state}")
         if trouble := member.trouble:
             findings.degraded.append(trouble)
+
+    def _add_awaited(self, findings: Findings) -> None:
+        awaited = self._engine.reader.awaited
+        if awaited is not None and (age := asyncio.get_running_loop().time() - awaited.since) >= SILENT_FOR:
+            findings.degraded.append(f"{awaited}, for {age:.0f} s")
 
     def _add_partitions(self, findings: Findings) -> None:
         fetcher = self._engine.fetcher

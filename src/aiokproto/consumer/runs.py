@@ -86,14 +86,17 @@ class Runs(ConsumerPart, Generic[K, V]):
         **At least once.** Only records before the first unfinished one of their partition are committed: at each
         ``auto_commit_interval_ms``, when partitions are revoked, and at the end, with ``enable_auto_commit``. A record
         is finished when the handler returns, or when it was written to a retry topic or the dead-letter topic. If the
-        handler fails for good and there is neither, the run ends with the handler's exception.
+        handler fails for good and there is neither, the run ends with the handler's exception. After a rebalance, a
+        failure or a crash the first unfinished record of a partition comes again, and with it the finished ones behind
+        it: at most ``max_pending_records``; with ``order="partition"`` there are none.
 
         **Deserializers** are applied before the handler is called, and ``on_undecodable`` applies; a record with
         ``record.error`` is handled as any other. With ``"raise"`` the run ends with the error, and the record is
         unfinished. ``order="key"`` compares keys as they were stored.
 
         **Progress.** Each call of the handler has ``max_poll_interval_ms``; while calls end within it, the member stays
-        in its group, however long records wait. A call that takes 30 s is logged, with its record.
+        in its group, however long records wait. Writing the call's dead letter is a part of it. A call that takes 30 s
+        is logged, with its record.
 
         **The end.** No further call starts. Running ones have ``drain_timeout_ms`` to end, then they are cancelled;
         their records are not committed. When partitions are revoked the same holds for their records; calls for
@@ -114,7 +117,9 @@ class Runs(ConsumerPart, Generic[K, V]):
             max_pending_bytes: Most bytes of them, likewise; exceeded by at most one batch of each partition.
             handler_timeout_ms: A call that takes longer is cancelled, and has failed with ``TimeoutError``.
             drain_timeout_ms: How long running calls may take when the run ends or partitions are revoked.
-            handle_signals: Whether SIGTERM and SIGINT end the run; what handled them before does so again afterwards.
+            handle_signals: Whether SIGTERM and SIGINT end the run; what handled them before does so again afterwards. A
+                handler that was added to the event loop itself cannot be restored: that is logged, and the signal then
+                has its default effect.
             batch: Most records of one call. A batch that fails for good is handled record by record, in lists of one,
                 if there are retry topics or a dead-letter topic.
 
@@ -148,7 +153,7 @@ class Runs(ConsumerPart, Generic[K, V]):
             raise ConfigurationError(f"run() cannot read the consumer of {engine.session}, which commits by itself")
         if self._assignment.handling is not None:
             raise RuntimeError("run() is running already: stop_run() ends it")
-        if engine.reader.waiting:
+        if engine.reader.waiting or engine.reader.awaited is not None:
             raise RuntimeError("another task is waiting for records of this consumer; only one can at a time")
         if retry_topics is not None:
             self._check_read(retry_topics.topics)

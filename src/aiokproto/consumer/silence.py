@@ -28,8 +28,8 @@ _NAMED = 3
 class SilenceWatch:
     """Logs why a consumer gets no records.
 
-    Topics without new records are no cause: only partitions that cannot be read, a group that cannot be joined, and a
-    group that has no partition for this member.
+    Topics without new records are no cause: only partitions that cannot be read, a group that cannot be joined, a group
+    that has no partition for this member, and a deserializer or a dead letter that is awaited.
     """
 
     def __init__(self, assignment: Assignment, fetcher: Fetcher, reader: Reader, member: GroupMember | None) -> None:
@@ -49,7 +49,8 @@ class SilenceWatch:
             if self._assignment.delivered != delivered:
                 delivered, since, self._logged = self._assignment.delivered, loop.time(), ""
             # An application that requests nothing does not wait, so nothing is missing.
-            waited, requests = self._reader.waiting or self._reader.requests != requests, self._reader.requests
+            waiting = self._reader.waiting or self._reader.awaited is not None
+            waited, requests = waiting or self._reader.requests != requests, self._reader.requests
             if waited and loop.time() - since >= SILENT_FOR and (causes := await self._causes()):
                 self._log(causes, loop.time() - since, loop.time())
             await asyncio.sleep(SILENT_FOR)
@@ -61,6 +62,8 @@ class SilenceWatch:
 
     async def _causes(self) -> str:
         """Return what is wrong, empty if nothing is."""
+        if self._reader.awaited is not None:
+            return str(self._reader.awaited)
         if self._member is not None and (trouble := self._member.trouble):
             return trouble
         time_slice, found = TimeSlice(), Counter[str]()

@@ -83,11 +83,13 @@ class Subscriber(ConsumerPart):
             timeout_ms: How long to wait for it; by default ``default_api_timeout_ms``.
 
         Raises:
-            RuntimeError: It is called in a rebalance callback, for which it would wait.
+            RuntimeError: It is called in a rebalance callback, or in a handler of :meth:`run`, for which it would wait.
             DeadlineError: It has not finished in time.
         """
         if self._engine.rebalancing.in_callback():
             raise RuntimeError("unsubscribe() would wait for this rebalance callback, in which it is called")
+        if self._assignment.handling is not None:
+            self._assignment.handling.check_outside("unsubscribe()")
         # Before the subscription goes: its offsets are committed with the revocation.
         self._assignment.mark_processed()
         old = self._engine.subscription

@@ -6,6 +6,7 @@ Each has one writer, the part that it observes; see the package.
 from __future__ import annotations
 
 from collections.abc import Callable
+from struct import Struct
 
 from aiokproto.codec.registry import api_name
 from aiokproto.errors import KafkaError
@@ -33,6 +34,11 @@ from aiokproto.hooks import (
     TransactionEnded,
 )
 from aiokproto.types import TopicPartition
+
+# For events of each request or batch: the constructor of a NamedTuple is Python code, and takes twice as long.
+_made = tuple.__new__
+
+_API_AND_VERSION = Struct(">hh").unpack_from
 
 
 class Timing:
@@ -126,16 +132,16 @@ class NodeObserver:
         self.bytes_sent += len(data)
         if self.hooks.request_sent is not None:
             # Read from the frame: the callers of this hot path have neither at hand.
-            api, version = int.from_bytes(data[4:6], "big"), int.from_bytes(data[6:8], "big")
-            self.hooks.request_sent(RequestSent(self.node, api_name(api), version, len(data), queue_time))
+            api, version = _API_AND_VERSION(data, 4)
+            self.hooks.request_sent(_made(RequestSent, (self.node, api_name(api), version, len(data), queue_time)))
 
     def received(self, api: int, version: int, size: int, queue_time: float, latency: float) -> None:
         """A response has arrived."""
         self.bytes_received += size
         self.latency.add(latency)
         if self.hooks.response_received is not None:
-            event = ResponseReceived(self.node, api_name(api), version, size, queue_time, latency, None)
-            self.hooks.response_received(event)
+            fields = (self.node, api_name(api), version, size, queue_time, latency, None)
+            self.hooks.response_received(_made(ResponseReceived, fields))
 
     def unanswered(self, api: int, version: int, queue_time: float, latency: float, error: KafkaError) -> None:
         """A request gets no response, or its caller waits no longer."""
@@ -231,7 +237,8 @@ class ProducerObserver:
         self.bytes += size
         self.latency.add(latency)
         if self.hooks.batch_written is not None:
-            self.hooks.batch_written(BatchWritten(*where, base_offset, records, size, uncompressed, attempts, latency))
+            fields = (where.topic, where.partition, base_offset, records, size, uncompressed, attempts, latency)
+            self.hooks.batch_written(_made(BatchWritten, fields))
 
     def failed(self, where: TopicPartition, records: int, attempts: int, created: float, error: KafkaError) -> None:
         """A batch was given up, which was opened at ``created`` (s)."""
@@ -293,14 +300,14 @@ class ConsumerObserver:
     def fetched(self, node: int, where: TopicPartition, offset: int, records: int, size: int) -> None:
         """Records of a partition were buffered."""
         if self.hooks.batch_fetched is not None:
-            self.hooks.batch_fetched(BatchFetched(node, *where, offset, records, size))
+            self.hooks.batch_fetched(_made(BatchFetched, (node, where.topic, where.partition, offset, records, size)))
 
     def delivered(self, where: TopicPartition, records: int, next_offset: int) -> None:
         """The application has records that were decoded together, or a batch."""
         self.batches += 1
         self.records += records
         if self.hooks.records_delivered is not None:
-            self.hooks.records_delivered(RecordsDelivered(*where, records, next_offset))
+            self.hooks.records_delivered(_made(RecordsDelivered, (where.topic, where.partition, records, next_offset)))
 
     def rebalanced(self, kind: RebalanceKind, partitions: list[TopicPartition], latency: float) -> None:
         """A change of the assignment was carried out."""

@@ -104,7 +104,8 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
 
         Args:
             key_serializer: Makes bytes of a key: a function, or a coroutine function, which is decided once, here.
-                None for keys that are bytes. It is not called for None. The partitioner gets the bytes.
+                None for keys that are bytes. It is not called for None. The partitioner gets the bytes. A coroutine
+                that does not return within ``max_block_ms`` is cancelled, and the call raises ``DeadlineError``.
             value_serializer: Likewise for values.
             acks: Which replicas must have a record before it is acknowledged: "all" (or -1) for all in-sync replicas, 1
                 for the leader, 0 for none. With 0 neither errors nor offsets are known.
@@ -131,7 +132,8 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
                 request for this long (ms). 0 disables it.
             partitioner_rack_aware: Whether "default" prefers partitions whose leader is in ``client_rack``, for records
                 without a key (KIP-1123). Needs ``client_rack``.
-            max_block_ms: Longest time a call waits for the topic's metadata and for free buffer memory (ms).
+            max_block_ms: Longest time a call waits for the topic's metadata and for free buffer memory, and for a
+                serializer that is a coroutine function (ms).
             close_timeout_ms: Longest time for :meth:`close` and for leaving ``async with`` (ms). None waits until every
                 record has an outcome, at most ``delivery_timeout_ms``.
             transactional_id: A name that survives restarts, to write in transactions (:meth:`transaction`) and only in
@@ -191,7 +193,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         )
         # With a transactional id the producer's own session never opens: each transaction brings one.
         session = WriteSession(None if transactional_id is None else only_in_transactions)
-        serializers = Serializers(key_serializer, value_serializer)
+        serializers = Serializers(key_serializer, value_serializer, self._settings.max_block)
         buffer = Buffer(self._accumulator, self._settings, self._config.interceptors)
         super().__init__(_partitioner(self._settings), buffer, session, serializers)
         self._transactions: TransactionManager | None = None

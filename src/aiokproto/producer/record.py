@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from aiokproto.errors import InvalidRecordError
-from aiokproto.types import Header
+from aiokproto.types import Header, K, V
 
 INT64_MAX = 0x7FFFFFFFFFFFFFFF
 
 
-class ProducerRecord(NamedTuple):
-    """A record for :meth:`~aiokproto.producer.Producer.send_many`.
+if TYPE_CHECKING:
+    # At run time a NamedTuple can be generic from Python 3.11 on only.
+    class ProducerRecord(NamedTuple, Generic[K, V]):
+        value: V | None
+        key: K | None = None
+        headers: Sequence[Header] = ()
+        partition: int | None = None
+        timestamp: int | None = None
 
-    Attributes:
-        value: The value: bytes, or what ``value_serializer`` takes; None is a tombstone.
-        key: The key, likewise, or None.
-        headers: Keys and values, in order.
-        partition: The partition; None leaves it to the partitioner.
-        timestamp: Milliseconds since the epoch; None for now.
-    """
+else:
 
-    # Any: a NamedTuple can be generic from Python 3.11 on.
-    value: Any
-    key: Any = None
-    headers: Sequence[Header] = ()
-    partition: int | None = None
-    timestamp: int | None = None
+    class ProducerRecord(NamedTuple):
+        """A record for :meth:`~aiokproto.producer.Producer.send_many`; for type checkers a ``ProducerRecord[K, V]``.
+
+        Attributes:
+            value: The value: bytes, or what ``value_serializer`` takes; None is a tombstone.
+            key: The key, likewise, or None.
+            headers: Keys and values, in order.
+            partition: The partition; None leaves it to the partitioner.
+            timestamp: Milliseconds since the epoch; None for now.
+        """
+
+        value: Any
+        key: Any = None
+        headers: Sequence[Header] = ()
+        partition: int | None = None
+        timestamp: int | None = None
+
+        __class_getitem__ = classmethod(GenericAlias)
 
 
 class PendingRecord(NamedTuple):

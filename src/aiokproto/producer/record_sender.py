@@ -85,8 +85,8 @@ class RecordSender(RecordAppender[K, V]):
             MessageTooLargeError: The record is larger than ``max_request_size``, or than the topic's
                 ``max.message.bytes``.
             UnknownTopicError: The topic does not exist. Likewise InvalidTopicError and AuthorizationError.
-            DeadlineError: There was no metadata or no free buffer memory within ``max_block_ms``; or no acknowledgement
-                within ``delivery_timeout_ms``: then the record may have been written.
+            DeadlineError: There was no metadata or no free buffer memory within ``max_block_ms``, or a serializer did
+                not return; or no acknowledgement within ``delivery_timeout_ms``: then the record may have been written.
             BrokerError: The broker rejected the record.
             ClientClosedError: The producer is not started, is closed, or has failed.
         """
@@ -175,7 +175,7 @@ class RecordSender(RecordAppender[K, V]):
     async def send_many(
         self,
         topic: str,
-        records: Iterable[V | ProducerRecord] | SupportsArrow,
+        records: Iterable[V | ProducerRecord[K, V]] | SupportsArrow,
         *,
         partition: int | None = None,
     ) -> Outcomes:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic
 
-from aiokproto.coroutines import is_async
+from aiokproto.coroutines import is_async, resumed
 from aiokproto.errors import ConfigurationError, SerializationError
+from aiokproto.net.timeouts import deadline
 from aiokproto.types import K, V
 
 
@@ -17,14 +19,15 @@ class Serializers(Generic[K, V]):
         is_async: Whether one of them has to be awaited: :meth:`apply_later` then, else :meth:`apply`.
     """
 
-    __slots__ = ("_key", "_value", "is_async")
+    __slots__ = ("_key", "_max_block", "_value", "is_async")
 
     def __init__(
         self,
         key: Callable[[K], Awaitable[bytes] | bytes] | None,
         value: Callable[[V], Awaitable[bytes] | bytes] | None,
+        max_block: float,
     ) -> None:
-        """None for what is bytes already.
+        """None for what is bytes already. ``max_block``: the longest time (s) for which they are awaited.
 
         Raises:
             ConfigurationError: One cannot be called.
@@ -32,6 +35,7 @@ class Serializers(Generic[K, V]):
         for name, given in (("key_serializer", key), ("value_serializer", value)):
             if given is not None and not callable(given):
                 raise ConfigurationError(f"{name}={given!r}: expected a function that returns bytes")
+        self._max_block = max_block
         self._key = ("key", key, is_async(key))
         self._value = ("value", value, is_async(value))
         self.is_async = self._key[2] or self._value[2]
@@ -57,7 +61,26 @@ class Serializers(Generic[K, V]):
         return made[0], made[1]
 
     async def apply_later(self, key: K | None, value: V | None) -> tuple[bytes | None, bytes | None]:
-        """As :meth:`apply`, and await what is asynchronous."""
+        """As :meth:`apply`, and await what is asynchronous.
+
+        Raises:
+            DeadlineError: It did not return in time.
+        """
+        work = self._apply_later(key, value)
+        # Without a deadline if it does not wait, as most of the time.
+        try:
+            waits_for = work.send(None)
+        except StopIteration as done:
+            made: tuple[bytes | None, bytes | None] = done.value
+            return made
+        async with deadline(asyncio.get_running_loop().time() + self._max_block, self._late):
+            return await resumed(work, waits_for)
+
+    def _late(self) -> str:
+        names = " or ".join(f"{name}_serializer" for name, _, awaited in (self._key, self._value) if awaited)
+        return f"{names} did not return within max_block_ms={self._max_block * 1000:g}"
+
+    async def _apply_later(self, key: K | None, value: V | None) -> tuple[bytes | None, bytes | None]:
         made: list[Any] = [key, value]
         result: Any
         for place, (name, serializer, awaited) in enumerate((self._key, self._value)):

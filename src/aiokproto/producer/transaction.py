@@ -266,7 +266,11 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             raise self._session.closed.with_traceback(None)
 
     async def send_many(
-        self, topic: str, records: Iterable[V | ProducerRecord] | SupportsArrow, *, partition: int | None = None
+        self,
+        topic: str,
+        records: Iterable[V | ProducerRecord[K, V]] | SupportsArrow,
+        *,
+        partition: int | None = None,
     ) -> Outcomes:
         """As :meth:`Producer.send_many <aiokproto.producer.Producer.send_many>`; one failed record aborts."""
         outcomes = await super().send_many(topic, records, partition=partition)

@@ -10,6 +10,7 @@ from aiokproto.config import boolean, duration, integer, one_of, positive, secon
 from aiokproto.consumer.running.retry import NO_RETRY, Retry
 from aiokproto.consumer.running.retry_topics import RetryTopics
 from aiokproto.consumer.running.scheduler import Lane, Limits
+from aiokproto.coroutines import is_async
 from aiokproto.errors import ConfigurationError
 from aiokproto.types import Record
 
@@ -61,6 +62,8 @@ class RunOptions:
         order = given["order"]
         if not callable(order):
             order = one_of("order", order, ("partition", "key", "none"))
+        elif is_async(order):
+            raise ConfigurationError(f"order={order!r}: a coroutine function is not awaited here")
         batch = given["batch"]
         if batch is not None:
             integer("batch", batch, 1)

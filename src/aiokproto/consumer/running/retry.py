@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from aiokproto.config import duration, integer, seconds, text
+from aiokproto.coroutines import is_async
 from aiokproto.errors import ConfigurationError
 
 Failing = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
@@ -48,6 +49,8 @@ class Retry:
         classes = all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds)
         if not classes and (isinstance(self.on, type | tuple) or not callable(self.on)):
             raise ConfigurationError(f"Retry(on={self.on!r}): expected exception classes, or a function")
+        if is_async(self.on):
+            raise ConfigurationError(f"Retry(on={self.on!r}): a coroutine function is not awaited here")
 
     def again(self, error: Exception, attempts: int) -> bool:
         """Return whether to call the handler again after so many failed attempts, the last with this error."""

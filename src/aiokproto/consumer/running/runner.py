@@ -34,16 +34,13 @@ from aiokproto.consumer.running.failed import Failures
 from aiokproto.consumer.running.options import NotAwaitableError, RunOptions
 from aiokproto.consumer.running.scheduler import Backlog, Scheduler, Work
 from aiokproto.consumer.running.signals import signals_handled
-from aiokproto.consumer.running.status import status_of
+from aiokproto.consumer.running.status import report_stuck, status_of
 from aiokproto.consumer.running.summary import RunStatus, RunSummary, TopicCounts
 from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.types import Record, TopicPartition
 
 log = logging.getLogger("aiokproto.consumer")
-
-STUCK_AFTER = 30.0
-"""Seconds after which a running call is reported, and between the reports."""
 
 _COMMIT_TIMEOUT = 5.0
 """Seconds for the commit at the end of a run."""
@@ -59,17 +56,12 @@ _FOLLOWING = (True,) * 7 + (False,)
 
 
 class Runner:
-    """One call of :meth:`Consumer.run`.
-
-    Attributes:
-        progress: How many calls of the handler have ended.
-    """
+    """One call of :meth:`Consumer.run`."""
 
     def __init__(
         self, engine: Engine, options: RunOptions, deserializing: DeserializingReader[Any, Any] | None
     ) -> None:
         """``deserializing``: None if there are no deserializers."""
-        self.progress = 0
         self._deserializing = deserializing
         self._engine = engine
         self._assignment = engine.assignment
@@ -104,7 +96,7 @@ class Runner:
             self._assignment.handling = self
             self._engine.reader.owner = self
             intake = asyncio.create_task(self._take_records(), name="aiokproto-consumer-run-intake")
-            watch = asyncio.create_task(self._report_stuck(), name="aiokproto-consumer-run-watch")
+            watch = asyncio.create_task(report_stuck(self._running), name="aiokproto-consumer-run-watch")
             for helper in (intake, watch):
                 helper.add_done_callback(self._helper_ended)
             try:
@@ -122,7 +114,7 @@ class Runner:
 
     def _signalled(self) -> None:
         if self._stopping.is_set():
-            log.warning("run: a second signal: running handlers are cancelled")
+            log.warning("run: a signal while the run ends: running handlers are cancelled")
             self._drain.expire()
         self.stop()
 
@@ -277,7 +269,6 @@ class Runner:
                 work.timer.cancel()
             counts.processed += 1 if work.rest else work.count
             if following and not work.cancelled and scheduler.follow(work):
-                self.progress += 1
                 work.began = time()
                 if backlog.full or not self._has_room.is_set():
                     self._relieve(backlog)
@@ -304,7 +295,6 @@ class Runner:
     def _finish(self, work: Work) -> None:
         """The records of a call are done."""
         backlog, scheduler = work.backlog, self._scheduler
-        self.progress += 1
         if work.rest:
             scheduler.finish_one(work)
         else:
@@ -332,7 +322,8 @@ class Runner:
         """Decide what becomes of records whose call has raised. Return whether the worker goes on."""
         if work.timer is not None:
             work.timer.cancel()
-        why = work.cancelled
+        # A cancellation from here on concerns what becomes of the record, such as its dead letter.
+        why, work.cancelled = work.cancelled, ""
         if isinstance(error, asyncio.CancelledError) and why == _TIMED_OUT:
             limit = self._options.handler_timeout
             error = asyncio.TimeoutError(f"the handler took longer than {limit} s ({_TIMED_OUT})")
@@ -355,9 +346,7 @@ class Runner:
             log.error("run: %s: %r: the run ends", work, failure)
             self._fail(failure)
         if work in work.backlog.running:
-            self._scheduler.postpone(work)
-            self.progress += 1
-            self._relieve(work.backlog)
+            self._postpone(work)
         work.cancelled = ""
         self._wake()
         return not why
@@ -372,19 +361,24 @@ class Runner:
         elif (pause := self._failures.pause(work, error)) is not None:
             counts.retried += 1
             log.info("run: %s: attempt %d failed, the next is in %.1f s: %r", work, work.attempts, pause, error)
-            self._scheduler.postpone(work)
+            self._postpone(work)
             self._timed(pause, work)
         elif self._failures.splits(work, error):
             log.info("run: %s: the records are handled one by one: %r", work, error)
             work.item, work.rest = work.item[:1], work.item[1:]
             work.attempts = 0
-            self._scheduler.postpone(work)
+            self._postpone(work)
             self._scheduler.due(work)
         else:
             kind = await self._failures.give_up(work, error)
             counts.retried += kind == "retried"
             counts.dead_lettered += kind == "dead-lettered"
             self._finish(work)
+
+    def _postpone(self, work: Work) -> None:
+        """A call has ended, and its records are not done."""
+        self._scheduler.postpone(work)
+        self._relieve(work.backlog)
 
     def _timed(self, seconds: float, work: Work) -> None:
         def due() -> None:
@@ -397,6 +391,11 @@ class Runner:
 
     # The consumer's signals (Handling)
 
+    @property
+    def full(self) -> bool:
+        """Whether no record is taken, because as many are unfinished as may be."""
+        return not self._has_room.is_set()
+
     def unfinished(self) -> dict[TopicPartition, int]:
         """Return the lowest unfinished offset of each partition that has one."""
         return {partition: lowest for partition, each in self._backlogs.items() if (lowest := each.lowest) is not None}
@@ -406,10 +405,10 @@ class Runner:
         return any(each.running and not each.abandoned for each in self._of(partitions))
 
     def oldest(self) -> float | None:
-        """Return the loop time at which the oldest running call began. Those that were cancelled, and those whose
-        partition is being revoked, do not count."""
+        """Return the loop time at which the oldest running call began. Those that were cancelled for more than their
+        time, and those whose partition is being revoked, do not count."""
         revoked = {id(backlog) for backlog in self._backlogs.values() if backlog.dropped}
-        running = (work for work in self._running() if not work.cancelled and id(work.backlog) not in revoked)
+        running = (work for work in self._running() if _goes_on(work) and id(work.backlog) not in revoked)
         return min((work.began for work in running), default=None)
 
     def changed(self, cursors: Collection[Cursor]) -> None:
@@ -443,10 +442,12 @@ class Runner:
                 log.error("run: handlers do not end although they are cancelled: %s is revoked without them", names)
         self._engine.reader.give_up_waiting()
 
-    def check_closable(self) -> None:
-        """Raise in a handler: closing would wait for it."""
+    def check_outside(self, call: str) -> None:
+        """Raise in a handler: ``call`` would wait for it."""
         if asyncio.current_task() in self._workers:
-            raise RuntimeError("a handler cannot close the consumer, which would wait for the handler: call stop_run()")
+            raise RuntimeError(
+                f"a handler cannot await {call}, which would wait for the handler: call stop_run(), and {call} after it"
+            )
 
     async def finish(self, deadline: float) -> None:
         """End the run; at that loop time what still runs is cancelled."""
@@ -499,7 +500,7 @@ class Runner:
         return [work for backlog in (*self._backlogs.values(), *leaving) for work in backlog.running]
 
     def _cancel_running(self, backlogs: Collection[Backlog], why: str) -> None:
-        works = [work for backlog in backlogs for work in backlog.running if not work.cancelled]
+        works = [work for backlog in backlogs for work in backlog.running if _goes_on(work)]
         if works:
             log.warning("run: %s: cancelled while %d of its records are handled, such as %s", why, len(works), works[0])
         for work in works:
@@ -511,19 +512,32 @@ class Runner:
         """Wind down, also if this task is cancelled; a second time, cancel what runs at once."""
         if self._ended.is_set():
             return
-        winding_down = asyncio.ensure_future(self._wind_down(helpers))
+        winding_down = asyncio.create_task(self._wind_down(helpers), name="aiokproto-consumer-run-end")
         cancelled: asyncio.CancelledError | None = None
         while not winding_down.done():
             try:
-                await asyncio.shield(winding_down)
+                await asyncio.wait([winding_down])
             except asyncio.CancelledError as error:
                 cancelled = error
                 self._drain.expire()
-        winding_down.result()
         if cancelled is not None:
             raise cancelled
+        if winding_down.cancelled():
+            raise ClientClosedError("run: its end was cancelled, and not by the task that awaits run()")
+        winding_down.result()
 
     async def _wind_down(self, helpers: tuple[asyncio.Task[None], ...]) -> None:
+        try:
+            await self._drain_and_commit(helpers)
+        finally:
+            # Also if this task is cancelled, as all are when an event loop is shut down: close() waits for it.
+            self._release()
+            for task in self._workers:
+                task.cancel()
+        if self._workers:
+            await asyncio.wait(self._workers, timeout=_CANCELLED_WITHIN)
+
+    async def _drain_and_commit(self, helpers: tuple[asyncio.Task[None], ...]) -> None:
         self.stop()
         for helper in helpers:
             helper.cancel()
@@ -539,11 +553,6 @@ class Runner:
                 await self._engine.commit_processed(_COMMIT_TIMEOUT)
             except KafkaError as error:
                 log.warning("run: the last commit: %s", error)
-        self._release()
-        for task in self._workers:
-            task.cancel()
-        if self._workers:
-            await asyncio.wait(self._workers, timeout=_CANCELLED_WITHIN)
 
     def _release(self) -> None:
         """Give the consumer back: each partition continues at its first unfinished record."""
@@ -568,26 +577,13 @@ class Runner:
 
     def status(self) -> RunStatus:
         """Return what is being done."""
-        return status_of(self._scheduler, self._backlogs, self.summary(), active=not self._ended.is_set())
+        active = self._assignment.handling is self
+        return status_of(self._scheduler, self._backlogs, self.summary(), active=active)
 
-    async def _report_stuck(self) -> None:
-        reported = -STUCK_AFTER
-        while True:
-            await asyncio.sleep(STUCK_AFTER / 6)
-            now = self._loop.time()
-            stuck = [work for work in self._running() if now - work.began >= STUCK_AFTER]
-            # One line in this time, however many there are.
-            if stuck and now - reported >= STUCK_AFTER:
-                reported = now
-                oldest = min(stuck, key=lambda work: work.began)
-                log.warning(
-                    "run: the handler of %s has been running for %.0f s in task %s; so long do %d of %d running calls",
-                    oldest,
-                    now - oldest.began,
-                    oldest.task.get_name(),
-                    len(stuck),
-                    self._scheduler.running,
-                )
+
+def _goes_on(work: Work) -> bool:
+    """Whether a running call may go on. One that ignores its timeout does."""
+    return work.cancelled in ("", _TIMED_OUT)
 
 
 def _cancel(work: Work, why: str) -> None:

@@ -25,7 +25,10 @@ from typing import Any, NamedTuple
 from aiokproto.types import Record, TopicPartition
 
 _RECORD_OVERHEAD = 200
-"""Bytes that a record occupies besides its key and value."""
+"""Bytes that a record occupies besides its key, value and headers."""
+
+_HEADER_OVERHEAD = 150
+"""Bytes that a header occupies besides its content: a tuple, a str and bytes."""
 
 Lane = Callable[[Record[Any, Any]], Hashable]
 """Returns what records have in common that are handled in order; None for none."""
@@ -94,7 +97,7 @@ class Work:
     def __str__(self) -> str:
         first = self.records[0] if self.item else None
         key = "" if first is None or first.raw_key is None else f" (key {first.raw_key!r:.80})"
-        more = f" and {self.count - 1} more" if self.count > 1 else ""
+        more = f" and {count - 1} more" if (count := len(self.records) if self.item else 0) > 1 else ""
         return f"{self.backlog.partition} at offset {self.offset}{key}{more}"
 
 
@@ -195,14 +198,18 @@ class Scheduler:
         last = backlog.works[-1] if backlog.works else None
         for record in records:
             self._grow(backlog, 1, size_of(record))
-            # Only one that waits for its first call may still grow.
-            if last is None or last.done or last.attempts or last in backlog.running or last.count >= self.limits.batch:
+            if last is None or not self._may_grow(last):
                 last = Work(backlog, [record], True if self._one_lane else None, record.offset)
                 backlog.works.append(last)
                 self._queue(last)
             else:
                 last.item.append(record)
                 last.count += 1
+
+    def _may_grow(self, work: Work) -> bool:
+        """Whether a batch takes another record: only one that waits for its first call."""
+        begun = work.done or work.attempts or work.rest is not None or work in work.backlog.running
+        return not begun and work.count < self.limits.batch
 
     def _next_in_queue(self, backlog: Backlog) -> None:
         record = backlog.queue.popleft()
@@ -412,6 +419,8 @@ def size_of(record: Record[Any, Any]) -> int:
         size += len(key)
     if value is not None:
         size += len(value)
+    if record.headers:
+        size += sum(_HEADER_OVERHEAD + len(name) + len(content or b"") for name, content in record.headers)
     return size
 
 

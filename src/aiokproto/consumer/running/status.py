@@ -1,13 +1,20 @@
-"""Makes a :class:`RunStatus` of the scheduler's state."""
+"""What a run is doing: its :class:`RunStatus`, and calls that take long."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
 
-from aiokproto.consumer.running.scheduler import Backlog, Scheduler
+from aiokproto.consumer.running.scheduler import Backlog, Scheduler, Work
 from aiokproto.consumer.running.summary import PartitionProgress, RunStatus, RunSummary
 from aiokproto.runtime import current
 from aiokproto.types import TopicPartition
+
+log = logging.getLogger("aiokproto.consumer")
+
+STUCK_AFTER = 30.0
+"""Seconds after which a running call is reported, and between the reports."""
 
 
 def status_of(
@@ -26,6 +33,28 @@ def status_of(
         counts=counts,
         partitions=partitions,
     )
+
+
+async def report_stuck(running: Callable[[], list[Work]]) -> None:
+    """Log calls that take long, until cancelled."""
+    time = asyncio.get_running_loop().time
+    reported = -STUCK_AFTER
+    while True:
+        await asyncio.sleep(STUCK_AFTER / 6)
+        now, works = time(), running()
+        stuck = [work for work in works if now - work.began >= STUCK_AFTER]
+        # One line in this time, however many there are.
+        if stuck and now - reported >= STUCK_AFTER:
+            reported = now
+            oldest = min(stuck, key=lambda work: work.began)
+            log.warning(
+                "run: the handler of %s has been running for %.0f s in task %s; so long do %d of %d running calls",
+                oldest,
+                now - oldest.began,
+                oldest.task.get_name(),
+                len(stuck),
+                len(works),
+            )
 
 
 def _progress(backlog: Backlog, now: int) -> PartitionProgress:

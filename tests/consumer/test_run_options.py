@@ -1,0 +1,38 @@
+"""The arguments of `Consumer.run`: what could only go wrong later is refused at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiokproto import Consumer
+from aiokproto.consumer import Retry
+from aiokproto.errors import ConfigurationError
+
+
+async def later(_: object) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"order": later}, "order=.* a coroutine function is not awaited here"),
+        ({"order": "keys"}, "order='keys'"),
+        ({"order": "key", "batch": 3}, "a batch has records of many keys"),
+        ({"concurrency": 0}, "concurrency"),
+        ({"retry": 3}, "retry=3: expected Retry"),
+        ({"dead_letter": "topic"}, "dead_letter='topic': expected a DeadLetterTopic"),
+        ({"handler_timeout_ms": 0}, "handler_timeout_ms"),
+    ],
+)
+async def test_arguments_that_cannot_work_are_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        await Consumer("t", bootstrap_servers="localhost:1").run(later, **options)
+
+
+@pytest.mark.parametrize("on", [later, int, (ValueError, KeyboardInterrupt), 3])
+def test_what_cannot_decide_about_a_retry_is_refused(on: Any) -> None:
+    with pytest.raises(ConfigurationError, match="Retry"):
+        Retry(on=on)
