@@ -46,8 +46,10 @@ class ClassicMember:
         requests = CoordinatorRequests(cluster, CoordinatorKind.GROUP, config.group_id)
         self._heartbeat = Heartbeat(cluster, config, self._membership, requests, self._take, owner.session)
         self._joining = Joining(cluster, config, assignors, self._membership, requests, self._heartbeat)
-        self._rebalance = RebalanceLoop(cluster, config, self._membership, self._joining, owner)
         self._commits = Commits(cluster, self, config.group_id)
+        self._rebalance = RebalanceLoop(
+            cluster, config, self._membership, self._joining, owner, self._commits.interrupted
+        )
 
     # Called by the consumer
 

@@ -57,10 +57,10 @@ class EpochMember(Generic[Item]):
         self.heartbeat: EpochHeartbeat[Item] = EpochHeartbeat(
             cluster, group_id, membership, form, session, session_timeout, self._take
         )
-        self.reconciliation: Reconciliation[Item] = Reconciliation(
-            cluster, group_id, membership, self.heartbeat, owner, has_subscription
-        )
         self.commits = Commits(cluster, self, group_id)
+        self.reconciliation: Reconciliation[Item] = Reconciliation(
+            cluster, group_id, membership, self.heartbeat, owner, has_subscription, self.commits.interrupted
+        )
 
     @property
     def state(self) -> str:
