@@ -30,6 +30,7 @@ class FakeEpochGroup:
         self.target: set[tuple[bytes, int]] = set()
         self.reported: set[tuple[bytes, int]] | None = None
         self._news = False
+        self._told = 0
 
     def assign(self, topic: str, *partitions: int) -> None:
         """Replace what the member has of a topic."""
@@ -55,9 +56,18 @@ class FakeEpochGroup:
             self.member, self.epoch = request.member_id, self.epoch + 1
         elif code := self._check(request.member_id, request.member_epoch):
             return request.response(error_code=ErrorCode.FENCED_MEMBER_EPOCH if self.member else code)
-        if isinstance(request, ConsumerGroupHeartbeatRequest) and request.topic_partitions is not None:
-            self.reported = {(each.topic_id, number) for each in request.topic_partitions for number in each.partitions}
-        news, self._news = self._news or joins, False
+        full = joins
+        if isinstance(request, ConsumerGroupHeartbeatRequest):
+            # A member that repeats an epoch, since it missed a response, has to say what it owns.
+            if 0 < request.member_epoch < self._told and request.topic_partitions is None:
+                self.member = ""
+                return request.response(error_code=ErrorCode.FENCED_MEMBER_EPOCH)
+            if request.topic_partitions is not None:
+                self.reported = {
+                    (each.topic_id, number) for each in request.topic_partitions for number in each.partitions
+                }
+                full = joins or request.rebalance_timeout_ms >= 0
+        news, self._news, self._told = self._news or full, False, self.epoch
         return self._response(request, news)
 
     def _check(self, member_id: str, epoch: int) -> int:

@@ -302,7 +302,7 @@ def test_a_commit_in_a_callback_catches_up_by_itself(blocked: str) -> None:
     run(program())
 
 
-def test_a_refused_commit_of_an_earlier_epoch_does_not_end_the_current_one() -> None:
+def test_a_refused_commit_is_not_repeated_for_partitions_that_others_may_have_owned_since() -> None:
     async def program() -> None:
         async with harness() as it:
             await it.subscribe("t")
@@ -314,9 +314,12 @@ def test_a_refused_commit_of_an_earlier_epoch_does_not_end_the_current_one() -> 
             it.cluster.next[OffsetCommitRequest] = [late]
             committing = asyncio.create_task(it.member.commit(OFFSETS, 20.0))
             it.script(ErrorCode.FENCED_MEMBER_EPOCH)
-            await committing
+            failures = await committing
+            assert {type(failures[each]) for each in OFFSETS} == {CommitError}
+            # The refusal of an earlier epoch does not end the current one.
             assert it.owner.kinds == ["ASSIGN", "LOST", "ASSIGN"]
-            assert [epoch for epoch, _ in it.commits] == [it.group.epoch - 1, it.group.epoch]
+            assert it.owner.owned == set(ALL)
+            assert [epoch for epoch, _ in it.commits] == [it.group.epoch - 1]
 
     run(program())
 
@@ -330,6 +333,46 @@ def test_a_member_that_knows_a_newer_epoch_already_asks_for_none() -> None:
             assert len(it.beats) == before
             await it.member._member.catch_up(it.group.epoch)
             assert len(it.beats) == before + 1
+
+    run(program())
+
+
+@pytest.mark.parametrize("deadline", [0.5, 30.0], ids=["at its deadline", "cancelled"])
+def test_a_commit_that_ends_while_it_catches_up_costs_no_partition(deadline: float) -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+
+            async def late(request: Any) -> Any:
+                answer = it.group.answer(request)
+                await asyncio.sleep(1)
+                return answer
+
+            it.cluster.next[OffsetCommitRequest] = [ErrorCode.STALE_MEMBER_EPOCH]
+            it.group.assign("t", 1, 2)
+            it.script(late)
+            committing = asyncio.create_task(it.member.commit(OFFSETS, deadline))
+            await asyncio.sleep(0.6)
+            committing.cancel()
+            await asyncio.wait([committing])
+            await asyncio.sleep(2 * INTERVAL)
+            assert it.owner.changes[1:] == [("REVOKE", partitions("t", 0)), ("ASSIGN", partitions("t", 2))]
+            assert it.group.reported == {(topic_id("t"), 1), (topic_id("t"), 2)}
+
+    run(program())
+
+
+def test_a_commit_that_learns_that_the_group_refuses_the_member_ends_the_member() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            it.cluster.next[OffsetCommitRequest] = [ErrorCode.STALE_MEMBER_EPOCH]
+            it.script(UnsupportedVersionError("no such API any more"))
+            with pytest.raises(UnsupportedVersionError):
+                await it.member.commit(OFFSETS, 5.0)
+            await asyncio.sleep(1)
+            with pytest.raises(UnsupportedVersionError):
+                await it.task
 
     run(program())
 
@@ -439,6 +482,23 @@ def test_a_member_that_subscribes_again_while_it_revokes_stays() -> None:
             assert it.owner.kinds == ["ASSIGN", "REVOKE", "ASSIGN"]
             assert it.owner.owned == set(ALL)
             assert all(beat.member_epoch >= 0 for beat in it.beats)
+
+    run(program())
+
+
+def test_what_is_withdrawn_from_a_member_that_leaves_is_not_taken_back_when_it_stays() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            it.owner.takes[ChangeKind.REVOKE] = 3 * INTERVAL
+            it.member.set_topics([])
+            await asyncio.sleep(0.5)
+            it.group.assign("t", 1)
+            await asyncio.sleep(INTERVAL)
+            await it.subscribe("t")
+            await asyncio.sleep(3 * INTERVAL)
+            assert it.owner.changes[1:] == [("REVOKE", ALL), ("ASSIGN", [SECOND])]
+            assert it.group.reported == {(topic_id("t"), 1)}
 
     run(program())
 

@@ -180,11 +180,16 @@ class EpochHeartbeat(Generic[Item]):
             response = self._in_flight.result()
         except KafkaError as error:
             action = classify(error, self._situation)
-            if action not in RETRIED:
-                membership.refused(action)
-                raise
             self._failed(action, error)
+            if action not in RETRIED:
+                raise
             return False
+        except asyncio.CancelledError:
+            # By a commit that waited for the epoch. Nobody reads the response, which may have a new target: the next
+            # heartbeat, which is due now, carries all, so that its response has all too.
+            membership.refused(Action.BACKOFF)
+            self.wake()
+            raise
         finally:
             task, self._in_flight = self._in_flight, None
             if task.cancel():
