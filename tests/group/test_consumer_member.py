@@ -13,6 +13,7 @@ import pytest
 from aiokproto.codec.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
+from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import CommitError, DeadlineError, FencedError, KafkaError, UnsupportedVersionError
 from aiokproto.group.changes import ChangeKind
@@ -415,6 +416,71 @@ def test_a_member_that_has_not_joined_does_not_commit() -> None:
             assert failures.keys() == OFFSETS.keys()
             assert all("not a member at the moment" in str(error) for error in failures.values())
             assert it.commits == []
+
+    run(program())
+
+
+# ---- committed offsets
+
+
+def readers(it: Harness) -> list[tuple[str | None, int]]:
+    """Who asked for committed offsets: member id and epoch."""
+    return [
+        (group.member_id, group.member_epoch) for each in it.cluster.sent(OffsetFetchRequest) for group in each.groups
+    ]
+
+
+def test_committed_offsets_are_read_as_the_member() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            found, failures = await it.member.committed(ALL, 5.0)
+            assert (found, failures) == (dict.fromkeys(ALL), {})
+            await it.subscribe("t")
+            await it.member.committed(ALL, 5.0)
+            # Brokers before 3.7 do not take it.
+            it.cluster.newest = 8
+            await it.member.committed(ALL, 5.0)
+            assert readers(it) == [(None, -1), (it.group.member, it.group.epoch), (None, -1)]
+
+    run(program())
+
+
+def test_reading_committed_offsets_in_an_old_epoch_catches_up() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            epoch = it.group.epoch
+            it.group.epoch += 2
+            it.script(lambda request: it.group.answer(_in_epoch(request, epoch + 2)))
+            assert (await it.member.committed(ALL, 5.0)).found == dict.fromkeys(ALL)
+            assert readers(it) == [(it.group.member, epoch), (it.group.member, epoch + 2)]
+            assert it.owner.kinds == ["ASSIGN"]
+
+    run(program())
+
+
+def test_reading_committed_offsets_that_stays_stale_ends_at_its_deadline() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            group = OffsetFetchResponseGroup(group_id="g", topics=[], error_code=ErrorCode.STALE_MEMBER_EPOCH)
+            stale = OffsetFetchResponse(groups=[group])
+            it.cluster.next[OffsetFetchRequest] = [lambda request: stale] * 200
+            with pytest.raises(DeadlineError):
+                await it.member.committed(ALL, 3.0)
+            assert len(readers(it)) < 40
+
+    run(program())
+
+
+def test_reading_committed_offsets_reveals_that_the_member_was_removed() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            it.group.remove()
+            assert (await it.member.committed(ALL, 5.0)).found == dict.fromkeys(ALL)
+            await asyncio.sleep(0.1)
+            assert it.owner.kinds == ["ASSIGN", "LOST", "ASSIGN"]
 
     run(program())
 

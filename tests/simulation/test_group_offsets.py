@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import UnknownTopicError
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
-from tests.simulation.members import run, subscribed
+from tests.simulation.members import member_of, run, subscribed
 
 FIRST = TopicPartition("t", 0)
 
@@ -86,5 +87,33 @@ def test_all_topics_are_sent_by_name_if_one_id_is_unknown() -> None:
             unread = TopicPartition("unread", 0)
             committed = await consumer.committed(FIRST, unread)
             assert committed == {FIRST: None, unread: None}
+
+    run(program)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_refused_commit_is_not_repeated_for_partitions_that_others_may_have_owned_since(protocol: str) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        late: list[RequestInfo] = []
+
+        async def delay(call: RequestInfo, serve: Serve) -> Response | None:
+            if not late:
+                late.append(call)
+                await asyncio.sleep(8)
+            return await serve(call.request)
+
+        options |= {"enable_auto_commit": False, "group_protocol": protocol}
+        async with subscribed(options) as consumer:
+            await consumer.poll(5000)
+            cluster.faults.intercept(OffsetCommitRequest, delay)
+            committing = asyncio.create_task(consumer.commit({FIRST: 1}, timeout_ms=20_000))
+            reading = asyncio.create_task(consumer.poll(10_000))
+            await asyncio.sleep(0.5)
+            cluster.expire_session("g", member_of(cluster))
+            result = await committing
+            assert FIRST in consumer.assignment(), "it has the partition again"
+            assert result.lost == [FIRST]
+            assert await consumer.committed(FIRST) == {FIRST: None}
+            await reading
 
     run(program)

@@ -69,8 +69,11 @@ class Committer(ConsumerPart):
         """
         chosen = self._chosen(partitions)
         self._group()
-        assert self._engine.offsets is not None
-        return await self._engine.offsets.committed(chosen, self._seconds(timeout_ms))
+        assert self._engine.member is not None, "there is a group"
+        found, failures = await self._engine.member.committed(chosen, self._seconds(timeout_ms))
+        for failure in failures.values():
+            raise failure
+        return found
 
     def group_metadata(self) -> GroupMetadata:
         """Return this consumer's current identity in its group, for the offsets of a transaction (KIP-447). No I/O.

@@ -30,7 +30,6 @@ from aiokproto.errors import ClientClosedError, CommitError, ConfigurationError,
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.config import LeaveMode
 from aiokproto.group.member import GroupMember, make_member
-from aiokproto.group.offsets import GroupOffsets
 from aiokproto.net.timeouts import deadline as until
 from aiokproto.observe.observers import ConsumerObserver
 from aiokproto.types import OffsetAndMetadata, TopicPartition
@@ -65,7 +64,6 @@ class Engine:
         fetcher: Fetches records.
         member: The group member; None without a group.
         rebalancing: Carries out what a rebalance changes.
-        offsets: The group's committed offsets; None without a group.
         subscription: What the application has subscribed to or assigned.
         session: What else reads this consumer, so that :meth:`Consumer.run` cannot; empty for nothing.
         observer: Counts fetches, delivery, commits and rebalances.
@@ -90,10 +88,6 @@ class Engine:
             cluster.config.interceptors,
         )
         self.lookup = OffsetLookup(cluster, config.fetch.read_committed)
-        self.offsets = GroupOffsets(cluster, group.group_id) if group else None
-        self.resolver = PositionResolver(cluster, self.assignment, self.lookup, self.offsets, config.auto_offset_reset)
-        self.validator = PositionValidator(cluster, self.assignment, self.resolver.truncated)
-        self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.resolver.reset, self.validator)
         self.rebalancing = Rebalancing(
             self.assignment,
             self.reader,
@@ -102,6 +96,9 @@ class Engine:
             self._ownership_changed,
         )
         self.member = make_member(cluster, group, self.rebalancing) if group else None
+        self.resolver = PositionResolver(cluster, self.assignment, self.lookup, self.member, config.auto_offset_reset)
+        self.validator = PositionValidator(cluster, self.assignment, self.resolver.truncated)
+        self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.resolver.reset, self.validator)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._failure: BaseException | None = None
         # From the subscription task: topics that cannot be found. Raised by the next read.

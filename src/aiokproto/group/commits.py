@@ -60,12 +60,12 @@ class Commits:
     noted for the loop that moves the member, like a heartbeat's.
     """
 
-    def __init__(self, cluster: ClusterClient, member: CommittingMember, group_id: str) -> None:
+    def __init__(self, cluster: ClusterClient, member: CommittingMember, offsets: GroupOffsets) -> None:
         self._cluster = cluster
         self._member = member
-        self._offsets = GroupOffsets(cluster, group_id)
-        self._context = f"OffsetCommit of group {group_id!r}"
-        self._group = f"group {group_id!r}"
+        self._offsets = offsets
+        self._context = f"OffsetCommit of group {offsets.group_id!r}"
+        self._group = f"group {offsets.group_id!r}"
         # asyncio.Lock is fair: commits are sent in the order of the calls.
         self._turn = asyncio.Lock()
         # For each call of as_member(): the partitions that have been owned all the time since.
