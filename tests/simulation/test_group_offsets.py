@@ -91,19 +91,17 @@ def test_all_topics_are_sent_by_name_if_one_id_is_unknown() -> None:
     run(program)
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_refused_commit_is_not_repeated_for_partitions_that_others_may_have_owned_since(protocol: str) -> None:
+def test_a_refused_commit_is_not_repeated_for_partitions_that_others_may_have_owned_since() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         late: list[RequestInfo] = []
 
         async def delay(call: RequestInfo, serve: Serve) -> Response | None:
             if not late:
                 late.append(call)
-                await asyncio.sleep(8)
+                await asyncio.sleep(4)
             return await serve(call.request)
 
-        options |= {"enable_auto_commit": False, "group_protocol": protocol}
-        async with subscribed(options) as consumer:
+        async with subscribed({**options, "enable_auto_commit": False}) as consumer:
             await consumer.poll(5000)
             cluster.faults.intercept(OffsetCommitRequest, delay)
             committing = asyncio.create_task(consumer.commit({FIRST: 1}, timeout_ms=20_000))
