@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import nullcontext
 from random import Random
 from typing import Any
 
 from aiokproto import Producer
 from aiokproto.broker import Cluster
+from aiokproto.errors import BrokerError
 from aiokproto.simulation import Simulation
-from tests.simulation.faults import Fault, carry_out, draw_some
+from tests.simulation.faults import WEIGHTS, Fault, carry_out, draw, draw_some
 from tests.simulation.member import Ledger, Member
+from tests.simulation.pushing import early, want_metrics
 from tests.simulation.world import World, run_within_turns, stored_records
 
 BROKERS, PARTITIONS, UNTIL = 3, 4, 12.0
@@ -50,13 +53,45 @@ def schedule(seed: int, protocol: str = "classic") -> list[Fault]:
     return draw_some(seed, UNTIL, BROKERS, PARTITIONS, apis)
 
 
-def run(seed: int, faults: list[Fault], protocol: str = "classic", **options: Any) -> Simulation:
-    """Consume under these faults, with more options; raises AssertionError if a guarantee is violated."""
-    return run_within_turns(seed, lambda simulation: _program(simulation, faults, PROTOCOLS[protocol], options))
+def unclean_schedule(seed: int) -> list[Fault]:
+    """As :func:`schedule`, with many elections after which logs lack what all replicas had."""
+    random = Random(f"{seed}/unclean")
+    return [
+        draw(random, UNTIL, BROKERS, PARTITIONS, (EPOCH_APIS[0], *APIS), weights=WEIGHTS | {"lose_tail": 40})
+        for _ in range(random.choice((1, 2, 4, 8)))
+    ]
+
+
+def run(
+    seed: int,
+    faults: list[Fault],
+    protocol: str = "classic",
+    *,
+    unclean: bool = False,
+    pushes: bool = False,
+    **options: Any,
+) -> Simulation:
+    """Consume under these faults, with more options; raises AssertionError if a guarantee is violated.
+
+    ``unclean``: elections may be; then every record has to be processed that is in the logs in the end. ``pushes``:
+    clients push metrics.
+    """
+    protocols = PROTOCOLS[protocol]
+    with early() if pushes else nullcontext():
+        return run_within_turns(
+            seed,
+            lambda simulation: _program(simulation, faults, protocols, options, unclean=unclean, pushes=pushes),
+        )
 
 
 async def _program(
-    simulation: Simulation, faults: list[Fault], protocols: tuple[str, ...], more: dict[str, Any]
+    simulation: Simulation,
+    faults: list[Fault],
+    protocols: tuple[str, ...],
+    more: dict[str, Any],
+    *,
+    unclean: bool,
+    pushes: bool,
 ) -> None:
     random, ledger = simulation.random, Ledger()
     # When the last member of the consumer protocol leaves, the group becomes a classic one in a generation that members
@@ -64,6 +99,8 @@ async def _program(
     calm = not faults and len(protocols) == 1
     async with Cluster(BROKERS, auto_create_topics=False, config=CONFIG) as cluster:
         await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
+        if pushes:
+            want_metrics(cluster)
         options = {
             "bootstrap_servers": cluster.bootstrap_servers,
             "group_id": "g",
@@ -93,40 +130,50 @@ async def _program(
                 await member(10 * number + life).live(until, random.choice((0, 0.01, 0.1)))
                 _check_commits(cluster, ledger)
 
-        happening = asyncio.create_task(carry_out(World(simulation, cluster, "t"), faults))
+        happening = asyncio.create_task(carry_out(World(simulation, cluster, "t", unclean=unclean), faults))
         try:
             await asyncio.gather(
-                _produce(cluster, random), *(come_and_go(number) for number in range(random.randint(1, 4)))
+                _produce(cluster, random, may_fail=unclean),
+                *(come_and_go(number) for number in range(random.randint(1, 4))),
             )
             await happening
             _check_commits(cluster, ledger)
-            await _read_the_rest(simulation, cluster, ledger, member(99))
+            await _read_the_rest(simulation, cluster, ledger, member(99), by_value=unclean)
         finally:
             happening.cancel()
         _check_commits(cluster, ledger)
         if calm:
             twice = sorted(where for where, count in ledger.deliveries.items() if count > 1)
             assert not twice, f"without a fault, nothing is handed out twice: {twice}"
+        assert faults or bool(cluster.pushed_metrics()) is pushes, "metrics are pushed if they are wanted"
         left = [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith(OWN_TASKS)]
         assert not left, f"closed, and still running: {left}"
 
 
-async def _produce(cluster: Cluster, random: Random, keys: Sequence[bytes | None] = (None,)) -> None:
+async def _produce(
+    cluster: Cluster, random: Random, keys: Sequence[bytes | None] = (None,), *, may_fail: bool = False
+) -> None:
     async with Producer(
         bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=2000, delivery_timeout_ms=60_000
     ) as producer:
         for number in range(RECORDS):
             key = keys[number % len(keys)]
-            await producer.send("t", b"%d" % number, key=key, partition=random.randrange(PARTITIONS))
+            try:
+                await producer.send("t", b"%d" % number, key=key, partition=random.randrange(PARTITIONS))
+            except BrokerError:
+                # A log without the records before has another sequence number next.
+                assert may_fail
             await asyncio.sleep(random.choice((0, 0.01, 0.1)))
 
 
-async def _read_the_rest(simulation: Simulation, cluster: Cluster, ledger: Ledger, last: Member) -> None:
+async def _read_the_rest(
+    simulation: Simulation, cluster: Cluster, ledger: Ledger, last: Member, *, by_value: bool = False
+) -> None:
     """One more member reads the remaining records."""
     deadline = simulation.time() + ALL_READ_WITHIN
     living = asyncio.create_task(last.live(deadline, 0))
     try:
-        while missing := _missing(cluster, ledger):
+        while missing := _missing(cluster, ledger, by_value=by_value):
             assert not living.done(), f"{missing} were never processed"
             await asyncio.wait([living], timeout=0.5)
     finally:
@@ -136,12 +183,12 @@ async def _read_the_rest(simulation: Simulation, cluster: Cluster, ledger: Ledge
         await living
 
 
-def _missing(cluster: Cluster, ledger: Ledger) -> list[tuple[int, int]]:
+def _missing(cluster: Cluster, ledger: Ledger, *, by_value: bool) -> list[tuple[int, int]]:
     return [
         (partition, offset)
         for partition in range(PARTITIONS)
-        for offset, _ in stored_records(cluster, "t", partition)
-        if offset not in ledger.processed[partition]
+        for offset, value in stored_records(cluster, "t", partition)
+        if (value not in ledger.values if by_value else offset not in ledger.processed[partition])
     ]
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from aiokproto.simulation import Simulation
-from tests.simulation import consuming, handling, reading, sharing, truncating
+from tests.simulation import consuming, handling, producing, pushing, reading, sharing, truncating
 from tests.simulation.faults import Fault
 from tests.simulation.shrinking import shrunk
 from tests.simulation.test_seeds import BLOCKS, FIRST, SEEDS, TURNS_A_SECOND, broken, in_another_process
@@ -46,6 +46,26 @@ WORKLOADS = {
     "groups": groups("classic", 3),
     "epochs": groups("consumer", 20),
     "migrations": groups("mixed", 20),
+    "unclean elections": Workload(
+        "consuming.run(protocol='mixed', unclean=True, seed=",
+        consuming.unclean_schedule,
+        partial(consuming.run, protocol="mixed", unclean=True),
+        20,
+    ),
+    "groups that push metrics": Workload(
+        "consuming.run(protocol='mixed', pushes=True, seed=",
+        lambda seed: pushing.schedule(
+            seed, partial(consuming.schedule, protocol="mixed"), consuming.UNTIL, consuming.BROKERS
+        ),
+        partial(consuming.run, protocol="mixed", pushes=True),
+        30,
+    ),
+    "producers that push metrics": Workload(
+        "producing.run(pushes=True, seed=",
+        lambda seed: pushing.schedule(seed, producing.schedule, producing.UNTIL, producing.BROKERS),
+        partial(producing.run, pushes=True),
+        10,
+    ),
     "handlers": Workload("handling.run(seed=", handling.schedule, handling.run, 12),
     "assigned": Workload("reading.run(seed=", reading.schedule, reading.run, 4),
     "truncated": Workload("truncating.run(seed=", truncating.schedule, truncating.run, 4),
