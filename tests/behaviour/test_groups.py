@@ -375,6 +375,53 @@ async def test_eager_members_revoke_all_partitions(cluster: BehaviourCluster, to
         assert events == [("assigned", 4), ("revoked", 4), ("assigned", 2)]
 
 
+EAGER, BOTH, BACK = ("range",), ("range", "cooperative-sticky"), ("cooperative-sticky", "range")
+COOPERATIVE = ("cooperative-sticky",)
+
+
+@only_classic
+async def test_a_group_moves_to_cooperative_rebalancing_and_back_while_it_is_read(
+    cluster: BehaviourCluster, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its members restart one by one, in two rounds each way; every record is read once."""
+    caplog.set_level(logging.INFO, "aiokproto.group")
+    await cluster.create_topic(topic, partitions=4)
+    seen: Counter[Place] = Counter()
+    news = asyncio.Event()
+    workers: list[Worker] = []
+
+    async def start(*assignors: str) -> None:
+        reader = member(cluster, topic, partition_assignment_strategy=assignors)
+        workers.append(await Worker(reader, seen, news).start())
+
+    def agreed() -> str:
+        said = [
+            record.getMessage() for record in caplog.records if f"{topic}-group: generation " in record.getMessage()
+        ]
+        return said[-1].split(" with ")[1].split(":")[0]
+
+    written = 0
+    try:
+        for assignors, uses in (
+            (EAGER, "range"),
+            (BOTH, "range"),
+            (COOPERATIVE, "cooperative-sticky"),
+            (BACK, "cooperative-sticky"),
+            (EAGER, "range"),
+        ):
+            for _ in range(3):
+                if len(workers) == 3:
+                    await workers.pop(0).stop()
+                await start(*assignors)
+                await fill(cluster, topic, 5, range(4), start=written)
+                written += 5
+                await wait_for(news, lambda: len(seen) == 4 * written)
+            assert agreed() == uses
+        assert seen == Counter(everything(4, written))
+    finally:
+        await asyncio.gather(*(worker.stop() for worker in workers))
+
+
 async def test_callbacks_may_seek_and_commit(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     await fill(cluster, topic, 20)
