@@ -383,15 +383,28 @@ COOPERATIVE = ("cooperative-sticky",)
 async def test_a_group_moves_to_cooperative_rebalancing_and_back_while_it_is_read(
     cluster: BehaviourCluster, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its members restart one by one, in two rounds each way; every record is read once."""
+    """Its members restart one by one, in two rounds each way; no two own a partition, and every record is read once."""
     caplog.set_level(logging.INFO, "aiokproto.group")
     await cluster.create_topic(topic, partitions=4)
     seen: Counter[Place] = Counter()
+    owners: Counter[TopicPartition] = Counter()
     news = asyncio.Event()
     workers: list[Worker] = []
+    written = 0
 
     async def start(*assignors: str) -> None:
         reader = member(cluster, topic, partition_assignment_strategy=assignors)
+
+        def assigned(partitions: list[TopicPartition]) -> None:
+            owners.update(partitions)
+            assert max(owners.values(), default=0) <= 1, owners
+
+        async def revoked(partitions: list[TopicPartition]) -> None:
+            # Takes a while: who gets the partitions has to wait for it.
+            await reader.committed(*partitions)
+            owners.subtract(partitions)
+
+        reader.subscribe(topic, on_assigned=assigned, on_revoked=revoked)
         workers.append(await Worker(reader, seen, news).start())
 
     def agreed() -> str:
@@ -400,7 +413,9 @@ async def test_a_group_moves_to_cooperative_rebalancing_and_back_while_it_is_rea
         ]
         return said[-1].split(" with ")[1].split(":")[0]
 
-    written = 0
+    def all_read() -> bool:
+        return len(seen) == 4 * written
+
     try:
         for assignors, uses in (
             (EAGER, "range"),
@@ -410,12 +425,13 @@ async def test_a_group_moves_to_cooperative_rebalancing_and_back_while_it_is_rea
             (EAGER, "range"),
         ):
             for _ in range(3):
+                feeding = asyncio.create_task(fill(cluster, topic, 20, range(4), start=written, per_batch=1))
                 if len(workers) == 3:
                     await workers.pop(0).stop()
                 await start(*assignors)
-                await fill(cluster, topic, 5, range(4), start=written)
-                written += 5
-                await wait_for(news, lambda: len(seen) == 4 * written)
+                await feeding
+                written += 20
+                await wait_for(news, all_read)
             assert agreed() == uses
         assert seen == Counter(everything(4, written))
     finally:
