@@ -522,6 +522,21 @@ def test_unsubscribing_revokes_before_it_leaves() -> None:
     run(program())
 
 
+@pytest.mark.parametrize("turns", range(5))
+def test_a_member_that_is_cancelled_when_it_has_something_to_say_ends(turns: int) -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            it.member.set_topics(["t", "u"])
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            it.task.cancel()
+            ended, _ = await asyncio.wait([it.task], timeout=60)
+            assert ended
+
+    run(program())
+
+
 def test_leaving_does_not_wait_for_a_heartbeat_in_flight() -> None:
     async def program() -> None:
         async with harness() as it:

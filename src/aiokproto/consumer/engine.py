@@ -31,6 +31,7 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.config import LeaveMode
 from aiokproto.group.member import GroupMember, make_member
 from aiokproto.net.timeouts import deadline as until
+from aiokproto.net.timeouts import wait_until
 from aiokproto.observe.observers import ConsumerObserver
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
@@ -398,10 +399,7 @@ class Engine:
                     self.reader.wake()
                 # Without end: a topic may be created later, and the error is raised each time.
                 again = _TOPIC_RETRY
-            try:
-                await asyncio.wait_for(self._follow.wait(), again)
-            except asyncio.TimeoutError:
-                continue
+            await wait_until(self._follow, None if again is None else asyncio.get_running_loop().time() + again)
 
     async def _resolve(self, wanted: SubscriptionState) -> None:
         """Look up the subscribed topics, and assign their partitions or report them to the group member."""

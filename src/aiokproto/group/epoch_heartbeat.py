@@ -15,6 +15,7 @@ from aiokproto.errors import KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.epoch_membership import EpochMembership, MemberState
 from aiokproto.group.session import Session
+from aiokproto.net.timeouts import wait_until
 
 log = logging.getLogger("aiokproto.group")
 
@@ -157,13 +158,10 @@ class EpochHeartbeat(Generic[Item]):
             self._woken.clear()
             if membership.due(self._form.fields(membership.owned, self._version)):
                 return
-            left = self._sent_at + self._interval - loop.time() if membership.in_session else None
-            if left is not None and left <= 0:
+            at = self._sent_at + self._interval if membership.in_session else None
+            if at is not None and at <= loop.time():
                 return
-            try:
-                await asyncio.wait_for(self._woken.wait(), left)
-            except asyncio.TimeoutError:
-                continue
+            await wait_until(self._woken, at)
 
     async def _send_heartbeat(self) -> bool:
         """Send one heartbeat. Return whether the coordinator accepted it."""

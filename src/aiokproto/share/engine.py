@@ -11,6 +11,7 @@ from aiokproto.cluster import ClusterClient
 from aiokproto.errors import ClientClosedError, ConfigurationError, KafkaError
 from aiokproto.group.share_member import ShareMember
 from aiokproto.net.timeouts import deadline as until
+from aiokproto.net.timeouts import wait_until
 from aiokproto.plurals import counted
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
 from aiokproto.share.acquire_limit import AcquireLimit
@@ -163,10 +164,7 @@ class ShareEngine:
                     self._trouble = error
                     self.reader.wake()
                 again = _TOPIC_RETRY
-            try:
-                await asyncio.wait_for(self._follow.wait(), again)
-            except asyncio.TimeoutError:
-                continue
+            await wait_until(self._follow, None if again is None else asyncio.get_running_loop().time() + again)
 
     async def _resolve(self, topics: frozenset[str]) -> None:
         """Report topics to the member, and have the cluster metadata include them. Raises the first one's error."""
