@@ -85,7 +85,7 @@ def test_closing_at_any_loop_iteration_after_a_subscription_ends_all_tasks(
             if kind is sharing:
                 # Which is looked up again and again.
                 client.subscribe("missing")
-            await asyncio.sleep(1)
+            await asyncio.sleep(3)
             if kind is matching:
                 client.subscribe(pattern="t|u")  # type: ignore[call-arg]
             else:
