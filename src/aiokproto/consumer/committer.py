@@ -29,9 +29,9 @@ class Committer(ConsumerPart):
         """Commit what was processed: by default everything delivered.
 
         A record, a batch or a list of records covers the records before it in its partitions too. Partitions that
-        belong to other members now are not committed, and neither are offsets that the coordinator refuses: both are
-        outcomes, not exceptions, and the latter are logged. During a rebalance the call waits for its end. After a
-        cancellation the offsets may be committed or not.
+        belong to other members now, or may have since the call, are not committed, and neither are offsets that the
+        coordinator refuses: both are outcomes, not exceptions, and the latter are logged. During a rebalance the call
+        waits for its end. After a cancellation the offsets may be committed or not.
 
         Args:
             offsets: A record, a batch of :meth:`batches`, a list of records, or partitions with the offset to continue

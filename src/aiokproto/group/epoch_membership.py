@@ -151,7 +151,7 @@ class EpochMembership(Generic[Item]):
         if not self.in_session:
             return
         self.epoch = epoch
-        # Also while it prepares to leave: it may stay, and a target is told once.
+        # Also while it prepares to leave: it may stay, and a target is sent once.
         if target is not None:
             self.target, self._target_is_new = target, True
         if self.state not in _WITH_TARGET:
