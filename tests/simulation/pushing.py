@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 
+import pytest
+
 from aiokproto.broker import Cluster
 from aiokproto.broker.telemetry import ClientMetricsOptions
-from aiokproto.cluster.telemetry import TelemetryReporter
+from aiokproto.cluster.telemetry import PushCluster, TelemetryReporter
+from aiokproto.observe.metrics import MetricSource
 from tests.simulation.faults import Fault, draw
 
 APIS = ("PushTelemetry", "GetTelemetrySubscriptions")
@@ -35,10 +38,11 @@ def want_metrics(cluster: Cluster) -> None:
 @contextmanager
 def early() -> Iterator[None]:
     """Within, clients do not wait ten seconds before they ask what is wanted."""
-    defaults = TelemetryReporter.__init__.__kwdefaults__
-    first_after = defaults["first_after"]
-    defaults["first_after"] = 0.2
-    try:
+    made = TelemetryReporter.__init__
+
+    def make(self: TelemetryReporter, cluster: PushCluster, source: MetricSource) -> None:
+        made(self, cluster, source, first_after=0.2)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TelemetryReporter, "__init__", make)
         yield
-    finally:
-        defaults["first_after"] = first_after
