@@ -288,6 +288,18 @@ def test_clocks_and_chance_come_from_the_runtime() -> None:
     assert compiled == {"_appender.pyx"}, "it reads the system clock only where the runtime does"
 
 
+def test_no_wait_swallows_a_cancellation() -> None:
+    """As ``asyncio.wait_for`` does before Python 3.12, if the result comes at the same time: see ``net.timeouts``."""
+    assert not offenders(
+        python_files("src"),
+        lambda path: [
+            node.lineno
+            for node in ast.walk(parsed(path))
+            if isinstance(node, ast.Attribute) and ast.unparse(node) == "asyncio.wait_for"
+        ],
+    )
+
+
 def test_modules_say_what_they_are_for() -> None:
     assert not offenders(python_files("src"), lambda path: ast.get_docstring(parsed(path)) is None)
 

@@ -100,7 +100,7 @@ HINTS = {
     "enable_partition_eof": "compare position() with end_offsets()",
     "api_version_request": _VERSIONS,
     "metadata_recovery_strategy": "leave it out: a client whose brokers are gone starts again from bootstrap_servers",
-    "metadata_recovery_rebootstrap_trigger_ms": "leave it out: bootstrap_servers are tried when no known broker responds",
+    "metadata_recovery_rebootstrap_trigger_ms": "leave it out: bootstrap_servers come after the known brokers",
     "throttle_cb": "override Hooks.on_throttled, and pass hooks",
     "log_cb": _LOGGED,
     "logger": _LOGGED,

@@ -255,3 +255,41 @@ async def test_a_topic_can_have_no_cleanup_policy(cluster: BehaviourCluster, cli
 async def test_an_unknown_broker_cannot_be_unregistered(client: Client) -> None:
     response = await client.request(UnregisterBrokerRequest(broker_id=77))
     assert response.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+CLIENT_METRICS_RESOURCE, GROUP_RESOURCE = 16, 32
+
+
+async def test_an_empty_list_of_keys_describes_every_option(
+    cluster: BehaviourCluster, client: Client, topic: str
+) -> None:
+    await cluster.create_topic(topic)
+
+    async def names(keys: list[str] | None) -> set[str]:
+        resource = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=keys)
+        while True:
+            result = (await client.request(DescribeConfigsRequest(resources=[resource]))).results[0]
+            if result.error_code == 0:
+                return {config.name for config in result.configs}
+
+    every = await names(None)
+    assert "retention.ms" in every
+    assert await names([]) == every
+    assert await names(["retention.ms"]) == {"retention.ms"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "error"),
+    [
+        (TOPIC_RESOURCE, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TOPIC_RESOURCE, "no-such-topic", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (CLIENT_METRICS_RESOURCE, "", ErrorCode.INVALID_REQUEST),
+        (GROUP_RESOURCE, "", ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_configs_of_a_resource_that_cannot_be_are_refused(
+    client: Client, kind: int, name: str, error: ErrorCode
+) -> None:
+    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+    result = (await client.request(DescribeConfigsRequest(resources=[resource]))).results[0]
+    assert (ErrorCode(result.error_code), result.configs) == (error, [])

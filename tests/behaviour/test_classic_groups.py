@@ -13,10 +13,12 @@ from aiokproto.codec.messages.describe_groups import DescribedGroup, DescribeGro
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.codec.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from aiokproto.codec.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from aiokproto.codec.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from aiokproto.codec.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from aiokproto.codec.payloads.consumer_protocol import ConsumerProtocolSubscription
 from aiokproto.error_codes import ErrorCode
 from tests.behaviour.coordinator import Coordinator, coordinator
+from tests.broker.wire import connect
 from tests.clusters import BehaviourCluster, EmbeddedCluster, RealCluster
 from tests.conftest import ON_BOTH
 from tests.kafka.cluster import KafkaCluster
@@ -113,6 +115,30 @@ async def test_invalid_joins_are_refused(
 ) -> None:
     async with coordinator(cluster, topic) as at:
         assert ErrorCode((await join(at, **fields)).error_code) is error
+
+
+async def test_the_session_timeout_is_checked_before_the_coordinator(cluster3: BehaviourCluster, topic: str) -> None:
+    for node in range(3):
+        async with connect(cluster3, node) as wire:
+            for group, error in (
+                (f"{topic}-group", ErrorCode.INVALID_SESSION_TIMEOUT),
+                ("", ErrorCode.INVALID_GROUP_ID),
+            ):
+                request = JoinGroupRequest(group_id=group, session_timeout_ms=1, rebalance_timeout_ms=1)
+                assert ErrorCode((await wire.ask(request)).error_code) is error
+
+
+async def test_a_group_of_another_type_refuses_whatever_id_a_classic_member_has(
+    cluster: BehaviourCluster, topic: str
+) -> None:
+    async with coordinator(cluster, topic) as at:
+        share = ShareGroupHeartbeatRequest(
+            group_id=at.group, member_id="m" * 22, member_epoch=0, subscribed_topic_names=[topic]
+        )
+        assert (await at.ask(share, lambda answer: answer.error_code)).error_code == 0
+        for member_id in ("", "who"):
+            refused = await join(at, member_id)
+            assert (ErrorCode(refused.error_code), refused.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
 
 
 async def test_members_need_a_common_protocol(cluster: BehaviourCluster, topic: str) -> None:

@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 SIZES = {"a": 5, "b": 4}
 EAGER = ("range", "cooperative-sticky")
 """The default of both clients."""
+BACK = ("cooperative-sticky", "range")
+"""Between cooperative rebalancing and range."""
 
 
 @pytest.fixture(scope="session")
@@ -136,10 +138,11 @@ async def test_both_clients_share_a_group_whichever_leads(
                 assert all(before[name] <= now[name] for name in now)
 
 
-async def test_a_mixed_group_moves_to_cooperative_rebalancing_without_stopping(
+async def test_a_mixed_group_moves_to_cooperative_rebalancing_and_back_without_stopping(
     cluster: BehaviourCluster, topic: str, java: JavaMembers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Members restart one by one: first with both assignors, as by default, then with the cooperative one alone."""
+    """Members restart one by one: first with both assignors, as by default, then with the cooperative one alone; and
+    back the same way."""
     caplog.set_level(logging.INFO, "aiokproto.group")
     group = MixedGroup(cluster, topic, java, topic)
     await group.create_topics()
@@ -166,3 +169,11 @@ async def test_a_mixed_group_moves_to_cooperative_rebalancing_without_stopping(
         now = await group.settled()
         for name, revoked in group.revoked.items():
             assert revoked == before[name] - now[name], "only what moves is revoked"
+        await group.stop("java-3")
+        # And back.
+        for assignors, uses in ((BACK, "cooperative-sticky"), (("range",), "range")):
+            for name in names:
+                await group.stop(name)
+                await group.settled()
+                await group.start(name, *assignors)
+                await group.settled(agreed(uses))

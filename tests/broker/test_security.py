@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from pathlib import Path
 from typing import Any
@@ -254,6 +255,33 @@ async def test_acls_and_credentials_survive_a_restart(tmp_path: Path) -> None:
         assert {each.resource_name for each in found.resources} == {"t", "u"}
         known = await admin.ask(DescribeUserScramCredentialsRequest(users=None))
         assert {each.user for each in known.results} == {"admin", "carol"}
+
+
+async def test_nobody_else_can_read_the_credentials_even_while_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As a broker leaves it that was killed before the rename.
+    left = tmp_path / "security.tmp"
+    left.touch(0o666)
+    left.chmod(0o666)
+    modes: list[int] = []
+    opened = os.open
+
+    def spy(path: str, flags: int, mode: int = 0o777) -> int:
+        descriptor = opened(path, flags, mode)
+        if Path(path) == left:
+            modes.append(os.fstat(descriptor).st_mode & 0o777)
+        return descriptor
+
+    monkeypatch.setattr(os, "open", spy)
+    security = Security("SASL_PLAINTEXT", users={"admin": "admin-secret"})
+    async with Broker(data_dir=tmp_path, security=security) as broker, logged_in(broker, "admin") as admin:
+        new = ScramCredentialUpsertion(name="carol", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p" * 32)
+        made = await admin.ask(AlterUserScramCredentialsRequest(deletions=[], upsertions=[new]))
+        assert made.results[0].error_code == 0
+    assert set(modes) == {0o600}
+    assert (tmp_path / "security.json").stat().st_mode & 0o777 == 0o600
+    assert not left.exists()
 
 
 async def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -5,8 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from aiokproto.codec.messages import consumer_group_heartbeat, share_group_heartbeat
-from aiokproto.codec.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from aiokproto.codec.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
+from aiokproto.codec.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 from aiokproto.error_codes import ErrorCode
 from tests.group.fake import committed, topic_id
 
@@ -30,6 +40,7 @@ class FakeEpochGroup:
         self.target: set[tuple[bytes, int]] = set()
         self.reported: set[tuple[bytes, int]] | None = None
         self._news = False
+        self._told = 0
 
     def assign(self, topic: str, *partitions: int) -> None:
         """Replace what the member has of a topic."""
@@ -46,6 +57,8 @@ class FakeEpochGroup:
         """The response to any request of a member."""
         if isinstance(request, OffsetCommitRequest):
             return committed(request, self._check(request.member_id, request.generation_id_or_member_epoch))
+        if isinstance(request, OffsetFetchRequest):
+            return self._fetch(request)
         if request.member_epoch < 0:
             code = self._check(request.member_id, self.epoch)
             self.member = "" if request.member_epoch == -1 else self.member
@@ -55,10 +68,37 @@ class FakeEpochGroup:
             self.member, self.epoch = request.member_id, self.epoch + 1
         elif code := self._check(request.member_id, request.member_epoch):
             return request.response(error_code=ErrorCode.FENCED_MEMBER_EPOCH if self.member else code)
-        if isinstance(request, ConsumerGroupHeartbeatRequest) and request.topic_partitions is not None:
-            self.reported = {(each.topic_id, number) for each in request.topic_partitions for number in each.partitions}
-        news, self._news = self._news or joins, False
+        full = joins
+        if isinstance(request, ConsumerGroupHeartbeatRequest):
+            # A member that repeats an epoch, since it missed a response, has to say what it owns.
+            if 0 < request.member_epoch < self._told and request.topic_partitions is None:
+                self.member = ""
+                return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.FENCED_MEMBER_EPOCH)
+            if request.topic_partitions is not None:
+                self.reported = {
+                    (each.topic_id, number) for each in request.topic_partitions for number in each.partitions
+                }
+                full = joins or request.rebalance_timeout_ms >= 0
+        news, self._news, self._told = self._news or full, False, self.epoch
         return self._response(request, news)
+
+    def _fetch(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
+        """No offset is committed. Who says no member id may read, as admin clients do."""
+        (group,) = request.groups
+        code = 0 if group.member_id is None else self._check(group.member_id, group.member_epoch)
+        topics = [
+            OffsetFetchResponseTopics(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetFetchResponsePartitions(partition_index=each, committed_offset=-1, metadata="")
+                    for each in topic.partition_indexes
+                ],
+            )
+            for topic in group.topics or []
+        ]
+        answered = OffsetFetchResponseGroup(group_id=group.group_id, topics=[] if code else topics, error_code=code)
+        return OffsetFetchResponse(groups=[answered])
 
     def _check(self, member_id: str, epoch: int) -> int:
         if not self.member or member_id != self.member:

@@ -97,6 +97,50 @@ def test_a_member_outside_of_a_generation_does_not_commit_without_its_member_id(
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_refused_commit_is_not_repeated_for_partitions_that_others_may_have_owned_since(strategy: str) -> None:
+    async def program() -> None:
+        async with harness(strategy) as it:
+            await it.subscribe("t")
+
+            async def late(request: OffsetCommitRequest) -> OffsetCommitResponse:
+                await asyncio.sleep(10)
+                return committed(request, ErrorCode.UNKNOWN_MEMBER_ID)
+
+            it.cluster.next[OffsetCommitRequest] = [late]
+            committing = asyncio.create_task(it.member.commit(OFFSETS, 30.0))
+            await asyncio.sleep(1)
+            it.group.remove()
+            failures = await committing
+            assert it.owner.kinds[1:] == ["ASSIGN", "LOST", "ASSIGN"]
+            assert {type(failures[each]) for each in OFFSETS} == {CommitError}
+            assert len(sent(it)) == 1
+            assert not await it.member.commit(OFFSETS, 5.0)
+
+    run(program())
+
+
+def test_a_refused_commit_is_not_repeated_after_an_eager_member_was_removed_while_it_joined() -> None:
+    async def program() -> None:
+        async with harness("range") as it:
+            await it.subscribe("t")
+
+            async def late(request: OffsetCommitRequest) -> OffsetCommitResponse:
+                await asyncio.sleep(10)
+                return committed(request, ErrorCode.ILLEGAL_GENERATION)
+
+            it.cluster.next[OffsetCommitRequest] = [late]
+            committing = asyncio.create_task(it.member.commit(OFFSETS, 30.0))
+            it.cluster.next[JoinGroupRequest] = [ErrorCode.UNKNOWN_MEMBER_ID]
+            it.group.rebalancing = True
+            failures = await committing
+            assert it.owner.kinds[1:] == ["ASSIGN", "REVOKE", "ASSIGN"]
+            assert {type(failures[each]) for each in OFFSETS} == {CommitError}
+            assert len(sent(it)) == 1
+
+    run(program())
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_a_commit_during_a_rebalance_is_repeated_in_the_next_generation(strategy: str) -> None:
     async def program() -> None:
         async with harness(strategy) as it:

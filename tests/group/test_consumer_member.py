@@ -14,13 +14,13 @@ from aiokproto.codec.messages.consumer_group_heartbeat import ConsumerGroupHeart
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import CommitError, DeadlineError, FencedError, KafkaError, UnsupportedVersionError
+from aiokproto.errors import FencedError, KafkaError, UnsupportedVersionError
 from aiokproto.group.changes import ChangeKind
 from aiokproto.group.config import GroupConfig
 from aiokproto.group.consumer_member import ConsumerMember
 from aiokproto.types import OffsetAndMetadata
 from tests.group.epoch_fake import INTERVAL, FakeEpochGroup
-from tests.group.fake import CONFIG, FakeCluster, FakeOwner, committed, partitions, run, topic_id
+from tests.group.fake import CONFIG, FakeCluster, FakeOwner, partitions, run, topic_id
 
 FIRST, SECOND = ALL = partitions("t", 0, 1)
 OFFSETS = {FIRST: OffsetAndMetadata(1), SECOND: OffsetAndMetadata(2)}
@@ -265,117 +265,6 @@ def test_joining_and_each_target_are_measured() -> None:
     run(program())
 
 
-# ---- commits
-
-
-def test_a_commit_that_races_an_epoch_is_repeated_in_the_new_one() -> None:
-    async def program() -> None:
-        async with harness() as it:
-            await it.subscribe("t")
-            epoch = it.group.epoch
-            it.group.epoch += 2
-            it.script(lambda request: it.group.answer(_in_epoch(request, epoch + 2)))
-            assert not await it.member.commit(OFFSETS, 5.0)
-            assert it.commits == [(epoch, [0, 1]), (epoch + 2, [0, 1])]
-            assert it.owner.kinds == ["ASSIGN"]
-
-    run(program())
-
-
-def _in_epoch(request: Any, epoch: int) -> Any:
-    request.member_epoch = epoch
-    return request
-
-
-@pytest.mark.parametrize("blocked", ["", "a callback runs"])
-def test_a_commit_in_a_callback_catches_up_by_itself(blocked: str) -> None:
-    async def program() -> None:
-        async with harness() as it:
-            await it.subscribe("t")
-            it.cluster.next[OffsetCommitRequest] = [ErrorCode.STALE_MEMBER_EPOCH]
-            it.owner.takes[ChangeKind.REVOKE] = 30.0
-            it.group.assign("t", 1)
-            await asyncio.sleep(INTERVAL)
-            assert not await it.member.commit(OFFSETS, 5.0, blocked=blocked)
-            assert [found for _, found in it.commits] == [[0, 1], [0, 1]]
-
-    run(program())
-
-
-def test_a_refused_commit_of_an_earlier_epoch_does_not_end_the_current_one() -> None:
-    async def program() -> None:
-        async with harness() as it:
-            await it.subscribe("t")
-
-            async def late(request: Any) -> Any:
-                await asyncio.sleep(2 * INTERVAL)
-                return committed(request, ErrorCode.UNKNOWN_MEMBER_ID)
-
-            it.cluster.next[OffsetCommitRequest] = [late]
-            committing = asyncio.create_task(it.member.commit(OFFSETS, 20.0))
-            it.script(ErrorCode.FENCED_MEMBER_EPOCH)
-            await committing
-            assert it.owner.kinds == ["ASSIGN", "LOST", "ASSIGN"]
-            assert [epoch for epoch, _ in it.commits] == [it.group.epoch - 1, it.group.epoch]
-
-    run(program())
-
-
-def test_a_member_that_knows_a_newer_epoch_already_asks_for_none() -> None:
-    async def program() -> None:
-        async with harness() as it:
-            await it.subscribe("t")
-            before = len(it.beats)
-            await it.member._member.catch_up(it.group.epoch - 1)
-            assert len(it.beats) == before
-            await it.member._member.catch_up(it.group.epoch)
-            assert len(it.beats) == before + 1
-
-    run(program())
-
-
-def test_a_commit_that_stays_stale_ends_at_its_deadline() -> None:
-    async def program() -> None:
-        async with harness() as it:
-            await it.subscribe("t")
-            it.cluster.next[OffsetCommitRequest] = [ErrorCode.STALE_MEMBER_EPOCH] * 200
-            with pytest.raises(DeadlineError):
-                await it.member.commit(OFFSETS, 3.0)
-            assert len(it.commits) < 40
-
-    run(program())
-
-
-def test_a_commit_of_an_unknown_member_loses_its_partitions() -> None:
-    async def program() -> None:
-        async with harness() as it:
-            await it.subscribe("t")
-            it.group.remove()
-            failures = await it.member.commit(OFFSETS, 5.0)
-            assert failures.keys() == OFFSETS.keys()
-            assert {type(error) for error in failures.values()} == {CommitError}
-            await asyncio.sleep(1)
-            assert it.owner.kinds == ["ASSIGN", "LOST", "ASSIGN"]
-
-    run(program())
-
-
-def test_a_member_that_has_not_joined_does_not_commit() -> None:
-    async def program() -> None:
-        async with harness() as it:
-            await it.subscribe("t")
-            it.owner.takes[ChangeKind.LOST] = 5.0
-            it.script(ErrorCode.FENCED_MEMBER_EPOCH)
-            await asyncio.sleep(INTERVAL)
-            assert it.member.metadata.generation == -1
-            failures = await it.member.commit(OFFSETS, 5.0)
-            assert failures.keys() == OFFSETS.keys()
-            assert all("not a member at the moment" in str(error) for error in failures.values())
-            assert it.commits == []
-
-    run(program())
-
-
 # ---- leaving
 
 
@@ -413,6 +302,21 @@ def test_unsubscribing_revokes_before_it_leaves() -> None:
     run(program())
 
 
+@pytest.mark.parametrize("turns", range(5))
+def test_a_member_that_is_cancelled_when_it_has_something_to_say_ends(turns: int) -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            it.member.set_topics(["t", "u"])
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            it.task.cancel()
+            ended, _ = await asyncio.wait([it.task], timeout=60)
+            assert ended
+
+    run(program())
+
+
 def test_leaving_does_not_wait_for_a_heartbeat_in_flight() -> None:
     async def program() -> None:
         async with harness() as it:
@@ -439,6 +343,23 @@ def test_a_member_that_subscribes_again_while_it_revokes_stays() -> None:
             assert it.owner.kinds == ["ASSIGN", "REVOKE", "ASSIGN"]
             assert it.owner.owned == set(ALL)
             assert all(beat.member_epoch >= 0 for beat in it.beats)
+
+    run(program())
+
+
+def test_what_is_withdrawn_from_a_member_that_leaves_is_not_taken_back_when_it_stays() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            it.owner.takes[ChangeKind.REVOKE] = 3 * INTERVAL
+            it.member.set_topics([])
+            await asyncio.sleep(0.5)
+            it.group.assign("t", 1)
+            await asyncio.sleep(INTERVAL)
+            await it.subscribe("t")
+            await asyncio.sleep(3 * INTERVAL)
+            assert it.owner.changes[1:] == [("REVOKE", ALL), ("ASSIGN", [SECOND])]
+            assert it.group.reported == {(topic_id("t"), 1)}
 
     run(program())
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from random import Random
 from typing import Any
 
 from aiokproto import Producer
 from aiokproto.broker import Cluster
+from aiokproto.errors import BrokerError
 from aiokproto.simulation import Simulation
-from tests.simulation.faults import Fault, carry_out, draw_some
+from tests.simulation.faults import WEIGHTS, Fault, carry_out, draw, draw_some
 from tests.simulation.member import Ledger, Member
+from tests.simulation.pushing import early, want_metrics
 from tests.simulation.world import World, check_no_task_is_left, run_within_turns, stored_records
 
 BROKERS, PARTITIONS, UNTIL = 3, 4, 12.0
@@ -50,13 +53,45 @@ def schedule(seed: int, protocol: str = "classic") -> list[Fault]:
     return draw_some(seed, UNTIL, BROKERS, PARTITIONS, apis)
 
 
-def run(seed: int, faults: list[Fault], protocol: str = "classic", **options: Any) -> Simulation:
-    """Consume under these faults, with more options; raises AssertionError if a guarantee is violated."""
-    return run_within_turns(seed, lambda simulation: _program(simulation, faults, PROTOCOLS[protocol], options))
+def unclean_schedule(seed: int) -> list[Fault]:
+    """As :func:`schedule`, with many elections after which logs lack what all replicas had."""
+    random = Random(f"{seed}/unclean")
+    return [
+        draw(random, UNTIL, BROKERS, PARTITIONS, (EPOCH_APIS[0], *APIS), weights=WEIGHTS | {"lose_tail": 40})
+        for _ in range(random.choice((1, 2, 4, 8)))
+    ]
+
+
+def run(
+    seed: int,
+    faults: list[Fault],
+    protocol: str = "classic",
+    *,
+    unclean: bool = False,
+    pushes: bool = False,
+    **options: Any,
+) -> Simulation:
+    """Consume under these faults, with more options; raises AssertionError if a guarantee is violated.
+
+    ``unclean``: elections may be; then every record has to be processed that is in the logs in the end. ``pushes``:
+    clients push metrics.
+    """
+    protocols = PROTOCOLS[protocol]
+    with early() if pushes else nullcontext():
+        return run_within_turns(
+            seed,
+            lambda simulation: _program(simulation, faults, protocols, options, unclean=unclean, pushes=pushes),
+        )
 
 
 async def _program(
-    simulation: Simulation, faults: list[Fault], protocols: tuple[str, ...], more: dict[str, Any]
+    simulation: Simulation,
+    faults: list[Fault],
+    protocols: tuple[str, ...],
+    more: dict[str, Any],
+    *,
+    unclean: bool,
+    pushes: bool,
 ) -> None:
     random, ledger = simulation.random, Ledger()
     # When the last member of the consumer protocol leaves, the group becomes a classic one in a generation that members
@@ -64,6 +99,8 @@ async def _program(
     calm = not faults and len(protocols) == 1
     async with Cluster(BROKERS, auto_create_topics=False, config=CONFIG) as cluster:
         await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
+        if pushes:
+            want_metrics(cluster)
         options = {
             "bootstrap_servers": cluster.bootstrap_servers,
             "group_id": "g",
@@ -93,25 +130,32 @@ async def _program(
                 await member(10 * number + life).live(until, random.choice((0, 0.01, 0.1)))
                 check_commits(cluster, ledger.processed)
 
-        happening = asyncio.create_task(carry_out(World(simulation, cluster, "t"), faults))
+        happening = asyncio.create_task(carry_out(World(simulation, cluster, "t", unclean=unclean), faults))
         try:
             await asyncio.gather(
-                produce(cluster, random), *(come_and_go(number) for number in range(random.randint(1, 4)))
+                produce(cluster, random, may_fail=unclean),
+                *(come_and_go(number) for number in range(random.randint(1, 4))),
             )
             await happening
             check_commits(cluster, ledger.processed)
-            await _read_the_rest(simulation, cluster, ledger, member(99))
+            await _read_the_rest(simulation, cluster, ledger, member(99), by_value=unclean)
         finally:
             happening.cancel()
         check_commits(cluster, ledger.processed)
         if calm:
             twice = sorted(where for where, count in ledger.deliveries.items() if count > 1)
             assert not twice, f"without a fault, nothing is handed out twice: {twice}"
+        assert faults or bool(cluster.pushed_metrics()) is pushes, "metrics are pushed if they are wanted"
         check_no_task_is_left(OWN_TASKS)
 
 
 async def produce(
-    cluster: Cluster, random: Random, keys: Sequence[bytes | None] = (None,), count: int = RECORDS
+    cluster: Cluster,
+    random: Random,
+    keys: Sequence[bytes | None] = (None,),
+    count: int = RECORDS,
+    *,
+    may_fail: bool = False,
 ) -> None:
     """Write the numbers below ``count`` to random partitions, with keys in turn."""
     async with Producer(
@@ -119,16 +163,22 @@ async def produce(
     ) as producer:
         for number in range(count):
             key = keys[number % len(keys)]
-            await producer.send("t", b"%d" % number, key=key, partition=random.randrange(PARTITIONS))
+            try:
+                await producer.send("t", b"%d" % number, key=key, partition=random.randrange(PARTITIONS))
+            except BrokerError:
+                # A log without the records before has another sequence number next.
+                assert may_fail
             await asyncio.sleep(random.choice((0, 0.01, 0.1)))
 
 
-async def _read_the_rest(simulation: Simulation, cluster: Cluster, ledger: Ledger, last: Member) -> None:
+async def _read_the_rest(
+    simulation: Simulation, cluster: Cluster, ledger: Ledger, last: Member, *, by_value: bool = False
+) -> None:
     """One more member reads the remaining records."""
     deadline = simulation.time() + ALL_READ_WITHIN
     living = asyncio.create_task(last.live(deadline, 0))
     try:
-        while missing := missing_records(cluster, ledger.processed):
+        while missing := missing_values(cluster, ledger) if by_value else missing_records(cluster, ledger.processed):
             assert not living.done(), f"{missing} were never processed"
             await asyncio.wait([living], timeout=0.5)
     finally:
@@ -145,6 +195,16 @@ def missing_records(cluster: Cluster, done: Mapping[int, set[int]]) -> list[tupl
         for partition in range(PARTITIONS)
         for offset, _ in stored_records(cluster, "t", partition)
         if offset not in done[partition]
+    ]
+
+
+def missing_values(cluster: Cluster, ledger: Ledger) -> list[tuple[int, int]]:
+    """As :func:`missing_records`, of the stored records whose values were never processed, at whatever offset."""
+    return [
+        (partition, offset)
+        for partition in range(PARTITIONS)
+        for offset, value in stored_records(cluster, "t", partition)
+        if value not in ledger.values
     ]
 
 

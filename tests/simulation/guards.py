@@ -259,8 +259,14 @@ MUTANTS = (
     Mutant(
         "a member commits what it owns alone",
         "group/commits.py",
-        "while mine := {each: position for each, position in offsets.items() if each in self._member.owned}:",
+        "while mine := {each: offsets[each] for each in offsets if each in kept and each in self._member.owned}:",
         "while mine := dict(offsets):",
+    ),
+    Mutant(
+        "a refused commit is not repeated for what others may have owned since",
+        "group/commits.py",
+        "            kept -= partitions\n",
+        "            kept -= set()\n",
     ),
     Mutant(
         "nothing is committed without a generation",
@@ -385,7 +391,7 @@ MUTANTS = (
     Mutant(
         "what a lost session has acquired is lost",
         "share/broker_session.py",
-        "            self._owner.ended(each.lose(error))\n",
+        "            self._owner.acks_ended(each.lose(error))\n",
         "            pass\n",
     ),
     Mutant(
@@ -409,14 +415,14 @@ MUTANTS = (
     Mutant(
         "what is revoked is reported afterwards",
         "group/reconciliation.py",
-        "            await self._owner.revoke(items)\n            self._membership.give_up(items)\n",
-        "            self._membership.give_up(items)\n            await self._owner.revoke(items)\n",
+        "            await how(items)\n            self._membership.give_up(items)\n",
+        "            self._membership.give_up(items)\n            await how(items)\n",
     ),
     Mutant(
         "a fenced member loses what it owned",
         "group/reconciliation.py",
-        "            await self._owner.lose(items)\n            self._membership.give_up(items)\n        if",
-        "            self._membership.give_up(items)\n        if",
+        "        await self._release()\n        if",
+        "        self._membership.give_up(self._membership.owned)\n        if",
     ),
     Mutant(
         "a commit ends before the first record that run() has not finished",

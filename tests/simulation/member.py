@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 from aiokproto import Consumer
+from aiokproto.consumer import OffsetReset
 from aiokproto.errors import DeadlineError, RecordDeserializationError
 from aiokproto.simulation import Simulation
 from aiokproto.types import OffsetAndMetadata, Record, TopicPartition
@@ -25,12 +26,14 @@ class Ledger:
 
     Attributes:
         processed: Offsets that some member has finished, by partition.
+        values: The values of these records: an unclean election may give their offsets to others.
         deliveries: How often each record was returned.
         owners: Who reads a partition, by the callbacks: assigned, and not yet revoked or lost.
     """
 
     def __init__(self) -> None:
         self.processed: dict[int, set[int]] = defaultdict(set)
+        self.values: set[object] = set()
         self.deliveries: dict[tuple[int, int], int] = defaultdict(int)
         self.owners: dict[int, set[Member]] = defaultdict(set)
 
@@ -62,10 +65,12 @@ class Member:
         self._by_itself: bool = options["enable_auto_commit"]
         self._callback_seconds = simulation.random.choice((0, 0, 0.5))
         self._unfinished: list[Record] = []
-        self._finished: dict[int, int] = {}
+        self._finished: dict[int, OffsetAndMetadata] = {}
+        # Resets whose position the records that were delivered have not reached.
+        self._resets: dict[int, deque[OffsetReset]] = defaultdict(deque)
         self._announced: set[int] = set()
         self._stopped = False
-        self.consumer = Consumer(**options)
+        self.consumer = Consumer(**options, on_offset_reset=self._on_reset)
         self.consumer.subscribe("t", on_assigned=self._on_assigned, on_revoked=self._on_revoked, on_lost=self._on_lost)
 
     async def live(self, until: float, seconds_a_record: float) -> None:
@@ -132,6 +137,7 @@ class Member:
 
     def _receive(self, record: Record) -> None:
         assert record.partition in self._announced, f"{record} was handed out, and is not assigned"
+        self._apply_resets(record.partition)
         expected = self.next.get(record.partition, record.offset)
         assert record.offset == expected, f"partition {record.partition}: {record.offset} came, not {expected}"
         self.next[record.partition] = record.offset + 1
@@ -141,8 +147,19 @@ class Member:
     def _finish(self) -> None:
         for record in self._unfinished:
             self._ledger.processed[record.partition].add(record.offset)
-            self._finished[record.partition] = record.offset + 1
+            self._ledger.values.add(record.value)
+            # With the epoch: only that tells whether the offset is still one of the same log.
+            self._finished[record.partition] = OffsetAndMetadata(record.offset + 1, "", record.leader_epoch)
         self._unfinished = []
+
+    def _on_reset(self, event: OffsetReset) -> None:
+        assert not self._calm, "without a fault, no log is cut"
+        self._resets[event.partition.partition].append(event)
+
+    def _apply_resets(self, partition: int) -> None:
+        resets = self._resets[partition]
+        while resets and resets[0].position == self.next.get(partition, resets[0].position):
+            self.next[partition] = resets.popleft().offset
 
     async def _on_assigned(self, partitions: list[TopicPartition]) -> None:
         for partition in partitions:
@@ -176,5 +193,6 @@ class Member:
             self.held.remove(number)
             self._announced.discard(number)
             self.next.pop(number, None)
+            self._resets.pop(number, None)
             self._finished.pop(number, None)
             self._ledger.owners[number].discard(self)

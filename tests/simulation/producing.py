@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from contextlib import nullcontext
 from random import Random
 
 from aiokproto import Producer
@@ -11,6 +12,7 @@ from aiokproto.broker import Cluster
 from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.simulation import Simulation
 from tests.simulation.faults import Fault, carry_out, draw
+from tests.simulation.pushing import early, want_metrics
 from tests.simulation.world import World, stored_records
 
 BROKERS, PARTITIONS, UNTIL = 3, 3, 4.0
@@ -40,17 +42,20 @@ def schedule(seed: int) -> list[Fault]:
     return [draw(random, UNTIL, BROKERS, PARTITIONS, APIS) for _ in range(random.randint(1, 6))]
 
 
-def run(seed: int, faults: list[Fault]) -> Simulation:
-    """Produce under these faults; raises AssertionError if a guarantee is violated."""
+def run(seed: int, faults: list[Fault], *, pushes: bool = False) -> Simulation:
+    """Produce under these faults; raises AssertionError if a guarantee is violated. ``pushes``: of metrics too."""
     simulation = Simulation(seed)
-    simulation.run(_program(simulation, faults))
+    with early() if pushes else nullcontext():
+        simulation.run(_program(simulation, faults, pushes=pushes))
     return simulation
 
 
-async def _program(simulation: Simulation, faults: list[Fault]) -> None:
+async def _program(simulation: Simulation, faults: list[Fault], *, pushes: bool) -> None:
     random, ledger = simulation.random, Ledger()
     async with Cluster(BROKERS, auto_create_topics=False) as cluster:
         await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
+        if pushes:
+            want_metrics(cluster)
         # With acks=1 acknowledged records are lost with a leader that dies, and only requests sent one by one keep
         # its order.
         acks = random.choice((-1, -1, -1, -1, 1))

@@ -30,6 +30,8 @@ APIS = (
     "ShareAcknowledge",
     "ShareGroupHeartbeat",
     "ConsumerGroupHeartbeat",
+    "GetTelemetrySubscriptions",
+    "PushTelemetry",
 )
 
 TRANSIENT = {
@@ -97,6 +99,8 @@ GENERAL: dict[str, tuple[ErrorCode, ...]] = {
     "ShareAcknowledge": (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR),
     "ShareGroupHeartbeat": (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,),
     "ConsumerGroupHeartbeat": (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,),
+    "GetTelemetrySubscriptions": (),
+    "PushTelemetry": (),
 }
 """Codes without a row in an API's own table, that brokers answer it with: Kafka's general classification holds."""
 

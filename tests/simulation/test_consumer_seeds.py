@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from tests.simulation import consuming, handling, reading, sharing, truncating
+from tests.simulation import consuming, handling, producing, pushing, reading, sharing, truncating
 from tests.simulation.faults import Fault
 from tests.simulation.seeds import BLOCKS, TURNS_A_SECOND, Workload, check_block, traces, traces_elsewhere
 
@@ -23,6 +23,26 @@ WORKLOADS = {
     "groups": groups("classic", 3),
     "epochs": groups("consumer", 20),
     "migrations": groups("mixed", 20),
+    "unclean elections": Workload(
+        "consuming.run(protocol='mixed', unclean=True, seed=",
+        consuming.unclean_schedule,
+        partial(consuming.run, protocol="mixed", unclean=True),
+        20,
+    ),
+    "groups that push metrics": Workload(
+        "consuming.run(protocol='mixed', pushes=True, seed=",
+        lambda seed: pushing.schedule(
+            seed, partial(consuming.schedule, protocol="mixed"), consuming.UNTIL, consuming.BROKERS
+        ),
+        partial(consuming.run, protocol="mixed", pushes=True),
+        30,
+    ),
+    "producers that push metrics": Workload(
+        "producing.run(pushes=True, seed=",
+        lambda seed: pushing.schedule(seed, producing.schedule, producing.UNTIL, producing.BROKERS),
+        partial(producing.run, pushes=True),
+        10,
+    ),
     "handlers": Workload("handling.run(seed=", handling.schedule, handling.run, 12),
     "assigned": Workload("reading.run(seed=", reading.schedule, reading.run, 4),
     "truncated": Workload("truncating.run(seed=", truncating.schedule, truncating.run, 4),

@@ -19,7 +19,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import KafkaError, UnknownTopicError
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
-from tests.simulation.members import run, subscribed
+from tests.simulation.members import member_of, run, subscribed
 
 FIRST = TopicPartition("t", 0)
 
@@ -126,5 +126,29 @@ def test_no_error_of_the_committed_offset_leads_to_auto_offset_reset(
         async with subscribed(options) as consumer:
             records = [await asyncio.wait_for(anext(consumer), 60) for _ in range(4)]
         assert sorted((record.partition, record.offset) for record in records) == [(0, 3), (0, 4), (1, 3), (1, 4)]
+
+
+def test_a_refused_commit_is_not_repeated_for_partitions_that_others_may_have_owned_since() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        late: list[RequestInfo] = []
+
+        async def delay(call: RequestInfo, serve: Serve) -> Response | None:
+            if not late:
+                late.append(call)
+                await asyncio.sleep(4)
+            return await serve(call.request)
+
+        async with subscribed({**options, "enable_auto_commit": False}) as consumer:
+            await consumer.poll(5000)
+            cluster.faults.intercept(OffsetCommitRequest, delay)
+            committing = asyncio.create_task(consumer.commit({FIRST: 1}, timeout_ms=20_000))
+            reading = asyncio.create_task(consumer.poll(10_000))
+            await asyncio.sleep(0.5)
+            cluster.expire_session("g", member_of(cluster))
+            result = await committing
+            assert FIRST in consumer.assignment(), "it has the partition again"
+            assert result.lost == [FIRST]
+            assert await consumer.committed(FIRST) == {FIRST: None}
+            await reading
 
     run(program)

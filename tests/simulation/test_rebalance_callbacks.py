@@ -12,6 +12,7 @@ from aiokproto import Consumer
 from aiokproto.broker import Cluster
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.error_codes import ErrorCode
+from aiokproto.hooks import Hooks, Rebalanced
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
 from tests.simulation.members import Events, member_of, run, subscribed
@@ -181,6 +182,47 @@ def test_closing_while_a_callback_runs_calls_no_callback_twice(name: str, cancel
         await asyncio.wait([consuming])
         assert events.seen == [("assigned", 2), ("revoked", 2)]
         assert cancel or done[0] == name, "it was let finish"
+
+    run(program)
+
+
+class _Reports(Hooks):
+    """What hooks hear of rebalances."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int]] = []
+
+    def on_rebalanced(self, event: Rebalanced) -> None:
+        self.seen.append((event.kind, len(event.partitions)))
+
+
+@pytest.mark.parametrize("while_", ["a record is processed", "a callback runs"])
+def test_closing_during_a_revocation_reports_it_once(while_: str) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        options |= {"partition_assignment_strategy": "range"}
+        events, reports = Events(), _Reports()
+        listeners = events.listeners()
+        inner = listeners["on_revoked"]
+
+        async def slow(partitions: list[TopicPartition]) -> None:
+            inner(partitions)
+            await asyncio.sleep(1)
+
+        if while_ == "a callback runs":
+            listeners["on_revoked"] = slow
+        async with subscribed({**options, "hooks": [reports]}, **listeners) as consumer:
+            await anext(consumer)
+            async with subscribed(options):
+                await asyncio.sleep(0.5)
+                if while_ == "a callback runs":
+                    reading = asyncio.create_task(_consume(consumer))
+                    await asyncio.sleep(0.5)
+                    await consumer.close()
+                    await asyncio.wait([reading])
+                else:
+                    await consumer.close()
+        assert events.seen == [("assigned", 2), ("revoked", 2)]
+        assert reports.seen == [("assigned", 2), ("revoked", 2)]
 
     run(program)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from aiokproto import Client, Consumer, Producer
+from aiokproto import Client, Consumer, Producer, ShareConsumer
 from aiokproto.broker import Cluster
 from aiokproto.errors import ClientClosedError
 from aiokproto.simulation import Simulation
@@ -56,6 +56,49 @@ def test_closing_at_any_loop_iteration_of_a_start_leaves_nothing_behind(
     while not Simulation(1).run(closed_after(turns)):
         turns += 1
     assert turns > 10
+
+
+def matching(bootstrap_servers: str) -> Consumer:
+    consumer = Consumer(bootstrap_servers=bootstrap_servers)
+    consumer.subscribe(pattern="t.*")
+    return consumer
+
+
+def new_protocol(bootstrap_servers: str) -> Consumer:
+    return Consumer("t", bootstrap_servers=bootstrap_servers, group_id="g", group_protocol="consumer")
+
+
+def sharing(bootstrap_servers: str) -> ShareConsumer:
+    return ShareConsumer("t", bootstrap_servers=bootstrap_servers, group_id="s")
+
+
+@pytest.mark.parametrize("turns", range(5))
+@pytest.mark.parametrize("kind", [matching, new_protocol, sharing])
+def test_closing_at_any_loop_iteration_after_a_subscription_ends_all_tasks(
+    kind: Callable[..., Consumer | ShareConsumer], turns: int
+) -> None:
+    async def main() -> None:
+        async with Cluster(1) as cluster:
+            await cluster.create_topic("t", 1)
+            client = kind(bootstrap_servers=cluster.bootstrap_servers)
+            await client.start()
+            if kind is sharing:
+                # Which is looked up again and again.
+                client.subscribe("missing")
+            await asyncio.sleep(3)
+            if kind is matching:
+                client.subscribe(pattern="t|u")  # type: ignore[call-arg]
+            else:
+                client.subscribe("t", "u")
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            began = simulation.time()
+            await client.close()
+            assert simulation.time() - began < 1
+            assert not client_tasks()
+
+    simulation = Simulation(1)
+    simulation.run(main())
 
 
 @pytest.mark.parametrize("kind", [Producer, in_group])

@@ -29,9 +29,9 @@ class Committer(ConsumerPart):
         """Commit what was processed: by default everything delivered.
 
         A record, a batch or a list of records covers the records before it in its partitions too. Partitions that
-        belong to other members now are not committed, and neither are offsets that the coordinator refuses: both are
-        outcomes, not exceptions, and the latter are logged. During a rebalance the call waits for its end. After a
-        cancellation the offsets may be committed or not.
+        belong to other members now, or may have since the call, are not committed, and neither are offsets that the
+        coordinator refuses: both are outcomes, not exceptions, and the latter are logged. During a rebalance the call
+        waits for its end. After a cancellation the offsets may be committed or not.
 
         Args:
             offsets: A record, a batch of :meth:`batches`, a list of records, or partitions with the offset to continue
@@ -69,8 +69,11 @@ class Committer(ConsumerPart):
         """
         chosen = self._chosen(partitions)
         self._group()
-        assert self._engine.offsets is not None
-        return await self._engine.offsets.committed(chosen, self._seconds(timeout_ms))
+        assert self._engine.member is not None, "there is a group"
+        found, failures = await self._engine.member.committed(chosen, self._seconds(timeout_ms))
+        for failure in failures.values():
+            raise failure
+        return found
 
     def group_metadata(self) -> GroupMetadata:
         """Return this consumer's current identity in its group, for the offsets of a transaction (KIP-447). No I/O.

@@ -32,8 +32,8 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.config import LeaveMode
 from aiokproto.group.leaving import leave_group
 from aiokproto.group.member import GroupMember, make_member
-from aiokproto.group.offsets import GroupOffsets
 from aiokproto.net.timeouts import deadline as until
+from aiokproto.net.timeouts import wait_until
 from aiokproto.observe.observers import ConsumerObserver
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
@@ -60,7 +60,6 @@ class Engine(Lifecycle):
         fetcher: Fetches records.
         member: The group member; None without a group.
         rebalancing: Carries out what a rebalance changes.
-        offsets: The group's committed offsets; None without a group.
         subscription: What the application has subscribed to or assigned.
         session: What else reads this consumer, so that :meth:`Consumer.run` cannot; empty for nothing.
         observer: Counts fetches, delivery, commits and rebalances.
@@ -85,10 +84,6 @@ class Engine(Lifecycle):
             cluster.config.interceptors,
         )
         self.lookup = OffsetLookup(cluster, config.fetch.read_committed)
-        self.offsets = GroupOffsets(cluster, group.group_id) if group else None
-        self.resolver = PositionResolver(cluster, self.assignment, self.lookup, self.offsets, config.auto_offset_reset)
-        self.validator = PositionValidator(cluster, self.assignment, self.resolver.truncated)
-        self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.resolver.reset, self.validator)
         self.rebalancing = Rebalancing(
             self.assignment,
             self.reader,
@@ -97,6 +92,9 @@ class Engine(Lifecycle):
             self._ownership_changed,
         )
         self.member = make_member(cluster, group, self.rebalancing) if group else None
+        self.resolver = PositionResolver(cluster, self.assignment, self.lookup, self.member, config.auto_offset_reset)
+        self.validator = PositionValidator(cluster, self.assignment, self.resolver.truncated)
+        self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.resolver.reset, self.validator)
         # From the subscription task: topics that cannot be found. Raised by the next read.
         self._trouble: KafkaError | None = None
         # Something in the assignment has changed; for calls that wait for a condition of their own.
@@ -320,10 +318,7 @@ class Engine(Lifecycle):
                     self.reader.wake()
                 # Without end: a topic may be created later, and the error is raised each time.
                 again = _TOPIC_RETRY
-            try:
-                await asyncio.wait_for(self._follow.wait(), again)
-            except asyncio.TimeoutError:
-                continue
+            await wait_until(self._follow, None if again is None else asyncio.get_running_loop().time() + again)
 
     async def _resolve(self, wanted: SubscriptionState) -> None:
         """Look up the subscribed topics, and assign their partitions or report them to the group member."""

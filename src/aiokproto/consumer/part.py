@@ -41,5 +41,5 @@ class ConsumerPart:
 
     def _group(self) -> None:
         self._engine.check_running()
-        if self._engine.offsets is None:
+        if self._engine.member is None:
             raise ConfigurationError("offsets are committed to a group: pass group_id")

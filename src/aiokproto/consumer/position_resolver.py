@@ -24,7 +24,7 @@ from aiokproto.consumer.start_lookup import COMMITTED, FormerPosition, StartLook
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, LogTruncationError, UnknownTopicError, error_for
 from aiokproto.failures import Action, Situation, classify
-from aiokproto.group.offsets import GroupOffsets
+from aiokproto.group.member import GroupMember
 from aiokproto.runtime import current
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
@@ -42,7 +42,7 @@ class PositionResolver(Lookups[StartLookup]):
         cluster: ClusterClient,
         assignment: Assignment,
         lookup: OffsetLookup,
-        group: GroupOffsets | None,
+        group: GroupMember | None,
         policy: ResetPolicy,
     ) -> None:
         """Create a resolver; :meth:`run` does the work.
@@ -51,7 +51,7 @@ class PositionResolver(Lookups[StartLookup]):
             cluster: Metadata.
             assignment: The partitions.
             lookup: Looks up offsets in the log.
-            group: The group's committed offsets; None without a group.
+            group: The member, which looks up committed offsets; None without a group.
             policy: ``auto_offset_reset``.
         """
         super().__init__(cluster)
@@ -189,7 +189,7 @@ class PositionResolver(Lookups[StartLookup]):
         failures: Mapping[TopicPartition, KafkaError] = {}
         if self._group is not None:
             try:
-                committed, failures = await self._group.lookup(
+                committed, failures = await self._group.committed(
                     [cursor.partition for cursor in lookups], self._cluster.config.api_timeout
                 )
             except KafkaError as error:

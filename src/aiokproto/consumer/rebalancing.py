@@ -78,6 +78,8 @@ class Rebalancing:
         # Set by lost() during a change, so that its steps stop waiting; each change ends it.
         self._lost = False
         self._confirmed = True
+        # Which callback the current change has called.
+        self._called: ChangeKind | None = None
         # Set once, by close(): end() then makes the last calls, and apply() none.
         self._ending = False
         # Clear while a callback runs. At most one does: the group member applies one change at a time.
@@ -97,7 +99,8 @@ class Rebalancing:
 
     async def apply(self, change: Change) -> None:
         """Carry out a change; the group member waits for it."""
-        partitions, lost = change.partitions, False
+        partitions = change.partitions
+        self._called = None
         started = asyncio.get_running_loop().time()
         try:
             if change.kind is ChangeKind.ASSIGN:
@@ -108,7 +111,6 @@ class Rebalancing:
             elif change.kind is ChangeKind.REVOKE:
                 await self._finish(partitions, change.deadline)
                 # While the application finished its records, the group may have removed this member.
-                lost = self._lost
                 await self._call(ChangeKind.LOST if self._lost else ChangeKind.REVOKE, partitions)
                 # After the callback, which may still commit and ask for positions.
                 self._assignment.remove(partitions)
@@ -120,9 +122,10 @@ class Rebalancing:
             self._lost = False
             # In finally: calls that wait for the assignment must look again, also if a callback raised.
             self._changed(partitions)
-            if partitions and (kind := _KINDS.get(ChangeKind.LOST if lost else change.kind)) is not None:
+            # Else end() makes the call, and reports it.
+            if partitions and self._called is not None:
                 took = asyncio.get_running_loop().time() - started
-                self._assignment.observer.rebalanced(kind, partitions, took)
+                self._assignment.observer.rebalanced(_KINDS[self._called], partitions, took)
 
     def lost(self) -> None:
         """The group has removed the member: stop delivery at once, and wait for the application no longer, as other
@@ -211,6 +214,7 @@ class Rebalancing:
 
     async def _call(self, kind: ChangeKind, partitions: list[TopicPartition]) -> None:
         if not self._ending:
+            self._called = kind
             await self._invoke(kind, partitions)
         if self._ending:
             # end() calls back for what is left. The callback may have swallowed the cancellation of this task.

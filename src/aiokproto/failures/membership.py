@@ -99,7 +99,16 @@ OFFSET_FETCH = Table(
         Code.UNKNOWN_TOPIC_ID: Row(Action.REFRESH_METADATA, "the topic is deleted, or new to the coordinator"),
         **otherwise(Action.FAIL, "the client may not read the offsets"),
     },
-    when=(("member", _UNKNOWN_MEMBER),),
+    when=(
+        (
+            "member",
+            {
+                **_UNKNOWN_MEMBER,
+                # The same request would be refused again.
+                Code.STALE_MEMBER_EPOCH: Row(Action.REFRESH_EPOCH, "the member's epoch has grown meanwhile"),
+            },
+        ),
+    ),
 )
 
 _EPOCHS: Rows = {

@@ -30,5 +30,6 @@ Heartbeats and commits never act on a response themselves: they note what it ask
 acts on the notes in turn. So two tasks never move the member at the same time.
 
 What can never happen: a partition is assigned twice without being revoked or lost in between; an offset is committed
-under a generation that does not own its partition; a member that the group refuses for good goes on silently.
+under a generation that does not own its partition, or after another member may have owned it; a member that the group
+refuses for good goes on silently.
 """

@@ -20,6 +20,7 @@ from aiokproto.group.config import GroupConfig, LeaveMode
 from aiokproto.group.heartbeat import Heartbeat
 from aiokproto.group.joining import Joining
 from aiokproto.group.membership import Membership
+from aiokproto.group.offsets import FoundOffsets, GroupOffsets
 from aiokproto.group.rebalance import RebalanceLoop
 from aiokproto.observe.observers import Timing
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -46,8 +47,11 @@ class ClassicMember:
         requests = CoordinatorRequests(cluster, CoordinatorKind.GROUP, config.group_id)
         self._heartbeat = Heartbeat(cluster, config, self._membership, requests, self._take, owner.session)
         self._joining = Joining(cluster, config, assignors, self._membership, requests, self._heartbeat)
-        self._rebalance = RebalanceLoop(cluster, config, self._membership, self._joining, owner)
-        self._commits = Commits(cluster, self, config.group_id)
+        self._offsets = GroupOffsets(cluster, config.group_id)
+        self._commits = Commits(cluster, self, self._offsets)
+        self._rebalance = RebalanceLoop(
+            cluster, config, self._membership, self._joining, owner, self._commits.interrupted
+        )
 
     # Called by the consumer
 
@@ -158,7 +162,14 @@ class ClassicMember:
         else:
             await self._joining.leave(reason, timeout, for_good=how == "leave")
 
-    # Commits
+    # Offsets
+
+    async def committed(self, partitions: Iterable[TopicPartition], timeout: float) -> FoundOffsets:
+        """Look up committed offsets; see :meth:`GroupOffsets.lookup <aiokproto.group.offsets.GroupOffsets.lookup>`.
+
+        Not as the member: nobody checks it in a classic group, and Java's members do not say who they are either.
+        """
+        return await self._offsets.lookup(partitions, None, asyncio.get_running_loop().time() + timeout)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""

@@ -55,18 +55,26 @@ class Commits:
     """Commits for one member, one request at a time: a retry could otherwise overtake a later commit and undo it.
 
     Invariant: only offsets of owned partitions are sent, in the generation that owns them. A commit that was refused
-    because of an earlier generation is repeated in the current one, for what is still owned; a refusal in the current
-    generation is noted for the loop that moves the member, like a heartbeat's.
+    because of an earlier generation is repeated in the current one, for what the member has owned all the time: another
+    member that owned a partition in between may have committed a later offset. A refusal in the current generation is
+    noted for the loop that moves the member, like a heartbeat's.
     """
 
-    def __init__(self, cluster: ClusterClient, member: CommittingMember, group_id: str) -> None:
+    def __init__(self, cluster: ClusterClient, member: CommittingMember, offsets: GroupOffsets) -> None:
         self._cluster = cluster
         self._member = member
-        self._offsets = GroupOffsets(cluster, group_id)
-        self._context = f"OffsetCommit of group {group_id!r}"
-        self._group = f"group {group_id!r}"
+        self._offsets = offsets
+        self._context = f"OffsetCommit of group {offsets.group_id!r}"
+        self._group = f"group {offsets.group_id!r}"
         # asyncio.Lock is fair: commits are sent in the order of the calls.
         self._turn = asyncio.Lock()
+        # For each call of as_member(): the partitions that have been owned all the time since.
+        self._kept: list[set[TopicPartition]] = []
+
+    def interrupted(self, partitions: AbstractSet[TopicPartition]) -> None:
+        """Other members may own these partitions from now on, even if this one owns them again later."""
+        for kept in self._kept:
+            kept -= partitions
 
     async def as_member(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""
@@ -87,11 +95,25 @@ class Commits:
             KafkaError: The request failed for good.
             DeadlineError: The commit was not confirmed in time.
         """
+        kept = set(offsets.keys() & self._member.owned)
+        self._kept.append(kept)
+        try:
+            return await self._as_member(offsets, kept, timeout, blocked)
+        finally:
+            self._kept = [each for each in self._kept if each is not kept]
+
+    async def _as_member(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        kept: AbstractSet[TopicPartition],
+        timeout: float,
+        blocked: str,
+    ) -> dict[TopicPartition, KafkaError]:
         at = asyncio.get_running_loop().time() + timeout
         failures: dict[TopicPartition, KafkaError] = {}
         async with self._one_at_a_time(at):
-            # Computed anew after each rebalance: what was revoked meanwhile drops out, and is reported at the end.
-            while mine := {each: position for each, position in offsets.items() if each in self._member.owned}:
+            # Computed anew after each rebalance: what was given up meanwhile drops out, and is reported at the end.
+            while mine := {each: offsets[each] for each in offsets if each in kept and each in self._member.owned}:
                 # Without a generation it would count as a commit from outside, which an empty group accepts from
                 # anyone.
                 identity = self._member.metadata
@@ -110,7 +132,9 @@ class Commits:
                 await self._catch_up(identity.generation, at)
         # `mine` is what the loop saw when it ended.
         gone = offsets.keys() - mine.keys()
-        return failures | self._lost(gone, f"{_names(gone)} not committed: not assigned to this member")
+        return failures | self._lost(
+            gone, f"{_names(gone)} not committed: not assigned to this member, or not all the time since the call"
+        )
 
     async def from_outside(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float

@@ -19,6 +19,7 @@ from aiokproto.group.changes import Change, ChangeKind, PartitionOwner
 from aiokproto.group.config import GroupConfig, LeaveMode
 from aiokproto.group.epoch_member import EpochMember
 from aiokproto.group.epoch_membership import EpochMembership, MemberState
+from aiokproto.group.offsets import FoundOffsets
 from aiokproto.group.topic_ids import TopicIdPartition, TopicNames, by_topic, from_topics
 from aiokproto.observe.observers import Timing
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -171,7 +172,12 @@ class ConsumerMember:
         if how != "remain" or self._config.group_instance_id is not None:
             await self._member.leave(timeout, for_good=how == "leave")
 
-    # Commits
+    # Offsets
+
+    async def committed(self, partitions: Iterable[TopicPartition], timeout: float) -> FoundOffsets:
+        """Look up committed offsets; see :meth:`EpochMember.committed
+        <aiokproto.group.epoch_member.EpochMember.committed>`."""
+        return await self._member.committed(partitions, timeout)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""

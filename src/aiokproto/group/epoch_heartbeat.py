@@ -15,6 +15,7 @@ from aiokproto.errors import KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.epoch_membership import EpochMembership, MemberState
 from aiokproto.group.session import Session
+from aiokproto.net.timeouts import wait_until
 from aiokproto.observe.observers import Timing
 
 log = logging.getLogger("aiokproto.group")
@@ -160,13 +161,10 @@ class EpochHeartbeat(Generic[Item]):
             self._woken.clear()
             if membership.due(self._form.fields(membership.owned, self._version)):
                 return
-            left = self._sent_at + self._interval - loop.time() if membership.in_session else None
-            if left is not None and left <= 0:
+            at = self._sent_at + self._interval if membership.in_session else None
+            if at is not None and at <= loop.time():
                 return
-            try:
-                await asyncio.wait_for(self._woken.wait(), left)
-            except asyncio.TimeoutError:
-                continue
+            await wait_until(self._woken, at)
 
     async def _send_heartbeat(self) -> bool:
         """Send one heartbeat. Return whether the coordinator accepted it."""
@@ -183,11 +181,16 @@ class EpochHeartbeat(Generic[Item]):
             response = self._in_flight.result()
         except KafkaError as error:
             action = classify(error, self._situation)
-            if action not in RETRIED:
-                membership.refused(action)
-                raise
             self._failed(action, error)
+            if action not in RETRIED:
+                raise
             return False
+        except asyncio.CancelledError:
+            # By a commit that waited for the epoch. Nobody reads the response, which may have a new target: the next
+            # heartbeat, which is due now, carries all, so that its response has all too.
+            membership.refused(Action.BACKOFF)
+            self.wake()
+            raise
         finally:
             task, self._in_flight = self._in_flight, None
             if task.cancel():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Generic, TypeVar
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
+from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.failures import Action, Situation, classify
@@ -17,13 +18,16 @@ from aiokproto.group.commits import Commits
 from aiokproto.group.epoch_heartbeat import EpochHeartbeat, HeartbeatForm
 from aiokproto.group.epoch_membership import EpochMembership
 from aiokproto.group.membership import LOST
+from aiokproto.group.offsets import FoundOffsets, GroupOffsets
 from aiokproto.group.reconciliation import ItemOwner, Reconciliation
 from aiokproto.group.session import Session
+from aiokproto.net.timeouts import deadline as until
 from aiokproto.types import GroupMetadata, TopicPartition
 
 Item = TypeVar("Item", bound=Hashable)
 
 _OFFSET_COMMIT = Situation(OffsetCommitRequest.api_key, member=True)
+_OFFSET_FETCH = Situation(OffsetFetchRequest.api_key, member=True)
 
 
 class EpochMember(Generic[Item]):
@@ -50,6 +54,7 @@ class EpochMember(Generic[Item]):
         on_session: Callable[[bool], None] = lambda confirmed: None,
     ) -> None:
         """See the parts; ``on_session`` is called whenever the session becomes confirmed, or is not any more."""
+        self._cluster = cluster
         self._group_id = group_id
         self._owner = owner
         self.membership = membership
@@ -57,10 +62,11 @@ class EpochMember(Generic[Item]):
         self.heartbeat: EpochHeartbeat[Item] = EpochHeartbeat(
             cluster, group_id, membership, form, session, session_timeout, self._take
         )
+        self._offsets = GroupOffsets(cluster, group_id)
+        self.commits = Commits(cluster, self, self._offsets)
         self.reconciliation: Reconciliation[Item] = Reconciliation(
-            cluster, group_id, membership, self.heartbeat, owner, has_subscription
+            cluster, group_id, membership, self.heartbeat, owner, has_subscription, self.commits.interrupted
         )
-        self.commits = Commits(cluster, self, group_id)
 
     @property
     def state(self) -> str:
@@ -97,6 +103,28 @@ class EpochMember(Generic[Item]):
         self.membership.give_up(self.membership.owned)
         self.membership.left(stale=False)
 
+    async def committed(self, partitions: Iterable[TopicPartition], timeout: float) -> FoundOffsets:
+        """Look up committed offsets as this member, if it is one: see :meth:`GroupOffsets.lookup
+        <aiokproto.group.offsets.GroupOffsets.lookup>`.
+
+        With an older epoch than the coordinator's it catches up first. If the group has removed it, that is noted, as
+        after a heartbeat, and the offsets are those that anyone sees.
+        """
+        at, partitions = asyncio.get_running_loop().time() + timeout, list(partitions)
+        while True:
+            identity = self.metadata
+            member = identity if identity.generation >= 0 else None
+            try:
+                return await self._offsets.lookup(partitions, member, at)
+            except KafkaError as error:
+                action = classify(error, _OFFSET_FETCH)
+                if member is None or action not in LOST | {Action.REFRESH_EPOCH}:
+                    raise
+                self._refused(action, identity.generation, error)
+            async with until(at, lambda: f"OffsetFetch of group {self._group_id!r}: the member's epoch is refused"):
+                await asyncio.sleep(self._cluster.backoff(1))
+                await self.catch_up(identity.generation)
+
     # CommittingMember
 
     @property
@@ -118,7 +146,9 @@ class EpochMember(Generic[Item]):
 
     def commit_refused(self, code: ErrorCode, generation: int, error: KafkaError) -> Action:
         """See :class:`~aiokproto.group.commits.CommittingMember`."""
-        action = classify(code, _OFFSET_COMMIT)
+        return self._refused(classify(code, _OFFSET_COMMIT), generation, error)
+
+    def _refused(self, action: Action, generation: int, error: KafkaError) -> Action:
         if generation != self.membership.epoch or not self.membership.joined:
             return Action.REFRESH_EPOCH
         if action in LOST or action is Action.STOP:

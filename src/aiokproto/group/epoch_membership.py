@@ -71,7 +71,7 @@ class MemberState(Enum):
 
 
 _WITH_TARGET = frozenset({MemberState.JOINING, MemberState.RECONCILING, MemberState.ACKNOWLEDGING, MemberState.STABLE})
-"""States in which a target in a response counts."""
+"""States in which a target is carried out."""
 
 _IN_SESSION = _WITH_TARGET | {MemberState.PREPARE_LEAVING}
 
@@ -151,10 +151,11 @@ class EpochMembership(Generic[Item]):
         if not self.in_session:
             return
         self.epoch = epoch
-        if self.state not in _WITH_TARGET:
-            return
+        # Also while it prepares to leave: it may stay, and a target is sent once.
         if target is not None:
             self.target, self._target_is_new = target, True
+        if self.state not in _WITH_TARGET:
+            return
         # During a reconciliation only its end changes the state.
         if self.state is not MemberState.RECONCILING and (
             self.state is not MemberState.ACKNOWLEDGING or self._acknowledges

@@ -16,7 +16,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from aiokproto.cluster import BrokerNode, ClusterClient, ClusterSnapshot, TopicInfo
 from aiokproto.errors import BrokerError, DeadlineError, DecodeError
 from aiokproto.group.assignors import Assignment, Assignor, Members, Racks, Subscription
-from aiokproto.group.protocol import decode_subscription, encode_assignment
+from aiokproto.group.assignors.base import subscribed_topics
+from aiokproto.group.protocol import SharedTopics, decode_subscription, encode_assignment
 from aiokproto.plurals import counted
 from aiokproto.types import TopicPartition
 
@@ -114,15 +115,14 @@ class Leader:
 def _decoded(members: Encoded) -> tuple[dict[str, Subscription], list[str], list[tuple[str, DecodeError]]]:
     """Return the subscriptions, their topics, and the members whose subscription is malformed, with the error."""
     subscriptions: dict[str, Subscription] = {}
-    failures = []
+    failures, shared = [], SharedTopics()
     for member_id, (instance_id, encoded) in members.items():
         try:
-            subscriptions[member_id] = decode_subscription(encoded, instance_id)
+            subscriptions[member_id] = decode_subscription(encoded, instance_id, shared)
         except DecodeError as error:
             failures.append((member_id, error))
             subscriptions[member_id] = Subscription(frozenset(), group_instance_id=instance_id)
-    topics: set[str] = set().union(*(subscription.topics for subscription in subscriptions.values()))
-    return subscriptions, sorted(topics), failures
+    return subscriptions, sorted(subscribed_topics(subscriptions)), failures
 
 
 def _racks(infos: Iterable[TopicInfo], brokers: Mapping[int, BrokerNode]) -> dict[str, list[frozenset[str]]]:

@@ -15,6 +15,7 @@ from aiokproto.group.changes import PartitionOwner
 from aiokproto.group.classic_member import ClassicMember
 from aiokproto.group.config import GroupConfig, LeaveMode
 from aiokproto.group.consumer_member import ConsumerMember
+from aiokproto.group.offsets import FoundOffsets
 from aiokproto.observe.observers import Timing
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
@@ -71,6 +72,8 @@ class GroupMember(Protocol):
     async def run(self) -> None: ...
 
     async def leave(self, reason: str, timeout: float = 3.0, how: LeaveMode = "default") -> None: ...
+
+    async def committed(self, partitions: Iterable[TopicPartition], timeout: float) -> FoundOffsets: ...
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""
@@ -173,6 +176,9 @@ class AutoMember:
 
     async def leave(self, reason: str, timeout: float = 3.0, how: LeaveMode = "default") -> None:
         await self._member.leave(reason, timeout, how)
+
+    async def committed(self, partitions: Iterable[TopicPartition], timeout: float) -> FoundOffsets:
+        return await self._member.committed(partitions, timeout)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""

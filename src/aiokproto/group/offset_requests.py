@@ -33,6 +33,9 @@ _BY_NAME = 9
 _GROUPS_FROM = 8
 """The first version of OffsetFetch with several groups (KIP-709)."""
 
+_MEMBER_FROM = 9
+"""The first version of OffsetFetch with the member that asks (KIP-848)."""
+
 _STABLE_FROM = 7
 """The first version of OffsetFetch that can wait for open transactions (KIP-447)."""
 
@@ -144,17 +147,25 @@ class CommitExchange:
 
 
 class FetchExchange:
-    """An OffsetFetch.
+    """An OffsetFetch, as a member of a consumer group (KIP-848) or as anyone.
 
     Attributes:
+        situation: Whether it is sent as a member.
         partitions: The requested partitions.
     """
 
     request_type = OffsetFetchRequest
-    situation = Situation(OffsetFetchRequest.api_key)
 
-    def __init__(self, cluster: ClusterClient, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        group_id: str,
+        partitions: Iterable[TopicPartition],
+        member: GroupMetadata | None,
+    ) -> None:
+        self.situation = Situation(OffsetFetchRequest.api_key, member=member is not None)
         self.partitions = list(partitions)
+        self._member = member
         self._group_id = group_id
         self._cluster = cluster
         self._numbers: dict[str, list[int]] = {}
@@ -177,8 +188,10 @@ class FetchExchange:
                 OffsetFetchRequestTopics(name=name, topic_id=self._ids.get(name, ZERO_UUID), partition_indexes=numbers)
                 for name, numbers in self._numbers.items()
             ]
-            groups = [OffsetFetchRequestGroup(group_id=self._group_id, topics=topics)]
-            return OffsetFetchRequest(groups=groups, require_stable=stable)
+            group = OffsetFetchRequestGroup(group_id=self._group_id, topics=topics)
+            if self._member is not None and version >= _MEMBER_FROM:
+                group.member_id, group.member_epoch = self._member.member_id, self._member.generation
+            return OffsetFetchRequest(groups=[group], require_stable=stable)
         old = [OffsetFetchRequestTopic(name=name, partition_indexes=each) for name, each in self._numbers.items()]
         return OffsetFetchRequest(group_id=self._group_id, topics=old, require_stable=stable)
 

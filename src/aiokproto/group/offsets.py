@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -24,6 +23,18 @@ class CommitResult(NamedTuple):
 
     codes: dict[TopicPartition, ErrorCode]
     generation: int
+
+
+class FoundOffsets(NamedTuple):
+    """The result of a look-up. Each requested partition is in one of the two.
+
+    Attributes:
+        found: Committed offsets, None where there are none.
+        failures: The refusals of single partitions.
+    """
+
+    found: dict[TopicPartition, OffsetAndMetadata | None]
+    failures: dict[TopicPartition, BrokerError]
 
 
 class GroupOffsets:
@@ -60,9 +71,9 @@ class GroupOffsets:
         response = await self._requests.send(exchange, at)
         return CommitResult(exchange.codes(response), exchange.request.generation_id_or_member_epoch)
 
-    async def committed(
-        self, partitions: Iterable[TopicPartition], timeout: float
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+    async def lookup(
+        self, partitions: Iterable[TopicPartition], member: GroupMetadata | None, at: float
+    ) -> FoundOffsets:
         """Return committed offsets, None where there are none.
 
         Waits for open transactions that commit offsets of these partitions (KIP-447), at any isolation level: a
@@ -70,27 +81,16 @@ class GroupOffsets:
 
         Args:
             partitions: The partitions.
-            timeout: Seconds.
+            member: The member of a consumer group (KIP-848) that asks, so that the coordinator refuses one that it has
+                removed, and one with an old epoch; None for anyone.
+            at: Loop time of the deadline.
 
         Raises:
-            BrokerError: The group or a topic may not be read.
+            BrokerError: The coordinator refused the request.
             DeadlineError: No response in time.
         """
-        found, failures = await self.lookup(partitions, timeout)
-        for failure in failures.values():
-            raise failure
-        return found
-
-    async def lookup(
-        self, partitions: Iterable[TopicPartition], timeout: float
-    ) -> tuple[dict[TopicPartition, OffsetAndMetadata | None], dict[TopicPartition, BrokerError]]:
-        """As :meth:`committed`, but return refusals of single partitions instead of raising them.
-
-        Returns:
-            Committed offsets, and errors. Each partition is in one of the two.
-        """
-        exchange = FetchExchange(self._cluster, self.group_id, partitions)
-        response = await self._requests.send(exchange, asyncio.get_running_loop().time() + timeout)
+        exchange = FetchExchange(self._cluster, self.group_id, partitions, member)
+        response = await self._requests.send(exchange, at)
         context = f"OffsetFetch of group {self.group_id!r}"
         top, entries = exchange.entries(response)
         if top:
@@ -106,4 +106,4 @@ class GroupOffsets:
             position = OffsetAndMetadata(entry.committed_offset, entry.metadata or "", entry.committed_leader_epoch)
             # -1 stands for "none committed".
             found[partition] = position if entry.committed_offset >= 0 else None
-        return found, failures
+        return FoundOffsets(found, failures)

@@ -12,7 +12,9 @@ each with an array of partition numbers, in the same form in all their versions.
 from __future__ import annotations
 
 import struct
+import sys
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import repeat
@@ -101,18 +103,27 @@ class PartitionList(Sequence[TopicPartition]):
             each = [names[place] + pack(1, number) for place, number in zip(self.places, self.numbers, strict=True)]
             return _INT32.pack(len(each)) + b"".join(each)
         # Not lists of numbers: the garbage collector would count them.
-        by_place: dict[int, bytearray] = {}
+        by_place: dict[int, array[int]] = defaultdict(_numbers)
         for place, number in zip(self.places, self.numbers, strict=True):
-            if place not in by_place:
-                by_place[place] = bytearray()
-            by_place[place] += _INT32.pack(number)
+            by_place[place].append(number)
         if order is not None:
             known = {name: place for place, name in enumerate(self.topics)}
             by_place = {known[name]: by_place[known[name]] for name in order}
         out = bytearray(_INT32.pack(len(by_place)))
-        for place, packed in by_place.items():
-            out += names[place] + _INT32.pack(len(packed) // _INT32.size) + packed
+        for place, numbers in by_place.items():
+            out += names[place] + _INT32.pack(len(numbers)) + _big_endian(numbers).tobytes()
         return bytes(out)
+
+
+def _numbers() -> array[int]:
+    return array("i")
+
+
+def _big_endian(numbers: array[int]) -> array[int]:
+    """Turn numbers between this machine's order of bytes and the one of the protocol, in place."""
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers
 
 
 def decode_partitions(data: bytes, start: int) -> tuple[PartitionList, int]:
@@ -139,8 +150,8 @@ def decode_partitions(data: bytes, start: int) -> tuple[PartitionList, int]:
                 places.append(place)
                 numbers.append(_INT32.unpack_from(data, pos)[0])
             elif 0 <= size <= (len(data) - pos) // _INT32.size:
-                places.extend(repeat(place, size))
-                numbers.extend(struct.unpack_from(f">{size}i", data, pos))
+                places.extend(array("i", (place,)) * size)
+                numbers.extend(_big_endian(array("i", data[pos : pos + size * _INT32.size])))
             else:
                 raise ValueError(f"{size} partitions in {len(data) - pos} bytes")
             pos += size * _INT32.size

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 from aiokproto.codec.payloads.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from aiokproto.errors import DecodeError
@@ -45,20 +46,45 @@ def encode_subscription(
     return bytes(out)
 
 
-def decode_subscription(data: bytes, group_instance_id: str | None) -> Subscription:
+class SharedTopics:
+    """The topics of the subscription that was decoded last.
+
+    Most members of a group list the same topics, byte for byte: they share one set then, which is decoded and gone
+    through once.
+    """
+
+    def __init__(self) -> None:
+        self._encoded = b""
+        self._topics: AbstractSet[str] = frozenset()
+
+    def read(self, reader: _Reader) -> AbstractSet[str]:
+        """Return the topics that follow."""
+        if not (self._encoded and reader.skip(self._encoded)):
+            start = reader.position
+            self._topics = dict.fromkeys(reader.strings()).keys()
+            self._encoded = reader.since(start)
+        return self._topics
+
+
+def decode_subscription(data: bytes, group_instance_id: str | None, shared: SharedTopics | None = None) -> Subscription:
     """Decode the subscription of another member. Newer versions than ours only append fields, which are skipped.
+
+    Args:
+        data: The bytes.
+        group_instance_id: The member's static identity.
+        shared: For all members of a group.
 
     Raises:
         DecodeError: The bytes are not a subscription.
     """
     reader = _Reader(data, "subscription")
-    topics = dict.fromkeys(reader.strings())
+    topics = (shared or SharedTopics()).read(reader)
     user_data = reader.blob()
     owned = reader.partitions() if reader.version >= _OWNED_SINCE else ()
     generation = reader.int32() if reader.version >= _GENERATION_SINCE else -1
     rack_id = reader.string() if reader.version >= _RACK_SINCE else None
     # Bytes after the known fields belong to a newer version: versions only append fields.
-    return Subscription(topics.keys(), user_data, owned, generation, rack_id, group_instance_id)
+    return Subscription(topics, user_data, owned, generation, rack_id, group_instance_id)
 
 
 def encode_assignment(assigned: Iterable[TopicPartition]) -> bytes:
@@ -91,15 +117,26 @@ class _Reader:
 
     Attributes:
         version: The version of the message.
+        position: Where the next field begins.
     """
 
     def __init__(self, data: bytes, kind: str) -> None:
         self._data = data
         self._kind = kind
-        self._pos = 0
+        self.position = 0
         self.version = self._integer(_INT16)
         if self.version < 0:
             raise self._malformed(f"version {self.version}")
+
+    def skip(self, expected: bytes) -> bool:
+        """Skip these bytes, if they are what follows."""
+        follow = self._data.startswith(expected, self.position)
+        self.position += len(expected) if follow else 0
+        return follow
+
+    def since(self, start: int) -> bytes:
+        """Return what was read since a position."""
+        return self._data[start : self.position]
 
     def int32(self) -> int:
         return self._integer(_INT32)
@@ -125,26 +162,26 @@ class _Reader:
 
     def partitions(self) -> PartitionList:
         try:
-            found, self._pos = decode_partitions(self._data, self._pos)
+            found, self.position = decode_partitions(self._data, self.position)
         except ValueError as error:
             raise self._malformed(str(error)) from error
         return found
 
     def _integer(self, form: struct.Struct) -> int:
         try:
-            (value,) = form.unpack_from(self._data, self._pos)
+            (value,) = form.unpack_from(self._data, self.position)
         except struct.error:
             raise self._malformed(f"it ends after {len(self._data)} bytes") from None
-        self._pos += form.size
+        self.position += form.size
         return int(value)
 
     def _take(self, size: int) -> bytes | None:
         if size < 0:
             return None
-        start, self._pos = self._pos, self._pos + size
-        if self._pos > len(self._data):
+        start, self.position = self.position, self.position + size
+        if self.position > len(self._data):
             raise self._malformed(f"it ends after {len(self._data)} bytes")
-        return self._data[start : self._pos]
+        return self._data[start : self.position]
 
     def _malformed(self, problem: str) -> DecodeError:
         return DecodeError(f"consumer protocol: malformed {self._kind}: {problem}")

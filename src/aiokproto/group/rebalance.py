@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.errors import KafkaError
@@ -48,7 +50,9 @@ class RebalanceLoop:
         membership: Membership,
         joining: Joining,
         owner: PartitionOwner,
+        interrupted: Callable[[AbstractSet[TopicPartition]], None],
     ) -> None:
+        """``interrupted`` is called with the partitions that other members may own from now on."""
         self.owned: set[TopicPartition] = set()
         self.outside = True
         self.settled = asyncio.Event()
@@ -62,6 +66,9 @@ class RebalanceLoop:
         self._membership = membership
         self._joining = joining
         self._owner = owner
+        self._interrupted = interrupted
+        # Given up before joining. Until the next generation no other member owns them, and it may assign them back.
+        self._returning: set[TopicPartition] = set()
         self._topics: frozenset[str] = frozenset()
         # Assigned by the last generation without being subscribed.
         self._unwanted: set[TopicPartition] = set()
@@ -155,6 +162,7 @@ class RebalanceLoop:
         log.warning("group %s: lost all partitions: %s", self._config.group_id, self.lost_reason)
         # Before the await: a second loss during it is a new note.
         self.lost_reason = ""
+        self._left_to_others()
         await self._give_up(ChangeKind.LOST, set(self.owned))
 
     async def _stay_out(self) -> None:
@@ -164,6 +172,7 @@ class RebalanceLoop:
         # The owner's callbacks may have subscribed again meanwhile: then there is no reason to leave.
         if self._can_join() or self._failure is not None:
             return
+        self._left_to_others()
         await self._joining.leave(reason or "unsubscribed", _LEAVE_TIMEOUT)
         self.outside = not self._topics
         await self._owner.apply(Change(ChangeKind.LEFT, []))
@@ -174,12 +183,13 @@ class RebalanceLoop:
         # Eager assignors: all, before joining, as the leader may give any partition to another member at once.
         # Cooperative: only what is unsubscribed.
         gone = {each for each in self.owned if not self._joining.cooperative or each.topic not in self._topics}
-        await self._give_up(ChangeKind.REVOKE, gone)
+        await self._give_up(ChangeKind.REVOKE, gone, joins=True)
         if self.lost_reason or not self._can_join():
             return
         assigned = await self._join()
         if assigned is None:
             return
+        self._left_to_others(but=assigned)
         # The subscription may have changed while joining, or the leader saw an older one.
         unwanted = {each for each in assigned if each.topic not in self._topics}
         assigned -= unwanted
@@ -208,7 +218,12 @@ class RebalanceLoop:
         # Set already if anything was noted since _join cleared it.
         await self._noted.wait()
 
-    async def _give_up(self, kind: ChangeKind, partitions: set[TopicPartition]) -> None:
+    def _left_to_others(self, but: AbstractSet[TopicPartition] = frozenset()) -> None:
+        self._interrupted(self._returning - but)
+        self._returning = set()
+
+    async def _give_up(self, kind: ChangeKind, partitions: set[TopicPartition], *, joins: bool = False) -> None:
+        """Give up partitions; ``joins``: in order to join the next generation, which may assign them back."""
         if not partitions:
             return
         # Less than the rebalance timeout: the heartbeat that announced the rebalance was up to an interval late.
@@ -218,6 +233,10 @@ class RebalanceLoop:
         await self._owner.apply(Change(kind, sorted(partitions), deadline))
         # After the owner is done: until then its commits are those of an owner.
         self.owned -= partitions
+        if joins:
+            self._returning |= partitions
+        else:
+            self._interrupted(partitions)
 
     async def _join(self) -> set[TopicPartition] | None:
         """Join, with retries, and return the assigned partitions. None if the owned ones are lost, or joining must
@@ -238,6 +257,9 @@ class RebalanceLoop:
                 action, error = result.action, result.error
                 self.join_failure = str(error)
                 failures += 1
+                if action in LOST:
+                    # The group may have continued without this member.
+                    self._left_to_others()
                 # The loop must have LOST carried out before it joins: those partitions may be read elsewhere.
                 if action in LOST and self.owned:
                     self.lose(error)

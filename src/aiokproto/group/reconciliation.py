@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from collections.abc import Set as AbstractSet
 from typing import Generic, Protocol, TypeVar
 
@@ -87,8 +87,10 @@ class Reconciliation(Generic[Item]):
         heartbeat: EpochHeartbeat[Item],
         owner: ItemOwner[Item],
         has_subscription: Callable[[], bool],
+        interrupted: Callable[[AbstractSet[TopicPartition]], None],
     ) -> None:
-        """``has_subscription`` says whether there is something for which to be a member."""
+        """``has_subscription`` says whether there is something for which to be a member; ``interrupted`` is called with
+        the partitions that other members may own from now on."""
         self.left_reason = ""
         self.outside = True
         self.look_up_failure = ""
@@ -100,6 +102,7 @@ class Reconciliation(Generic[Item]):
         self._heartbeat = heartbeat
         self._owner = owner
         self._has_subscription = has_subscription
+        self._interrupted = interrupted
         self._failure: BaseException | None = None
         self._lost_reason = ""
         self._assigned_once = False
@@ -169,10 +172,7 @@ class Reconciliation(Generic[Item]):
 
     async def _lose(self) -> None:
         log.warning("group %s: lost everything: %s", self._group_id, self._lost_reason)
-        items = self._membership.owned
-        if items:
-            await self._owner.lose(items)
-            self._membership.give_up(items)
+        await self._release()
         if self._wanted():
             self._join()
         else:
@@ -204,15 +204,18 @@ class Reconciliation(Generic[Item]):
             await self._heartbeat.leave(epoch, timeout)
 
     async def _release(self) -> None:
-        """Give up everything without waiting for the application, which requests nothing."""
-        if items := self._membership.owned:
-            await self._owner.lose(items)
-            self._membership.give_up(items)
+        """Give up everything without waiting for the application: it requests nothing, or others own it already."""
+        await self._give_up(self._membership.owned, self._owner.lose)
 
     async def _revoke(self, items: frozenset[Item]) -> None:
+        await self._give_up(items, self._owner.revoke)
+
+    async def _give_up(self, items: frozenset[Item], how: Callable[[frozenset[Item]], Awaitable[None]]) -> None:
         if items:
-            await self._owner.revoke(items)
+            before = set(self._owner.owned)
+            await how(items)
             self._membership.give_up(items)
+            self._interrupted(before - self._owner.owned)
 
     async def _reconcile(self) -> None:
         membership = self._membership

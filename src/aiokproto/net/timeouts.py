@@ -27,7 +27,20 @@ else:
         scope.update(now)
 
 
-__all__ = ["Interruptible", "deadline", "timeout_at"]
+__all__ = ["Interruptible", "deadline", "timeout_at", "wait_until"]
+
+
+async def wait_until(event: asyncio.Event, at: float | None) -> None:
+    """Wait until an event is set, or until ``at`` (s, the loop's clock); None for as long as it takes.
+
+    Not ``asyncio.wait_for``: before Python 3.12 it swallows a cancellation that comes together with the event, so that
+    a task which is cancelled once would never end.
+    """
+    try:
+        async with timeout_at(at):
+            await event.wait()
+    except asyncio.TimeoutError:
+        pass
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from aiokproto.errors import ConfigurationError, KafkaError
 from aiokproto.group.leaving import leave_group
 from aiokproto.group.share_member import ShareMember
 from aiokproto.net.timeouts import deadline as until
+from aiokproto.net.timeouts import wait_until
 from aiokproto.observe.observers import ShareObserver
 from aiokproto.plurals import counted
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
@@ -184,10 +185,7 @@ class ShareEngine(Lifecycle):
                     self._trouble = error
                     self.reader.wake()
                 again = _TOPIC_RETRY
-            try:
-                await asyncio.wait_for(self._follow.wait(), again)
-            except asyncio.TimeoutError:
-                continue
+            await wait_until(self._follow, None if again is None else asyncio.get_running_loop().time() + again)
 
     async def _resolve(self, topics: frozenset[str]) -> None:
         """Report topics to the member, and have the cluster metadata include them. Raises the first one's error."""

@@ -103,8 +103,7 @@ class FetchSessionCache:
             # A full Fetch replaces the client's session, and one with the final epoch closes it.
             self._sessions.pop(request.session_id, None)
             session = FetchSession(NO_SESSION, by_id)
-            # Without partitions there is nothing to cache.
-            if request.session_epoch == INITIAL_EPOCH and request.topics and self._slots:
+            if request.session_epoch == INITIAL_EPOCH and self._slots:
                 session.session_id = self._new_id()
                 self._sessions[session.session_id] = session
                 if len(self._sessions) > self._slots:
@@ -112,6 +111,11 @@ class FetchSessionCache:
         else:
             session = self._continue(request, by_id)
         session.update(request)
+        if session.incremental and not session.partitions:
+            # A session that has lost its last partition ends, as in Kafka: the response has session id 0, and the
+            # client begins again.
+            self._sessions.pop(session.session_id)
+            return FetchSession(NO_SESSION, by_id)
         return session
 
     def partitions(self, session_id: int) -> list[Key]:

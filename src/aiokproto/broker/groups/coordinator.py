@@ -55,7 +55,8 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
                 return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
             entry = self._create(group_id)
         if isinstance(entry.group, (ShareGroup, StreamsGroup)):
-            return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+            # Without the member's id: no member of such a group has it.
+            return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if isinstance(entry.group, ConsumerGroup) and entry.group.members:
             result = classic_protocol.join(entry.group, request, self._now())
             self._finish_operation(entry)

@@ -105,6 +105,12 @@ class ClusterTopics:
         return self._state.topics
 
 
+def check_group_id(group_id: str) -> None:
+    """Raise :class:`BrokerError` INVALID_GROUP_ID if the id is empty."""
+    if not group_id:
+        raise BrokerError(ErrorCode.INVALID_GROUP_ID)
+
+
 class GroupStore:
     """All groups of the cluster, whichever node coordinates them.
 
@@ -186,8 +192,7 @@ class GroupStore:
         Raises:
             BrokerError: INVALID_GROUP_ID, NOT_COORDINATOR, or COORDINATOR_LOAD_IN_PROGRESS.
         """
-        if not group_id:
-            raise BrokerError(ErrorCode.INVALID_GROUP_ID)
+        check_group_id(group_id)
         partition = self.partition_of(group_id)
         # Before the load: a client at the wrong node must look for the coordinator, not wait here.
         if partition.leader != node_id:

@@ -21,7 +21,7 @@ from aiokproto.broker.config.options import (
     ConfigOverrides,
     as_text,
 )
-from aiokproto.broker.metadata.topics import Topic
+from aiokproto.broker.metadata.topics import Topic, unknown_topic_error
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from aiokproto.broker.telemetry import ClientMetricsOptions
@@ -60,7 +60,8 @@ def _response(requested: DescribeConfigsResource, synonyms: bool, context: Reque
         result.error_code, result.error_message = error.code, error.detail
         return result
     wanted = requested.configuration_keys
-    result.configs = [entry for entry in entries if wanted is None or entry.name in wanted]
+    # An empty list means all, as null does: so Kafka reads it, whatever the protocol's text says.
+    result.configs = [entry for entry in entries if not wanted or entry.name in wanted]
     for entry in result.configs:
         # v1 replaced the flag by the source (KIP-226).
         entry.is_default = context.version == 0 and entry.config_source == DEFAULT_CONFIG
@@ -74,8 +75,10 @@ def _entries(requested: DescribeConfigsResource, context: RequestContext) -> lis
     if requested.resource_type == TOPIC_RESOURCE:
         topic = context.state.topics.get(requested.resource_name)
         if topic is None:
-            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise BrokerError(unknown_topic_error(requested.resource_name))
         return topic_entries(topic)
+    if requested.resource_type in (GROUP_RESOURCE, METRICS_RESOURCE) and not requested.resource_name:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, detail="the resource has no name")
     if requested.resource_type == GROUP_RESOURCE:
         return own_entries(context.groups.options(requested.resource_name), FROM_GROUP)
     if requested.resource_type == METRICS_RESOURCE:

@@ -7,6 +7,7 @@ protocol name (KIP-559). v9: ``skip_assignment`` (KIP-814).
 from __future__ import annotations
 
 from aiokproto.broker.groups.classic_member import JoinRequest, JoinResult
+from aiokproto.broker.groups.store import check_group_id
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from aiokproto.error_codes import ErrorCode
@@ -15,8 +16,10 @@ from aiokproto.errors import BrokerError
 
 async def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
     try:
-        context.groups.check_coordinator(request.group_id, context.node.node_id)
+        # The timeout before the coordinator, as in Kafka: any node knows that it is wrong.
+        check_group_id(request.group_id)
         _check_session(request, context)
+        context.groups.check_coordinator(request.group_id, context.node.node_id)
     except BrokerError as error:
         result = JoinResult(error.code, request.member_id)
     else:

@@ -7,6 +7,7 @@ because such changes are rare and small.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from ssl import SSLObject
@@ -137,9 +138,11 @@ class SecurityState:
         }
         # Written beside and renamed: a crash leaves the old file or the new one.
         temporary = self._path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(document, indent=1))
-        # SCRAM credentials allow offline guessing of passwords, so only the owner can read the file.
-        temporary.chmod(0o600)
+        # One that a crash has left would keep the mode that it has.
+        temporary.unlink(missing_ok=True)
+        # Only its owner can read it, from its creation on: SCRAM credentials allow offline guessing of passwords.
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            json.dump(document, file, indent=1)
         temporary.replace(self._path)
 
     def _load(self) -> None:

@@ -45,6 +45,16 @@ Assignment = Mapping[str, Sequence[TopicPartition]]
 """Member id → its partitions."""
 
 
+def different_topics(subscriptions: Iterable[Subscription]) -> list[AbstractSet[str]]:
+    """Return the sets of topics, those that members share once."""
+    return list({id(each.topics): each.topics for each in subscriptions}.values())
+
+
+def subscribed_topics(members: Members) -> set[str]:
+    """Return the topics that some member wants to read."""
+    return set().union(*different_topics(members.values()))
+
+
 class Assignor(ABC):
     """Distributes partitions among members: the base of your own assignors.
 

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from operator import lt
 from typing import NamedTuple
 
-from aiokproto.group.assignors.base import Members
+from aiokproto.group.assignors.base import Members, subscribed_topics
 from aiokproto.group.assignors.hash_order import computed_order, hash_order, string_order
 from aiokproto.group.partition_list import PartitionList, TopicNames, decode_partitions
 from aiokproto.types import TopicPartition
@@ -47,7 +48,7 @@ class Numbering:
     """
 
     def __init__(self, partitions: Mapping[str, int], members: Members) -> None:
-        wanted: set[str] = set().union(*(subscription.topics for subscription in members.values()))
+        wanted = subscribed_topics(members)
         self.topics = TopicNames(sorted((topic for topic in wanted if partitions.get(topic)), key=string_order))
         self.sizes = [partitions[topic] for topic in self.topics]
         self.total = sum(self.sizes)
@@ -61,11 +62,14 @@ class Numbering:
         """Return the numbers of those partitions that exist and are subscribed."""
         claimed, sizes, width = PartitionList.of(partitions), self.sizes, len(self.topics)
         places = [self._places.get(topic, -1) for topic in claimed.topics]
-        return [
-            number * width + place
-            for place, number in zip(map(places.__getitem__, claimed.places), claimed.numbers, strict=True)
-            if place >= 0 and 0 <= number < sizes[place]
-        ]
+        pairs = zip(map(places.__getitem__, claimed.places), claimed.numbers, strict=True)
+        limits = [sizes[place] if place >= 0 else 0 for place in places]
+        # As a rule all exist: to look at that first, without a step of Python for each, takes half the time.
+        if min(claimed.numbers, default=0) >= 0 and all(
+            map(lt, claimed.numbers, map(limits.__getitem__, claimed.places))
+        ):
+            return [number * width + place for place, number in pairs]
+        return [number * width + place for place, number in pairs if place >= 0 and 0 <= number < sizes[place]]
 
     def partitions(self, numbers: Iterable[int]) -> PartitionList:
         """Return the partitions with these numbers."""
@@ -78,24 +82,26 @@ class Settled(NamedTuple):
     """Who owns what, as far as the claims say.
 
     Attributes:
-        owned: Member id → numbers of its partitions in the order of the claim, members in Java's order.
+        owned: Member id → different numbers of its partitions in the order of the claim, members in Java's order.
         disputed: Partitions that two members of one generation claim.
         stale: The claims of earlier generations: partition → member.
     """
 
-    owned: dict[str, dict[int, None]]
+    owned: Mapping[str, Collection[int]]
     disputed: AbstractSet[int]
     stale: Mapping[int, str]
 
 
 def settle(numbering: Numbering, members: Members, claims: Mapping[str, Claim]) -> Settled:
     """Decide between the claims of all members."""
+    claimed = {member: numbering.numbers(claims[member].partitions) for member in hash_order(members)}
+    # As a rule nobody claims what another one does, and nothing has to be decided.
+    if len(set().union(*claimed.values())) == sum(map(len, claimed.values())):
+        return Settled(claimed, frozenset(), _stale(claimed, claims))
     owned: dict[str, dict[int, None]] = {}
     disputed: set[int] = set()
     owner: dict[int, str] = {}
-    claimed: dict[str, list[int]] = {}
-    for member in hash_order(members):
-        mine = claimed[member] = numbering.numbers(claims[member].partitions)
+    for member, mine in claimed.items():
         owned[member] = dict.fromkeys(mine)
         if len(owned[member]) == len(mine) and owner.keys().isdisjoint(mine):
             owner.update(dict.fromkeys(mine, member))

@@ -78,6 +78,8 @@ class EqualSubscriptions:
 
     def _free(self) -> list[int]:
         """Return the partitions that nobody keeps, by topic and number."""
+        if sum(map(len, self.given.values())) == self._numbering.total:
+            return []
         taken = set().union(*self.given.values())
         return [
             number

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from aiokproto.group.assignors.base import Members
+from aiokproto.group.assignors.base import Members, different_topics
 
 _SMALLEST = 16
 _MASK = 0xFFFFFFFF
@@ -70,7 +70,8 @@ def string_order(text: str) -> bytes:
 
 def topic_order(partitions: Iterable[str], members: Members) -> list[str]:
     """Return the topics that exist and are subscribed, in the order in which Java's assignors go through them."""
-    named = dict.fromkeys(topic for member in hash_order(members) for topic in members[member].topics)
+    in_order = different_topics(members[member] for member in hash_order(members))
+    named = dict.fromkeys(topic for topics in in_order for topic in topics)
     existing = set(partitions)
     return hash_order([topic for topic in hash_order(named) if topic in existing])
 

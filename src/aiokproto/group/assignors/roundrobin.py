@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping
 
-from aiokproto.group.assignors.base import NO_RACKS, Assignment, Assignor, Members, Racks
+from aiokproto.group.assignors.base import NO_RACKS, Assignment, Assignor, Members, Racks, subscribed_topics
 from aiokproto.group.assignors.hash_order import member_order, string_order
 from aiokproto.group.partition_list import PartitionList, TopicNames
 
@@ -22,7 +22,7 @@ class RoundRobinAssignor(Assignor):
     def assign(self, partitions: Mapping[str, int], members: Members, racks: Racks = NO_RACKS) -> Assignment:
         """See :meth:`Assignor.assign`."""
         order = member_order(members)
-        wanted: set[str] = set().union(*(subscription.topics for subscription in members.values()))
+        wanted = subscribed_topics(members)
         topics = TopicNames(sorted((topic for topic in wanted if partitions.get(topic)), key=string_order))
         given = {member: (array("i"), array("i")) for member in members}
         turn = 0

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from aiokproto.group.assignors.base import NO_RACKS, Assignment, Assignor, Members, Racks, Subscription
+from aiokproto.group.assignors.base import (
+    NO_RACKS,
+    Assignment,
+    Assignor,
+    Members,
+    Racks,
+    Subscription,
+    different_topics,
+)
 from aiokproto.group.assignors.claims import (
     UNKNOWN,
     Claim,
@@ -110,8 +118,8 @@ def _balance(partitions: Mapping[str, int], members: Members, claims: Mapping[st
     if not members:
         return _Balanced(numbering, {}, {})
     settled, near = settle(numbering, members, claims), Near(numbering, members, racks)
-    first = next(iter(members.values())).topics
-    if all(subscription.topics == first for subscription in members.values()):
+    first, *others = different_topics(members.values())
+    if all(topics == first for topics in others):
         equal = EqualSubscriptions(numbering, settled, near)
         equal.run()
         return _Balanced(numbering, equal.given, equal.moving)
