@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from aiokproto.errors import ConfigurationError
@@ -20,9 +21,12 @@ from aiokproto.hooks import NO_HOOKS, HookCalls, Hooks, parse_hooks
 from aiokproto.interceptors import NO_INTERCEPTORS, Interceptor, Interceptors, parse_interceptors
 from aiokproto.security.mechanism import SaslMechanism
 from aiokproto.security.secret import SecretSource
+from aiokproto.security.tls.options import TLS_OPTIONS, parse_tls
 
 if TYPE_CHECKING:
     from typing_extensions import Required
+
+    from aiokproto.security.tls.contexts import TlsContexts
 
 Address = tuple[str, int]
 """Host and port."""
@@ -75,8 +79,58 @@ class ConnectionOptions(TypedDict, total=False):
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
     """``"PLAINTEXT"`` (the default), or with TLS (``SSL``), with authentication (``SASL``), or with both."""
     ssl_context: ssl.SSLContext | None
-    """Certificates and checks for TLS. By default the system's certificate authorities, with the host name
-    verified."""
+    """Certificates and checks for TLS, instead of the other options that begin with ``ssl``. Without any of them the
+    system's certificate authorities are trusted, and the host name is verified."""
+    ssl_cafile: str | Path | None
+    """A PEM file with the certificate authorities to trust, instead of the system's. This and all other files of TLS
+    are read again for new connections when they change."""
+    ssl_certfile: str | Path | None
+    """A PEM file with the client's certificate, and the intermediate ones behind it. It has the private key too, if
+    ``ssl_keyfile`` is not given."""
+    ssl_keyfile: str | Path | None
+    """A PEM file with the private key of ``ssl_certfile``."""
+    ssl_password: SecretSource | None
+    """Password of the private key in ``ssl_keyfile`` or ``ssl_certfile``. This and all other passwords of TLS can be a
+    file or a function, as ``sasl_password``."""
+    ssl_crlfile: str | Path | None
+    """A PEM file with revocation lists (CRL): brokers whose certificate is in them are rejected. There must be a list
+    of the authority that signed the brokers' certificates."""
+    ssl_check_hostname: bool
+    """Whether the broker's certificate must name the host that the broker advertises. Without it, whoever has any
+    certificate of a trusted authority can play the broker. Default ``True``."""
+    ssl_ciphers: str | None
+    """Ciphers for TLS 1.2, in OpenSSL's form: ``"ECDHE+AESGCM"``. Those of TLS 1.3 are all enabled."""
+    ssl_truststore_location: str | Path | None
+    """A file with the certificate authorities to trust, in any format that Java reads: PEM, PKCS#12 (which needs
+    ``aiokproto[tls]``), JKS or JCEKS."""
+    ssl_truststore_type: str | None
+    """The format of the truststore: ``"PEM"``, ``"PKCS12"``, ``"JKS"`` or ``"JCEKS"``. By default the content says
+    it."""
+    ssl_truststore_password: SecretSource | None
+    """Password of the truststore. JKS and JCEKS are read without one, but then not checked for changes."""
+    ssl_truststore_certificates: SecretSource | None
+    """The certificate authorities to trust as PEM text."""
+    ssl_keystore_location: str | Path | None
+    """A file with the client's private key and certificates, as ``ssl_truststore_location``. It has one private
+    key."""
+    ssl_keystore_type: str | None
+    """The format of the keystore, as ``ssl_truststore_type``."""
+    ssl_keystore_password: SecretSource | None
+    """Password of the keystore. PEM has none."""
+    ssl_keystore_key: SecretSource | None
+    """The client's private key as PEM text. A :class:`~pathlib.Path` is a file that has it."""
+    ssl_keystore_certificate_chain: SecretSource | None
+    """The certificates of ``ssl_keystore_key`` as PEM text, the client's own first."""
+    ssl_key_password: SecretSource | None
+    """Password of the private key in the keystore or in ``ssl_keystore_key``. By default that of the keystore."""
+    ssl_endpoint_identification_algorithm: str | None
+    """``"https"`` to verify the host name, which is the default, or ``""`` for no check: Java's name for
+    ``ssl_check_hostname``."""
+    ssl_enabled_protocols: str | Sequence[str] | None
+    """Versions of TLS, separated by commas or as a list: ``"TLSv1.2,TLSv1.3"``, which is the default."""
+    ssl_cipher_suites: str | Sequence[str] | None
+    """Cipher suites by their IANA names, as in Java: ``"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"``. Of TLS 1.3 all suites
+    are named, or none, which excludes that version."""
     sasl_mechanism: str | SaslMechanism | None
     """How the client authenticates with ``SASL_PLAINTEXT`` and ``SASL_SSL``: ``"PLAIN"``, ``"SCRAM-SHA-256"``,
     ``"SCRAM-SHA-512"``, or an object: see :mod:`aiokproto.security`."""
@@ -123,7 +177,7 @@ class ClusterConfig:
     reconnect_backoff_max: float = 1.0
     connections_max_idle: float = 540.0
     max_response_size: int = 128 * 1024 * 1024
-    ssl_context: ssl.SSLContext | None = None
+    tls: TlsContexts | None = None
     """None: plain text."""
     sasl: SaslMechanism | None = field(default=None, repr=False)
     """None: no authentication by SASL."""
@@ -158,7 +212,7 @@ class ClusterConfig:
             if name in options:
                 given[attribute] = check(name, options[name])  # type: ignore[literal-required,unused-ignore]
         protocol = one_of("security_protocol", options.get("security_protocol", "PLAINTEXT"), SECURITY_PROTOCOLS)
-        given["ssl_context"] = _ssl_context(protocol, options)
+        given["tls"] = _tls(protocol, options)
         given["sasl"] = _sasl(protocol, options)
         # Only what is given: defaults are those of the dataclass, and stand there alone.
         config = cls(**given)
@@ -174,19 +228,26 @@ def _check_order(name: str, value: float, other: str, smaller: float) -> None:
         raise ConfigurationError(f"{name}={value * 1000:g} is less than {other}={smaller * 1000:g}")
 
 
-def _ssl_context(protocol: str, options: Mapping[str, Any]) -> ssl.SSLContext | None:
+def _tls(protocol: str, options: Mapping[str, Any]) -> TlsContexts | None:
+    # Here: modules without an event loop read options too.
+    from aiokproto.security.tls.contexts import FromOptions, Given
+
     context = options.get("ssl_context")
     if context is not None and not isinstance(context, ssl.SSLContext):
         raise ConfigurationError(f"ssl_context={context!r}: expected an ssl.SSLContext")
+    given = [name for name in ("ssl_context", *TLS_OPTIONS) if options.get(name) is not None]
     if not protocol.endswith("SSL"):
-        if context is not None:
+        if given:
             secure = protocol.replace("PLAINTEXT", "SSL")
             raise ConfigurationError(
-                f"ssl_context is given, but security_protocol is {protocol!r}: set it to {secure!r}"
+                f"{given[0]} is given, but security_protocol is {protocol!r}: set it to {secure!r}"
             )
         return None
-    # Made once per client, as it reads the files of the certificate authorities.
-    return context or ssl.create_default_context()
+    if context is None:
+        return FromOptions(parse_tls(options))
+    if len(given) > 1:
+        raise ConfigurationError(f"{given[1]} has no effect: ssl_context is given; set it there")
+    return Given(context)
 
 
 def _sasl(protocol: str, options: Mapping[str, Any]) -> SaslMechanism | None:

@@ -11,6 +11,7 @@ from aiokproto import config
 from aiokproto.config import ClusterConfig, ConnectionOptions, parse_addresses
 from aiokproto.errors import ConfigurationError
 from aiokproto.security.options import SASL_OPTIONS
+from aiokproto.security.tls.options import TLS_OPTIONS
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_bad_addresses(given: object, error: str) -> None:
 def test_defaults() -> None:
     parsed = ClusterConfig.parse({"bootstrap_servers": "a:1"})
     assert parsed == ClusterConfig(bootstrap_servers=(("a", 1),))
-    assert parsed.ssl_context is None
+    assert parsed.tls is None
 
 
 def test_options_are_milliseconds_and_the_code_has_seconds() -> None:
@@ -69,7 +70,7 @@ def test_options_are_milliseconds_and_the_code_has_seconds() -> None:
 
 def test_every_option_is_read() -> None:
     """An option that is declared and not read would be silently ignored."""
-    read = {*config._CHECKS, "bootstrap_servers", "security_protocol", "ssl_context"}
+    read = {*config._CHECKS, "bootstrap_servers", "security_protocol", "ssl_context", *TLS_OPTIONS}
     read |= {"sasl_mechanism", *SASL_OPTIONS}
     assert set(ConnectionOptions.__annotations__) == read
 
@@ -103,13 +104,16 @@ def test_bad_options(options: dict[str, Any], error: str) -> None:
     assert error in str(caught.value)
 
 
-def test_tls() -> None:
+async def test_tls() -> None:
     secured = ClusterConfig.parse({"bootstrap_servers": "a:1", "security_protocol": "ssl"})
-    assert secured.ssl_context is not None
-    assert secured.ssl_context.check_hostname
+    assert secured.tls is not None
+    context = await secured.tls.context()
+    assert context.check_hostname
+    assert context.verify_mode is ssl.CERT_REQUIRED
     own = ssl.create_default_context()
     given = ClusterConfig.parse({"bootstrap_servers": "a:1", "security_protocol": "SSL", "ssl_context": own})
-    assert given.ssl_context is own
+    assert given.tls is not None
+    assert await given.tls.context() is own
     with pytest.raises(ConfigurationError, match="security_protocol is 'PLAINTEXT'"):
         ClusterConfig.parse({"bootstrap_servers": "a:1", "ssl_context": own})
 

@@ -13,7 +13,8 @@ from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokproto.codec.schema import Request
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, NotKafkaError
-from aiokproto.net.transport import tls_error
+from aiokproto.net.tls_errors import tls_error
+from aiokproto.security.tls.contexts import Given
 from tests.net.peer import Answer, connected, peer, raw_peer, serves
 from tests.patience import PATIENCE
 
@@ -62,7 +63,7 @@ def trusting() -> ssl.SSLContext:
 
 
 async def test_requests_over_tls(server: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
-    async with peer(ANSWERS, ssl_context=server) as broker, connected(broker.port, ssl_context=trusting) as line:
+    async with peer(ANSWERS, ssl_context=server) as broker, connected(broker.port, tls=Given(trusting)) as line:
         answers = await asyncio.gather(*(line.send(BEAT, timeout=PATIENCE) for _ in range(20)))
         assert {answer.error_code for answer in answers} == {0}
 
@@ -70,7 +71,7 @@ async def test_requests_over_tls(server: ssl.SSLContext, trusting: ssl.SSLContex
 async def test_a_certificate_that_is_not_trusted(server: ssl.SSLContext) -> None:
     async with peer(ANSWERS, ssl_context=server) as broker:
         with pytest.raises(AuthenticationError, match=rf"certificate of 127.0.0.1:{broker.port} was rejected: self"):
-            async with connected(broker.port, ssl_context=ssl.create_default_context()):
+            async with connected(broker.port, tls=Given(ssl.create_default_context())):
                 pass
 
 
@@ -82,7 +83,7 @@ async def test_tls_to_a_plain_listener(trusting: ssl.SSLContext) -> None:
 
     async with raw_peer(plain) as port:
         with pytest.raises(NotKafkaError, match=r"does not speak TLS .*: connect to a plain listener"):
-            async with connected(port, ssl_context=trusting):
+            async with connected(port, tls=Given(trusting)):
                 pass
 
 

@@ -35,7 +35,7 @@ def test_a_mechanism_by_name(given: str, name: str) -> None:
         config = parse(security_protocol=protocol, sasl_mechanism=given, **LOGIN)
         assert config.sasl is not None
         assert config.sasl.name == name
-        assert (config.ssl_context is not None) == (protocol == "sasl_ssl")
+        assert (config.tls is not None) == (protocol == "sasl_ssl")
         assert "s3cret" not in repr(config)
 
 

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 from aiokproto.cluster.snapshot import BrokerNode
 from aiokproto.codec.messages.metadata import MetadataRequest
-from aiokproto.errors import AuthenticationError, BootstrapError, BrokerConnectionError, KafkaError, NotKafkaError
+from aiokproto.errors import (
+    AuthenticationError,
+    BootstrapError,
+    BrokerConnectionError,
+    ConfigurationError,
+    KafkaError,
+    NotKafkaError,
+    copied,
+)
 from aiokproto.failures import Action, Situation, classify
 
 STARTING = Situation(MetadataRequest.api_key, starting=True)
@@ -16,14 +24,20 @@ Failures = Sequence[tuple[BrokerNode, KafkaError]]
 
 def definitive(failures: Failures) -> bool:
     """Whether no address can succeed later: each failed in a way that a retry does not change."""
+    if any(isinstance(error, ConfigurationError) for _, error in failures):
+        return True
     return all(classify(error, STARTING) in {Action.FAIL, Action.STOP} for _, error in failures)
 
 
-def bootstrap_error(failures: Failures, attempts: int, elapsed: float) -> BrokerConnectionError:
+def bootstrap_error(failures: Failures, attempts: int, elapsed: float) -> BrokerConnectionError | ConfigurationError:
     """Return one error that lists every address with its cause.
 
-    It is NotKafkaError or AuthenticationError if that is the cause at all addresses, else BootstrapError.
+    It is NotKafkaError or AuthenticationError if that is the cause at all addresses, else BootstrapError. An error in
+    the options, such as a certificate that cannot be read, has nothing to do with addresses and is returned itself.
     """
+    for _, error in failures:
+        if isinstance(error, ConfigurationError):
+            return copied(error)
     kind: type[BrokerConnectionError] = BootstrapError
     # Only if all agree: with mixed causes one address may be mistyped while the cluster behind the others is merely
     # down.

@@ -52,6 +52,7 @@ from aiokproto.net.protocol import TOKEN, ClientProtocol
 from aiokproto.net.throttle import throttle
 from aiokproto.net.timeouts import deadline
 from aiokproto.net.timer import Timer
+from aiokproto.net.tls_errors import refusal
 from aiokproto.net.transport import keep_alive
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.observe.observers import NodeObserver
@@ -67,6 +68,12 @@ _LENGTH_SIZE = 4
 _NO_RESPONSE_YET = (
     " before its first response: the broker is starting, the listener expects TLS (security_protocol='SSL'), or it is"
     " not Kafka"
+)
+
+# A broker's alert can be lost, if its end of the connection is closed before the alert was read.
+_NO_RESPONSE_YET_WITH_TLS = (
+    " before its first response: the broker is starting, or it requires a client certificate (ssl_certfile or"
+    " ssl_keystore_location) or does not accept this one"
 )
 
 # A listener with SASL answers ApiVersions to everybody, and closes the connection on any other request.
@@ -479,7 +486,9 @@ class Connection(asyncio.BufferedProtocol):
             cause = f"{type(exc).__name__}: {exc}" if exc is not None else "closed by the broker"
             middle = " in the middle of a response" if self._protocol.mid_frame else ""
             hint = "" if middle else self._hint()
-            error = BrokerConnectionError(f"the connection to {self.peer} was lost{middle}: {cause}{hint}")
+            lost = BrokerConnectionError(f"the connection to {self.peer} was lost{middle}: {cause}{hint}")
+            # With TLS 1.3 a broker rejects a client's certificate after the handshake.
+            error = refusal(self.peer, exc) or lost
             error.__cause__ = exc
             self._fail(error)
         # Last: whoever waits for it finds the failure set.
@@ -488,7 +497,7 @@ class Connection(asyncio.BufferedProtocol):
     def _hint(self) -> str:
         """What the usual causes are of a connection that the peer closes so early."""
         if not self._protocol.has_responded:
-            return _NO_RESPONSE_YET
+            return _NO_RESPONSE_YET if self._config.tls is None else _NO_RESPONSE_YET_WITH_TLS
         pending = self._protocol.pending
         first = self._config.sasl is None and pending and pending[0].correlation_id == self._first_id
         return _NO_RESPONSE_AFTER_VERSIONS if first else ""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from aiokproto.config import ClusterConfig
-from aiokproto.errors import BrokerConnectionError, KafkaError, NotKafkaError
+from aiokproto.errors import AuthenticationError, BrokerConnectionError, KafkaError, NotKafkaError
 from aiokproto.net.authentication import Authentication
 from aiokproto.net.connection import Connection
 from aiokproto.net.timeouts import deadline
@@ -42,6 +42,7 @@ async def open_connection(
         DeadlineError: All of it took longer than ``timeout`` seconds.
         BrokerError: The response to ApiVersions has an error code.
         UnsupportedVersionError: The broker is too old for the SASL mechanism.
+        ConfigurationError: The certificates of the client's own options cannot be used.
     """
     until = asyncio.get_running_loop().time() + timeout
 
@@ -65,7 +66,7 @@ async def open_connection(
             lambda: Connection(peer, config, observer),
             host,
             port,
-            ssl_context=config.ssl_context,
+            tls=config.tls,
             address_map=config.address_map,
             deadline=until,
             peer=peer,
@@ -104,5 +105,5 @@ async def _negotiate(connection: Connection, negotiation: Negotiation, until: fl
 
 def _closed_on_first_request(connection: Connection, error: BrokerConnectionError) -> bool:
     # Anything it has answered rules out a broker that knows no ApiVersions; bytes of another protocol rule out a
-    # broker.
-    return not connection.has_responded and not isinstance(error, NotKafkaError)
+    # broker; and one that rejects the client's certificate (TLS 1.3) would do so again.
+    return not connection.has_responded and not isinstance(error, NotKafkaError | AuthenticationError)

@@ -12,9 +12,11 @@ from contextlib import suppress
 from typing import TypeVar
 
 from aiokproto.config import AddressMap
-from aiokproto.errors import AuthenticationError, BrokerConnectionError, NotKafkaError
+from aiokproto.errors import BrokerConnectionError
 from aiokproto.net.timeouts import timeout_at
+from aiokproto.net.tls_errors import CLOSED_EARLY, tls_error
 from aiokproto.runtime import current
+from aiokproto.security.tls.contexts import TlsContexts
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -24,35 +26,13 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 MAX_ADDRESSES = 16
 """Most addresses of one host name that are tried."""
 
-# OpenSSL's reasons when the peer's reply to the ClientHello is not TLS.
-_NOT_TLS = {
-    "HTTP_REQUEST",
-    "PACKET_LENGTH_TOO_LONG",
-    "RECORD_LAYER_FAILURE",
-    "UNKNOWN_PROTOCOL",
-    "WRONG_VERSION_NUMBER",
-}
-
-# TLS alerts about certificates and access, which a retry does not change. Others, such as INTERNAL_ERROR, are the
-# broker's own trouble and can pass.
-_REFUSAL = (
-    "ACCESS_DENIED",
-    "CERTIFICATE",
-    "DECRYPT_ERROR",
-    "HANDSHAKE_FAILURE",
-    "INSUFFICIENT_SECURITY",
-    "PROTOCOL_VERSION",
-    "UNKNOWN_CA",
-    "UNKNOWN_PSK",
-)
-
 
 async def dial(
     make: Callable[[], P],
     host: str,
     port: int,
     *,
-    ssl_context: ssl.SSLContext | None,
+    tls: TlsContexts | None,
     address_map: AddressMap | None,
     deadline: float,
     peer: str,
@@ -64,7 +44,7 @@ async def dial(
         make: Creates the protocol object.
         host: The host name. TLS verifies the certificate against it, even if ``address_map`` connects elsewhere.
         port: The port.
-        ssl_context: None for plain TCP.
+        tls: None for plain TCP.
         address_map: See :class:`~aiokproto.config.ConnectionOptions`.
         deadline: When to give up (s, the loop's clock). The time left is divided evenly among the untried addresses.
         peer: Names the broker in errors.
@@ -74,10 +54,13 @@ async def dial(
         BrokerConnectionError: No address could be connected to. The text has each with its cause.
         NotKafkaError: The peer does not speak TLS.
         AuthenticationError: Either side rejected the other's certificate.
+        ConfigurationError: The client's own certificates cannot be used.
     """
     loop = asyncio.get_running_loop()
     # Only the connection goes elsewhere; `host` stays what the certificate is verified against.
     name, number = address_map(host, port) if address_map is not None else (host, port)
+    # First: a mistake in the options is there whatever the address is.
+    context = await _context(tls, deadline, peer, threads) if tls is not None else None
     addresses = await _resolve(name, number, deadline, peer, threads)
     failures: list[str] = []
     for index, (family, address) in enumerate(addresses):
@@ -91,8 +74,8 @@ async def dial(
                     address,
                     number,
                     family=family,
-                    ssl=ssl_context,
-                    server_hostname=host if ssl_context is not None else None,
+                    ssl=context,
+                    server_hostname=host if context is not None else None,
                 )
             return protocol
         except ssl.SSLError as error:
@@ -100,8 +83,17 @@ async def dial(
         except asyncio.TimeoutError:
             failures.append(f"{address}: no connection in {share:.3g} s")
         except OSError as error:
-            failures.append(f"{address}: {_reason(error)}")
+            ended = context is not None and isinstance(error, ConnectionResetError | ConnectionAbortedError)
+            failures.append(f"{address}: {'connection closed' + CLOSED_EARLY if ended else _reason(error)}")
     raise BrokerConnectionError(f"cannot connect to {peer}: {'; '.join(failures)}")
+
+
+async def _context(tls: TlsContexts, deadline: float, peer: str, threads: ThreadPoolExecutor | None) -> ssl.SSLContext:
+    try:
+        async with timeout_at(deadline):
+            return await tls.context(threads)
+    except asyncio.TimeoutError:
+        raise BrokerConnectionError(f"cannot connect to {peer}: reading certificates took too long") from None
 
 
 async def _resolve(
@@ -129,21 +121,6 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
         return os.strerror(error.errno).lower()
     return str(error) or type(error).__name__
-
-
-def tls_error(peer: str, error: ssl.SSLError) -> BrokerConnectionError:
-    """Return the error for a failed TLS handshake."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return AuthenticationError(f"the certificate of {peer} was rejected: {error.verify_message}")
-    reason = error.reason or str(error)
-    if reason in _NOT_TLS:
-        hint = "connect to a plain listener with security_protocol='PLAINTEXT'"
-        return NotKafkaError(f"{peer} does not speak TLS ({reason}): {hint}")
-    # OpenSSL names the alert in the reason (TLSV1_ALERT_UNKNOWN_CA, SSLV3_ALERT_BAD_CERTIFICATE); it has no field for
-    # it.
-    if "ALERT" in reason and any(word in reason for word in _REFUSAL):
-        return AuthenticationError(f"{peer} ended the TLS handshake: {reason}")
-    return BrokerConnectionError(f"the TLS handshake with {peer} failed: {reason}")
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:

@@ -19,8 +19,8 @@ class Security:
     """The security protocol, and the secrets of users.
 
     Everything else is in ``config``, by Kafka's own option names: ``sasl.enabled.mechanisms``,
-    ``connections.max.reauth.ms``, ``ssl.keystore.location`` (PEM: private key and certificates),
-    ``ssl.truststore.location``, ``ssl.client.auth``, ``authorizer.class.name``, ``super.users``,
+    ``connections.max.reauth.ms``, ``ssl.keystore.location`` (private key and certificates: PEM, PKCS#12, JKS or JCEKS),
+    ``ssl.truststore.location``, their passwords, ``ssl.client.auth``, ``authorizer.class.name``, ``super.users``,
     ``allow.everyone.if.no.acl.found``, ``delegation.token.*``.
 
     Attributes:

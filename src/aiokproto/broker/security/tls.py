@@ -5,10 +5,13 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
-from aiokproto.broker.config.options import BrokerOptions
+from aiokproto.broker.config.options import BROKER, BrokerOptions
 from aiokproto.broker.security.principal import ANONYMOUS, Principal
 from aiokproto.broker.security.settings import Security
 from aiokproto.errors import ConfigurationError
+from aiokproto.security.tls.build import server_context as make_context
+from aiokproto.security.tls.contexts import read
+from aiokproto.security.tls.options import TLS_OPTIONS, parse_tls
 
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
@@ -26,6 +29,13 @@ _ATTRIBUTES = {
 }
 
 
+_OPTIONS = tuple(name for name in TLS_OPTIONS if name.replace("_", ".") in BROKER)
+
+
+def _spell(name: str) -> str:
+    return name.replace("_", ".")
+
+
 def server_context(security: Security, options: BrokerOptions) -> ssl.SSLContext | None:
     """Return the TLS context of the listeners; None without TLS.
 
@@ -36,23 +46,23 @@ def server_context(security: Security, options: BrokerOptions) -> ssl.SSLContext
         return None
     if security.ssl_context is not None:
         return security.ssl_context
-    keystore, truststore = str(options.value("ssl.keystore.location")), str(options.value("ssl.truststore.location"))
-    if not keystore:
+    values = {name: str(options.value(_spell(name))) for name in _OPTIONS}
+    parsed = parse_tls({name: value for name, value in values.items() if value}, _spell)
+    if parsed.key is None:
         raise ConfigurationError(
-            f"{security.protocol} needs ssl.keystore.location (a PEM file) or Security(ssl_context=…)"
+            f"{security.protocol} needs ssl.keystore.location, or ssl.keystore.key and ssl.keystore.certificate.chain,"
+            " or Security(ssl_context=…)"
         )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    path = keystore
-    try:
-        context.load_cert_chain(path)
-        if truststore:
-            path = truststore
-            context.load_verify_locations(path)
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be used for TLS: {error}") from None
+    contents = {option: read(option, path) for option, path in parsed.files.items()}
+    # Given as text: an option of a broker names no other source.
+    secrets = {_spell(name): value for name, value in values.items() if _spell(name) in parsed.secrets}
+    context = make_context(parsed, contents, secrets)
     context.verify_mode = _CLIENT_AUTH[str(options.value("ssl.client.auth"))]
-    if context.verify_mode is not ssl.CERT_NONE and not truststore:
-        raise ConfigurationError("ssl.client.auth needs ssl.truststore.location, the CA certificates of clients")
+    if context.verify_mode is not ssl.CERT_NONE and parsed.trusted is None:
+        raise ConfigurationError(
+            "ssl.client.auth needs ssl.truststore.location or ssl.truststore.certificates, the CA certificates of"
+            " clients"
+        )
     return context
 
 

@@ -1,0 +1,158 @@
+"""Make an :class:`ssl.SSLContext` of options and of what their files and texts contain."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from aiokproto.errors import ConfigurationError
+from aiokproto.security.tls.options import StoreOptions, TlsOptions
+from aiokproto.security.tls.stores import (
+    StoreError,
+    read_certificates,
+    read_private_key,
+    read_revocations,
+    to_pem,
+)
+
+_MISMATCH = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
+
+
+def client_context(options: TlsOptions, contents: Mapping[str, bytes], secrets: Mapping[str, str]) -> ssl.SSLContext:
+    """Return the context of a client. It blocks: reading the system's authorities takes 10 ms.
+
+    Args:
+        options: The options.
+        contents: What is in their files, by option.
+        secrets: Passwords and texts, by option.
+
+    Raises:
+        ConfigurationError: A file or text cannot be used. The text has the option and the file, and no secret.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = options.check_hostname
+    # As in Java, a trusted certificate ends the chain even if it is no root. Python's VERIFY_X509_STRICT stays off for
+    # authorities of your own: it asks for extensions that keytool and many scripts leave out.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if options.trusted is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    _load(context, options, contents, secrets)
+    if options.crl:
+        with _reported(options, StoreOptions(options.crl)):
+            revoked = read_revocations(contents[options.crl])
+            with _as_file(revoked) as path:
+                context.load_verify_locations(path)
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    return context
+
+
+def server_context(options: TlsOptions, contents: Mapping[str, bytes], secrets: Mapping[str, str]) -> ssl.SSLContext:
+    """Return the context of a listener; as :func:`client_context`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    _load(context, options, contents, secrets)
+    return context
+
+
+def _load(
+    context: ssl.SSLContext, options: TlsOptions, contents: Mapping[str, bytes], secrets: Mapping[str, str]
+) -> None:
+    context.minimum_version, context.maximum_version = options.lowest, options.highest
+    if options.ciphers is not None:
+        context.set_ciphers(options.ciphers)
+    if options.trusted is not None:
+        _load_trusted(context, options, options.trusted, _content(options.trusted.option, contents, secrets), secrets)
+    if options.key is not None:
+        _load_key(context, options, options.key, contents, secrets)
+
+
+def _load_trusted(
+    context: ssl.SSLContext, options: TlsOptions, store: StoreOptions, data: bytes, secrets: Mapping[str, str]
+) -> None:
+    with _reported(options, store):
+        certificates = read_certificates(data, store.kind, secrets.get(store.password))
+        try:
+            context.load_verify_locations(cadata=b"".join(certificates))
+        except ssl.SSLError as error:
+            raise StoreError(f"a certificate in it is damaged ({error.reason})") from None
+
+
+def _load_key(
+    context: ssl.SSLContext,
+    options: TlsOptions,
+    store: StoreOptions,
+    contents: Mapping[str, bytes],
+    secrets: Mapping[str, str],
+) -> None:
+    password = secrets.get(store.key_password)
+    with _reported(options, store):
+        key = read_private_key(
+            _content(store.option, contents, secrets), store.kind, secrets.get(store.password), password
+        )
+        if key.encrypted and password is None:
+            raise StoreError("its private key is encrypted, and its password is missing", "key password")
+    chain, beside = key.chain, StoreOptions(options.chain or store.option, "PEM")
+    with _reported(options, beside):
+        if options.chain:
+            chain = read_certificates(_content(options.chain, contents, secrets), "PEM", None)
+        if not chain:
+            raise StoreError("it has no certificate for its private key")
+    with _reported(options, store), _as_file(key.pem + to_pem(chain)) as path:
+        try:
+            # Never without a password: OpenSSL would ask for it on the terminal.
+            context.load_cert_chain(path, password=password or "")
+        except ssl.SSLError as error:
+            if error.reason in _MISMATCH:
+                where = f" in {_named(options, options.chain)}" if options.chain else ""
+                raise StoreError(
+                    f"its private key is not that of the first certificate{where}: the client's own comes first"
+                ) from None
+            if key.encrypted:
+                raise StoreError("its private key cannot be decrypted: the password is wrong", "key password") from None
+            raise StoreError(f"its private key or a certificate cannot be used ({error.reason or error})") from None
+
+
+def _content(option: str, contents: Mapping[str, bytes], secrets: Mapping[str, str]) -> bytes:
+    return contents[option] if option in contents else secrets[option].encode()
+
+
+@contextmanager
+def _reported(options: TlsOptions, store: StoreOptions) -> Iterator[None]:
+    """Name option and file in errors."""
+    try:
+        yield
+    except StoreError as error:
+        about = {"password": store.password, "key password": store.key_password}.get(error.subject)
+        # A key in PKCS#12, JKS or JCEKS has the password of its file by default.
+        asks = f" ({about})" if about else ""
+        raise ConfigurationError(f"{_named(options, store.option)}: {error}{asks}") from None
+
+
+def _named(options: TlsOptions, option: str) -> str:
+    return f"{option}={str(options.files[option])!r}" if option in options.files else option
+
+
+@contextmanager
+def _as_file(data: bytes) -> Iterator[str]:
+    """Make a file of data, as OpenSSL takes private keys and revocation lists from nowhere else.
+
+    In memory on Linux. Elsewhere in a folder that nobody else can read, for as long as it is needed.
+    """
+    if sys.platform == "linux" and Path("/proc/self/fd").exists():
+        descriptor = os.memfd_create("aiokproto", os.MFD_CLOEXEC)
+        try:
+            with os.fdopen(os.dup(descriptor), "wb") as file:
+                file.write(data)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+    else:
+        with tempfile.TemporaryDirectory(prefix="aiokproto-") as folder:
+            path = Path(folder) / "pem"
+            path.write_bytes(data)
+            yield str(path)

@@ -1,0 +1,81 @@
+"""Names of ciphers: those of OpenSSL, and those of IANA, which Java uses."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from typing import Any
+
+from aiokproto.errors import ConfigurationError
+
+_SUITE = re.compile(r"TLS_(?:(ECDHE|DHE)_)?(ECDSA|RSA|PSK)_WITH_(.+)")
+_CIPHERS = (
+    (r"AES_(\d+)_GCM_SHA(\d+)", r"AES\1-GCM-SHA\2"),
+    (r"AES_(\d+)_CBC_SHA", r"AES\1-SHA"),
+    (r"AES_(\d+)_CBC_SHA(\d+)", r"AES\1-SHA\2"),
+    (r"AES_(\d+)_CCM", r"AES\1-CCM"),
+    (r"AES_(\d+)_CCM_8", r"AES\1-CCM8"),
+    (r"CHACHA20_POLY1305_SHA256", r"CHACHA20-POLY1305"),
+)
+
+
+def checked_ciphers(name: str, value: Any) -> str:
+    """Check a list of ciphers in OpenSSL's form.
+
+    Raises:
+        ConfigurationError: It is no text, or names no cipher that this OpenSSL has.
+    """
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{name}={value!r}: expected text, as OpenSSL has it: 'ECDHE+AESGCM'")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).set_ciphers(value)
+    except ssl.SSLError:
+        raise ConfigurationError(
+            f"{name}={value!r}: {ssl.OPENSSL_VERSION} has no such cipher; `openssl ciphers` lists those of TLS 1.2"
+        ) from None
+    return value
+
+
+def ciphers_of_suites(name: str, suites: list[str]) -> tuple[str | None, set[ssl.TLSVersion]]:
+    """Return the ciphers of TLS 1.2 as OpenSSL names them, and the versions of TLS that the suites are of.
+
+    Raises:
+        ConfigurationError: A suite is unknown, or some suites of TLS 1.3 are missing, which :mod:`ssl` cannot exclude.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # Suites of TLS 1.3 are not in this list's rule: they stay on, whatever it says.
+    context.set_ciphers("ALL:COMPLEMENTOFALL")
+    known = {cipher["name"]: cipher["protocol"] for cipher in context.get_ciphers()}
+    newest = {cipher for cipher, protocol in known.items() if protocol == "TLSv1.3"}
+    older: list[str] = []
+    for suite in suites:
+        if suite in newest:
+            continue
+        cipher = _openssl_name(suite)
+        if cipher not in known:
+            raise ConfigurationError(f"{name}: {suite!r} is no cipher suite that {ssl.OPENSSL_VERSION} has")
+        older.append(cipher)
+    missing = newest - set(suites)
+    if missing and missing != newest:
+        raise ConfigurationError(
+            f"{name}: Python cannot choose among the suites of TLS 1.3: name {', '.join(sorted(missing))} too, or none"
+            " of TLS 1.3"
+        )
+    versions = {ssl.TLSVersion.TLSv1_2} if older else set[ssl.TLSVersion]()
+    if not missing:
+        versions.add(ssl.TLSVersion.TLSv1_3)
+    return ":".join(older) or None, versions
+
+
+def _openssl_name(suite: str) -> str:
+    found = _SUITE.fullmatch(suite)
+    if found is None:
+        return ""
+    exchange, signature, rest = found.groups()
+    for pattern, replacement in _CIPHERS:
+        if re.fullmatch(pattern, rest):
+            cipher = re.sub(pattern, replacement, rest)
+            # With RSA for everything OpenSSL names the cipher alone.
+            parts = (exchange, signature, cipher) if exchange else (signature if signature != "RSA" else None, cipher)
+            return "-".join(part for part in parts if part)
+    return ""

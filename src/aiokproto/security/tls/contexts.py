@@ -1,0 +1,144 @@
+"""When certificates are read: before each new connection, if they have changed.
+
+For each connection :meth:`FromOptions.context` looks at the files' state (size, time of change, inode), and reads
+passwords and texts that functions and files give. If nothing differs from what the last context was made of, that one
+is used again. Otherwise a new one is made, in a thread. If that fails while there is an old one, the old one stays:
+somebody may be writing the file at this moment. A warning says so once for each cause; the next connection tries again.
+
+The state is read before the content: a file that changes in between has another state the next time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from aiokproto.errors import ConfigurationError, KafkaError
+from aiokproto.security.tls.build import client_context
+from aiokproto.security.tls.options import TlsOptions
+from aiokproto.security.tls.stores import MAX_SIZE
+
+logger = logging.getLogger("aiokproto.net")
+
+
+class TlsContexts(Protocol):
+    """What new connections get their context from."""
+
+    async def context(self, threads: Executor | None = None) -> ssl.SSLContext:
+        """Return the context for a new connection; cancelling has no effect on others.
+
+        Args:
+            threads: Where files are read; None for the event loop's default executor.
+
+        Raises:
+            ConfigurationError: A file or a password cannot be used, and there is no earlier context.
+            BrokerConnectionError: A function or a file gave no password: the next attempt may succeed.
+        """
+        ...
+
+
+class Given:
+    """Always the context that the user has made."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._context = context
+
+    async def context(self, threads: Executor | None = None) -> ssl.SSLContext:
+        return self._context
+
+
+class _FileState(NamedTuple):
+    size: int
+    changed: int
+    inode: int
+
+
+class _State(NamedTuple):
+    """What a context was made of."""
+
+    files: Mapping[str, _FileState]
+    secrets: Mapping[str, str]
+
+
+class FromOptions:
+    """Contexts made of options, and made anew when a file, a password or a text changes."""
+
+    def __init__(self, options: TlsOptions) -> None:
+        self._options = options
+        self._context: ssl.SSLContext | None = None
+        self._state: _State | None = None
+        self._warned = ""
+        # Connections that are made at the same time read the files once.
+        self._lock = asyncio.Lock()
+
+    async def context(self, threads: Executor | None = None) -> ssl.SSLContext:
+        async with self._lock:
+            try:
+                secrets = {option: await secret.read() for option, secret in self._options.secrets.items()}
+                loop = asyncio.get_running_loop()
+                made = await loop.run_in_executor(threads, _renew, self._options, self._state, secrets)
+                if made is not None:
+                    if self._context is not None:
+                        logger.info("TLS certificates were renewed: new connections use them")
+                    self._context, self._state = made
+                self._warned = ""
+            except KafkaError as error:
+                if self._context is None:
+                    raise
+                self._warn(str(error))
+            assert self._context is not None, "made above, or the error was raised"
+            return self._context
+
+    def _warn(self, text: str) -> None:
+        if text != self._warned:
+            logger.warning("new TLS certificates cannot be used, new connections use the earlier ones: %s", text)
+            self._warned = text
+
+    def __repr__(self) -> str:
+        return "<TLS from options>"
+
+
+def _renew(
+    options: TlsOptions, last: _State | None, secrets: Mapping[str, str]
+) -> tuple[ssl.SSLContext, _State] | None:
+    """Return a new context and what it was made of; None if nothing has changed."""
+    states = {option: _state(option, path) for option, path in options.files.items()}
+    state = _State(states, secrets)
+    if state == last:
+        return None
+    contents = {option: read(option, path) for option, path in options.files.items()}
+    return client_context(options, contents, secrets), state
+
+
+def _state(option: str, path: Path) -> _FileState:
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise _unreadable(option, path, error) from None
+    return _FileState(found.st_size, found.st_mtime_ns, found.st_ino)
+
+
+def read(option: str, path: Path) -> bytes:
+    """Return the content of an option's file.
+
+    Raises:
+        ConfigurationError: It cannot be read, or is too long.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_SIZE + 1)
+    except OSError as error:
+        raise _unreadable(option, path, error) from None
+    if len(data) > MAX_SIZE:
+        raise ConfigurationError(f"{option}={str(path)!r}: it is longer than {MAX_SIZE >> 20} MiB")
+    return data
+
+
+def _unreadable(option: str, path: Path, error: OSError) -> ConfigurationError:
+    reason = (error.strerror or type(error).__name__).lower()
+    return ConfigurationError(f"{option}={str(path)!r} cannot be read: {reason}")

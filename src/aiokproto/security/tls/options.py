@@ -1,0 +1,265 @@
+"""The options of TLS: which are given, and what they mean together. Nothing is read here.
+
+Two families of names are Kafka's own: those of the Python clients (``ssl_cafile``, files in PEM) and those of the Java
+client (``ssl_truststore_location``, all formats). Certificate authorities, the client's own certificate, the check of
+the host name and the ciphers are given by either family, each by one of them.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiokproto.errors import ConfigurationError
+from aiokproto.security.secret import Secret
+from aiokproto.security.tls.ciphers import checked_ciphers, ciphers_of_suites
+from aiokproto.security.tls.stores import TYPES
+
+_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+TLS_OPTIONS = (
+    "ssl_cafile",
+    "ssl_certfile",
+    "ssl_keyfile",
+    "ssl_password",
+    "ssl_crlfile",
+    "ssl_check_hostname",
+    "ssl_ciphers",
+    "ssl_truststore_location",
+    "ssl_truststore_type",
+    "ssl_truststore_password",
+    "ssl_truststore_certificates",
+    "ssl_keystore_location",
+    "ssl_keystore_type",
+    "ssl_keystore_password",
+    "ssl_keystore_key",
+    "ssl_keystore_certificate_chain",
+    "ssl_key_password",
+    "ssl_endpoint_identification_algorithm",
+    "ssl_enabled_protocols",
+    "ssl_cipher_suites",
+)
+"""All of them, besides ``ssl_context``."""
+
+_NEEDS = {
+    "ssl_keyfile": ("ssl_certfile",),
+    "ssl_password": ("ssl_certfile",),
+    "ssl_truststore_password": ("ssl_truststore_location",),
+    "ssl_truststore_type": ("ssl_truststore_location", "ssl_truststore_certificates"),
+    "ssl_keystore_password": ("ssl_keystore_location",),
+    "ssl_keystore_type": ("ssl_keystore_location", "ssl_keystore_key"),
+    "ssl_keystore_key": ("ssl_keystore_certificate_chain",),
+    "ssl_keystore_certificate_chain": ("ssl_keystore_key",),
+    "ssl_key_password": ("ssl_keystore_location", "ssl_keystore_key"),
+}
+"""Option → options of which one must be given with it."""
+
+_EXCLUSIVE = (
+    ("ssl_cafile", "ssl_truststore_location", "ssl_truststore_certificates"),
+    ("ssl_certfile", "ssl_keystore_location", "ssl_keystore_key"),
+    ("ssl_check_hostname", "ssl_endpoint_identification_algorithm"),
+    ("ssl_ciphers", "ssl_cipher_suites"),
+)
+"""Options that say the same thing."""
+
+_FILES = (
+    "ssl_cafile",
+    "ssl_certfile",
+    "ssl_keyfile",
+    "ssl_crlfile",
+    "ssl_truststore_location",
+    "ssl_keystore_location",
+)
+_SECRETS = (
+    "ssl_password",
+    "ssl_truststore_password",
+    "ssl_truststore_certificates",
+    "ssl_keystore_password",
+    "ssl_keystore_key",
+    "ssl_keystore_certificate_chain",
+    "ssl_key_password",
+)
+
+
+@dataclass(frozen=True)
+class StoreOptions:
+    """The options of a file, or of a text, that has certificates or a private key.
+
+    Attributes:
+        option: The option that gives the file or text.
+        kind: Its type; None if the content says it.
+        password: The option of its password; empty if it can have none.
+        key_password: The option of the private key's password.
+    """
+
+    option: str
+    kind: str | None = None
+    password: str = ""
+    key_password: str = ""
+
+
+@dataclass(frozen=True)
+class TlsOptions:
+    """Options of TLS, checked. Options are named as the user writes them.
+
+    Attributes:
+        trusted: The certificate authorities; None for the system's.
+        key: The private key; None for no certificate.
+        chain: The option with the key's certificates, if these are not beside the key; else empty.
+        crl: The option with revocation lists, or empty.
+        check_hostname: Whether the certificate must name the host.
+        lowest: Lowest version of TLS.
+        highest: Highest version.
+        ciphers: Ciphers of TLS 1.2 as OpenSSL names them; None for the defaults.
+        files: Path by option.
+        secrets: Passwords, and certificates and keys that are given as text, by option.
+    """
+
+    trusted: StoreOptions | None = None
+    key: StoreOptions | None = None
+    chain: str = ""
+    crl: str = ""
+    check_hostname: bool = True
+    lowest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
+    highest: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED
+    ciphers: str | None = None
+    files: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    secrets: Mapping[str, Secret] = field(default_factory=dict[str, Secret])
+
+
+def parse_tls(options: Mapping[str, Any], spell: Callable[[str], str] = str) -> TlsOptions:
+    """Check options of TLS.
+
+    Args:
+        options: Values by name in :data:`TLS_OPTIONS`; None is not given.
+        spell: Returns how the user writes the option; by default as it is here.
+
+    Raises:
+        ConfigurationError: A value is invalid, or options do not belong together. The text has no secret.
+    """
+    given = {name: options[name] for name in TLS_OPTIONS if options.get(name) is not None}
+    for alternatives in _EXCLUSIVE:
+        both = [spell(name) for name in alternatives if name in given]
+        if len(both) > 1:
+            raise ConfigurationError(f"{' and '.join(both)} are given: expected one of them, as they say the same")
+    for name, others in _NEEDS.items():
+        if name in given and not any(other in given for other in others):
+            raise ConfigurationError(f"{spell(name)} is given without {' or '.join(map(spell, others))}")
+    lowest, highest, ciphers = _versions(given, spell)
+    return TlsOptions(
+        trusted=_trusted(given, spell),
+        key=_key(given, spell),
+        chain=_chain(given, spell),
+        crl=spell("ssl_crlfile") if "ssl_crlfile" in given else "",
+        check_hostname=_check_hostname(given, spell),
+        lowest=lowest,
+        highest=highest,
+        ciphers=ciphers,
+        files={spell(name): _path(spell(name), given[name]) for name in _FILES if name in given},
+        secrets={spell(name): Secret(spell(name), given[name]) for name in _SECRETS if name in given},
+    )
+
+
+def _trusted(given: Mapping[str, Any], spell: Callable[[str], str]) -> StoreOptions | None:
+    if "ssl_cafile" in given:
+        return StoreOptions(spell("ssl_cafile"), "PEM")
+    if "ssl_truststore_certificates" in given:
+        return StoreOptions(spell("ssl_truststore_certificates"), _text_type("ssl_truststore_type", given, spell))
+    if "ssl_truststore_location" in given:
+        kind = _type("ssl_truststore_type", given, spell)
+        return StoreOptions(spell("ssl_truststore_location"), kind, spell("ssl_truststore_password"))
+    return None
+
+
+def _key(given: Mapping[str, Any], spell: Callable[[str], str]) -> StoreOptions | None:
+    if "ssl_certfile" in given:
+        option = "ssl_keyfile" if "ssl_keyfile" in given else "ssl_certfile"
+        return StoreOptions(spell(option), "PEM", key_password=spell("ssl_password"))
+    if "ssl_keystore_key" in given:
+        text = _text_type("ssl_keystore_type", given, spell)
+        return StoreOptions(spell("ssl_keystore_key"), text, key_password=spell("ssl_key_password"))
+    if "ssl_keystore_location" in given:
+        kind = _type("ssl_keystore_type", given, spell)
+        password, key_password = spell("ssl_keystore_password"), spell("ssl_key_password")
+        return StoreOptions(spell("ssl_keystore_location"), kind, password, key_password)
+    return None
+
+
+def _chain(given: Mapping[str, Any], spell: Callable[[str], str]) -> str:
+    # Beside the key, if `ssl_certfile` has both.
+    name = "ssl_certfile" if "ssl_keyfile" in given else "ssl_keystore_certificate_chain"
+    return spell(name) if name in given else ""
+
+
+def _type(name: str, given: Mapping[str, Any], spell: Callable[[str], str]) -> str | None:
+    value = given.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str) or value.upper() not in TYPES:
+        raise ConfigurationError(f"{spell(name)}={value!r}: expected {' or '.join(map(repr, TYPES))}")
+    return value.upper()
+
+
+def _text_type(name: str, given: Mapping[str, Any], spell: Callable[[str], str]) -> str:
+    if _type(name, given, spell) not in (None, "PEM"):
+        raise ConfigurationError(f"{spell(name)}={given[name]!r}: certificates given as text are 'PEM'")
+    return "PEM"
+
+
+def _check_hostname(given: Mapping[str, Any], spell: Callable[[str], str]) -> bool:
+    if "ssl_endpoint_identification_algorithm" in given:
+        algorithm = given["ssl_endpoint_identification_algorithm"]
+        if not isinstance(algorithm, str) or algorithm.lower() not in ("", "https"):
+            name = spell("ssl_endpoint_identification_algorithm")
+            raise ConfigurationError(f"{name}={algorithm!r}: expected 'https', or '' for no check of the host name")
+        return bool(algorithm)
+    checked = given.get("ssl_check_hostname", True)
+    if not isinstance(checked, bool):
+        raise ConfigurationError(f"{spell('ssl_check_hostname')}={checked!r}: expected True or False")
+    return checked
+
+
+def _versions(
+    given: Mapping[str, Any], spell: Callable[[str], str]
+) -> tuple[ssl.TLSVersion, ssl.TLSVersion, str | None]:
+    """Return the lowest and highest version, and the ciphers of TLS 1.2."""
+    name = "ssl_enabled_protocols"
+    words = words_of(spell(name), given.get(name, ""))
+    unknown = [word for word in words if word not in _VERSIONS]
+    if unknown:
+        expected = " and ".join(map(repr, _VERSIONS))
+        raise ConfigurationError(f"{spell(name)}: {unknown[0]!r}: expected {expected} (others: pass ssl_context)")
+    versions = {_VERSIONS[word] for word in words} or set(_VERSIONS.values())
+    ciphers: str | None = None
+    if "ssl_ciphers" in given:
+        ciphers = checked_ciphers(spell("ssl_ciphers"), given["ssl_ciphers"])
+    elif "ssl_cipher_suites" in given:
+        suites = words_of(spell("ssl_cipher_suites"), given["ssl_cipher_suites"])
+        if suites:
+            ciphers, of_suites = ciphers_of_suites(spell("ssl_cipher_suites"), suites)
+            versions &= of_suites
+            if not versions:
+                raise ConfigurationError(f"{spell('ssl_cipher_suites')} has no suite of {spell(name)}")
+    return min(versions), max(versions), ciphers
+
+
+def words_of(name: str, value: Any) -> list[str]:
+    """Return a list that an option gives as a sequence of text, or as text with commas."""
+    if isinstance(value, str):
+        return [word.strip() for word in value.split(",") if word.strip()]
+    if isinstance(value, (list, tuple)) and all(isinstance(word, str) for word in value):
+        return [word.strip() for word in value]
+    raise ConfigurationError(f"{name}={value!r}: expected names separated by commas, or a list")
+
+
+def _path(name: str, value: Any) -> Path:
+    # PEM text in place of a file is a common mistake, and may be a private key.
+    if isinstance(value, str) and "-----BEGIN" in value:
+        raise ConfigurationError(f"{name}: expected the path of a file; PEM text has options of its own")
+    if not isinstance(value, (str, os.PathLike)) or not str(value):
+        raise ConfigurationError(f"{name}={value!r}: expected the path of a file")
+    return Path(value)

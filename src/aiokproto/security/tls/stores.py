@@ -1,0 +1,274 @@
+"""Certificates and private keys in files: PEM, PKCS#12, JKS and JCEKS (pure; a file is its bytes).
+
+The content says what a file is. A type that was given is compared with it, except that JKS and PKCS12 stand for each
+other, as in Java (``keystore.type.compat``).
+"""
+
+from __future__ import annotations
+
+import binascii
+import ssl
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+from aiokproto.security.tls import jks
+
+TYPES = ("PEM", "PKCS12", "JKS", "JCEKS")
+
+MAX_SIZE = 4 << 20
+"""Longest file in bytes. The system's bundle of all certificate authorities has a quarter of a megabyte."""
+
+_CERTIFICATES = ("CERTIFICATE", "X509 CERTIFICATE")
+_BEGIN, _END, _DASHES = b"-----BEGIN ", b"-----END ", b"-----"
+
+Subject = Literal["file", "password", "key password"]
+
+
+class StoreError(ValueError):
+    """A file cannot be used.
+
+    Attributes:
+        subject: What has to be corrected: the file, its password, or the password of the private key.
+    """
+
+    def __init__(self, text: str, subject: Subject = "file") -> None:
+        super().__init__(text)
+        self.subject: Subject = subject
+
+
+class Block(NamedTuple):
+    """One part of a PEM file: its label (``CERTIFICATE``), and all its lines."""
+
+    label: str
+    text: bytes
+
+
+class PrivateKey(NamedTuple):
+    """A private key with the certificates that belong to it.
+
+    Attributes:
+        pem: The key.
+        encrypted: Whether it needs a password.
+        chain: Certificates in DER, the key's own first; none if the file has the key alone.
+    """
+
+    pem: bytes
+    encrypted: bool
+    chain: list[bytes]
+
+
+def blocks(data: bytes) -> list[Block]:
+    """Return the parts of a PEM file (RFC 7468).
+
+    Raises:
+        StoreError: A part has no end: the file is incomplete.
+    """
+    return list(_blocks(data))
+
+
+def _blocks(data: bytes) -> Iterator[Block]:
+    label, lines = "", list[bytes]()
+    for line in data.splitlines():
+        line = line.strip()
+        if line.startswith(_BEGIN) and line.endswith(_DASHES):
+            if label:
+                break
+            label, lines = line[len(_BEGIN) : -len(_DASHES)].decode("ascii", "replace"), [line]
+        elif label:
+            lines.append(line)
+            if line == _END + label.encode() + _DASHES:
+                yield Block(label, b"\n".join(lines) + b"\n")
+                label = ""
+    if label:
+        # Not skipped, as OpenSSL does: the file may still be written, and half of its certificates would be missing.
+        raise StoreError(f"it is incomplete: {label} has no end")
+
+
+def type_of(data: bytes) -> str:
+    """Return which of :data:`TYPES` a file is; ``""`` for none.
+
+    A file that begins like DER counts as PKCS#12.
+    """
+    if data.startswith(jks.JKS):
+        return "JKS"
+    if data.startswith(jks.JCEKS):
+        return "JCEKS"
+    if _BEGIN in data:
+        return "PEM"
+    return "PKCS12" if data.startswith(b"\x30") else ""
+
+
+def read_certificates(data: bytes, kind: str | None, password: str | None) -> list[bytes]:
+    """Return the certificates (DER) in a file: certificate authorities, mostly.
+
+    Args:
+        data: The file.
+        kind: Its type; None accepts every type.
+        password: The file's password. Without one, Java's formats are read unchecked.
+
+    Raises:
+        StoreError: The file is of another type, damaged, or has no certificates.
+    """
+    found = _checked_type(data, kind)
+    if found == "PEM":
+        certificates = _pem_certificates(blocks(data))
+        if not certificates:
+            raise StoreError(f"it has no CERTIFICATE, only {_labels(data)}")
+        return certificates
+    if found == "PKCS12":
+        store = _pkcs12(data, password)
+        every = ([store.cert] if store.cert else []) + list(store.additional_certs)
+        certificates = [_der(each.certificate) for each in every]
+    else:
+        parsed = _java(data, password)
+        # As in Java, the certificate of a private key is trusted too.
+        certificates = [*parsed.certificates, *(entry.chain[0] for entry in parsed.keys if entry.chain)]
+    if not certificates:
+        raise StoreError("it has no certificates")
+    return certificates
+
+
+def read_private_key(data: bytes, kind: str | None, password: str | None, key_password: str | None) -> PrivateKey:
+    """Return the private key in a file, with its certificates.
+
+    Args:
+        data: The file.
+        kind: Its type; None accepts every type.
+        password: The file's password, which PKCS#12, JKS and JCEKS need.
+        key_password: The key's own password; None for the file's.
+
+    Raises:
+        StoreError: The file is of another type, damaged, has no private key or several, or a password is wrong.
+    """
+    found = _checked_type(data, kind)
+    if found == "PEM":
+        return _pem_key(data)
+    if password is None:
+        raise StoreError("its password is missing", "password")
+    if found == "PKCS12":
+        return _pkcs12_key(data, password)
+    keys = _java(data, password).keys
+    if len(keys) != 1:
+        names = ", ".join(sorted(entry.alias for entry in keys))
+        raise StoreError(
+            f"it has {len(keys)} private keys ({names}): expected one" if keys else "it has no private key"
+        )
+    try:
+        der = jks.unprotect(keys[0].protected, password if key_password is None else key_password)
+    except jks.PasswordError as error:
+        raise StoreError(str(error), "key password") from None
+    except jks.FormatError as error:
+        raise StoreError(str(error)) from None
+    except ImportError:
+        raise StoreError(_needs_cryptography("a private key in JCEKS")) from None
+    return PrivateKey(_pem("PRIVATE KEY", der), encrypted=False, chain=keys[0].chain)
+
+
+def read_revocations(data: bytes) -> bytes:
+    """Return the certificate revocation lists in a file, in PEM.
+
+    Raises:
+        StoreError: It has none.
+    """
+    lists = [block.text for block in blocks(data) if block.label == "X509 CRL"]
+    if not lists:
+        raise StoreError(f"it has no X509 CRL, {_labels(data)}")
+    return b"".join(lists)
+
+
+def to_pem(certificates: list[bytes]) -> bytes:
+    """Return certificates, given in DER, in PEM."""
+    return b"".join(_pem("CERTIFICATE", each) for each in certificates)
+
+
+def _checked_type(data: bytes, kind: str | None) -> str:
+    found = type_of(data)
+    if not found:
+        raise StoreError("it is empty" if not data.strip() else "it is neither PEM nor PKCS#12 nor JKS")
+    if kind is None or kind == found or {kind, found} == {"JKS", "PKCS12"}:
+        return found
+    if kind == "PEM" and found == "PKCS12":
+        raise StoreError(
+            "it is no PEM but DER or PKCS#12: convert it with `openssl x509 -inform der` or `openssl pkcs12`"
+        )
+    raise StoreError(f"it is {found}: expected {kind}")
+
+
+def _pem_certificates(found: list[Block]) -> list[bytes]:
+    try:
+        return [
+            ssl.PEM_cert_to_DER_cert(_pem_label(block.text.decode("ascii")))
+            for block in found
+            if block.label in _CERTIFICATES
+        ]
+    except (ValueError, binascii.Error):
+        raise StoreError("a CERTIFICATE in it is damaged") from None
+
+
+def _pem_label(text: str) -> str:
+    return text.replace("X509 CERTIFICATE", "CERTIFICATE")
+
+
+def _pem_key(data: bytes) -> PrivateKey:
+    found = blocks(data)
+    keys = [block for block in found if block.label.endswith("PRIVATE KEY")]
+    if not keys:
+        raise StoreError(f"it has no PRIVATE KEY, only {_labels(data)}")
+    if len(keys) > 1:
+        raise StoreError(f"it has {len(keys)} private keys: expected one")
+    encrypted = keys[0].label == "ENCRYPTED PRIVATE KEY" or b"Proc-Type: 4,ENCRYPTED" in keys[0].text
+    return PrivateKey(keys[0].text, encrypted, _pem_certificates(found))
+
+
+def _pkcs12_key(data: bytes, password: str) -> PrivateKey:
+    from cryptography.hazmat.primitives import serialization as form
+
+    store = _pkcs12(data, password)
+    if store.key is None:
+        raise StoreError("it has no private key")
+    pem = store.key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
+    every = ([store.cert] if store.cert else []) + list(store.additional_certs)
+    return PrivateKey(pem, encrypted=False, chain=[_der(each.certificate) for each in every])
+
+
+def _pkcs12(data: bytes, password: str | None) -> Any:
+    try:
+        from cryptography.hazmat.primitives.serialization import pkcs12
+    except ImportError:
+        raise StoreError(_needs_cryptography("PKCS#12")) from None
+    try:
+        return pkcs12.load_pkcs12(data, None if password is None else password.encode())
+    except ValueError:
+        # One error for all causes. A file that is no PKCS#12 would hardly begin like one.
+        if password is None:
+            raise StoreError("its password is missing, or it is no PKCS#12", "password") from None
+        raise StoreError("its password is wrong, or it is no PKCS#12, or damaged", "password") from None
+
+
+def _java(data: bytes, password: str | None) -> jks.JavaKeyStore:
+    try:
+        return jks.parse(data, password)
+    except jks.PasswordError as error:
+        raise StoreError(str(error), "password") from None
+    except jks.FormatError as error:
+        raise StoreError(str(error)) from None
+
+
+def _der(certificate: Any) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return bytes(certificate.public_bytes(Encoding.DER))
+
+
+def _labels(data: bytes) -> str:
+    return ", ".join(dict.fromkeys(block.label[:50] for block in blocks(data))) or "nothing in PEM"
+
+
+def _needs_cryptography(what: str) -> str:
+    return f"{what} needs the package cryptography: pip install aiokproto[tls]"
+
+
+def _pem(label: str, der: bytes) -> bytes:
+    text = binascii.b2a_base64(der, newline=False)
+    lines = [text[start : start + 64] for start in range(0, len(text), 64)]
+    return b"\n".join([b"-----BEGIN %s-----" % label.encode(), *lines, b"-----END %s-----" % label.encode(), b""])
