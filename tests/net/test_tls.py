@@ -13,7 +13,6 @@ from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokproto.codec.schema import Request
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, NotKafkaError
-from aiokproto.net.tls_errors import tls_error
 from aiokproto.security.tls.contexts import Given
 from tests.net.peer import Answer, connected, peer, raw_peer, serves
 from tests.patience import PATIENCE
@@ -93,21 +92,3 @@ async def test_plain_to_a_tls_listener(server: ssl.SSLContext) -> None:
         with pytest.raises(BrokerConnectionError, match=r"before its first response: .*security_protocol='SSL'"):
             async with connected(broker.port) as line:
                 await line.send(BEAT, timeout=PATIENCE)
-
-
-@pytest.mark.parametrize(
-    ("reason", "kind"),
-    [
-        ("SSLV3_ALERT_CERTIFICATE_EXPIRED", AuthenticationError),
-        ("TLSV1_ALERT_UNKNOWN_CA", AuthenticationError),
-        ("SSLV3_ALERT_HANDSHAKE_FAILURE", AuthenticationError),
-        ("TLSV1_ALERT_INTERNAL_ERROR", BrokerConnectionError),
-        ("TLSV1_ALERT_USER_CANCELLED", BrokerConnectionError),
-        ("WRONG_VERSION_NUMBER", NotKafkaError),
-    ],
-)
-def test_which_tls_alerts_end_the_client(reason: str, kind: type[BrokerConnectionError]) -> None:
-    """Only alerts about certificates and access end the client: a broker may send others for problems of its own."""
-    error = ssl.SSLError(1, reason)
-    error.reason = reason
-    assert type(tls_error("b:1", error)) is kind

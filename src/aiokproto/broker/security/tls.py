@@ -29,6 +29,27 @@ _ATTRIBUTES = {
 }
 
 
+class AlertingObject(ssl.SSLObject):
+    """Sends the alert of a handshake that failed, as Kafka does, so that the client learns why.
+
+    asyncio drops the connection with what OpenSSL still has to send. So the failure looks like a handshake that waits
+    for more, upon which asyncio writes; the client closes, or asyncio's timeout for handshakes ends it.
+    """
+
+    _failure: ssl.SSLError | None = None
+
+    def do_handshake(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            self._failure = error
+            raise ssl.SSLWantReadError(str(error)) from error
+
+
 _OPTIONS = tuple(name for name in TLS_OPTIONS if name.replace("_", ".") in BROKER)
 
 
@@ -57,6 +78,7 @@ def server_context(security: Security, options: BrokerOptions) -> ssl.SSLContext
     # Given as text: an option of a broker names no other source.
     secrets = {_spell(name): value for name, value in values.items() if _spell(name) in parsed.secrets}
     context = make_context(parsed, contents, secrets)
+    context.sslobject_class = AlertingObject
     context.verify_mode = _CLIENT_AUTH[str(options.value("ssl.client.auth"))]
     if context.verify_mode is not ssl.CERT_NONE and parsed.trusted is None:
         raise ConfigurationError(

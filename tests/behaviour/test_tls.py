@@ -1,0 +1,110 @@
+"""TLS: certificates in every format, and certificates that a broker rejects, on the embedded broker and real Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokproto import Client, Consumer, Producer
+from aiokproto.codec.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from aiokproto.errors import AuthenticationError
+from tests.behaviour.secured import until_open
+from tests.behaviour.tls import USER, USER_PASSWORD, TlsCluster, tls_brokers
+from tests.conftest import ON_BOTH
+from tests.kafka.pool import KafkaPool
+from tests.security.certificates import PASSWORD, Files, add_java_stores, make
+from tools.setup.system import find_java
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """Those of the embedded brokers."""
+    files = make(tmp_path_factory.mktemp("tls"))
+    if find_java() is not None:
+        add_java_stores(files, "broker", "client")
+    return files
+
+
+@pytest.fixture(params=ON_BOTH)
+async def tls_cluster(request: pytest.FixtureRequest, kafka_pool: KafkaPool) -> AsyncIterator[TlsCluster]:
+    if request.param == "embedded":
+        async with tls_brokers(request.getfixturevalue("certificates")) as cluster:
+            yield cluster
+        return
+    with kafka_pool.lease("tls") as kafka:
+        addresses = kafka.bootstrap_servers.split(",")
+        for address in addresses:
+            await until_open(address)
+        # data/ of the node, the node's folder, the folder of the cluster.
+        folder: Path = kafka.data_folder(1).parent.parent / "certificates"
+        yield TlsCluster("kafka", addresses[0], addresses[1], Files(folder))
+
+
+async def round_trip(topic: str, options: dict[str, Any]) -> None:
+    """Create a topic, write to it and read it."""
+    new = CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
+    async with Client(**options) as client:
+        assert (await client.request(CreateTopicsRequest(topics=[new]))).topics[0].error_code == 0
+    async with Producer(**options) as producer:
+        await producer.send(topic, b"value")
+    async with Consumer(topic, auto_offset_reset="earliest", **options) as consumer:
+        async for record in consumer:
+            assert record.value == b"value"
+            break
+
+
+@pytest.mark.parametrize("how", ["files", "encrypted", "one file", "java pem", "text", "p12", "jks", "jceks"])
+async def test_certificates_in_every_format(tls_cluster: TlsCluster, topic: str, how: str) -> None:
+    if how in ("jks", "jceks") and find_java() is None:
+        pytest.skip("keytool writes these stores")
+    options = tls_cluster.files.options(how)
+    await round_trip(topic, {**options, "bootstrap_servers": tls_cluster.mutual})
+
+
+async def test_tls_with_a_password(tls_cluster: TlsCluster, topic: str) -> None:
+    options = {
+        "bootstrap_servers": tls_cluster.login,
+        "security_protocol": "SASL_SSL",
+        "ssl_truststore_location": tls_cluster.files["trusted.p12"],
+        "ssl_truststore_type": "PKCS12",
+        "ssl_truststore_password": PASSWORD,
+        "sasl_mechanism": "PLAIN",
+        "sasl_username": USER,
+        "sasl_password": USER_PASSWORD,
+    }
+    await round_trip(topic, options)
+
+
+REJECTED = {
+    "no certificate": r"requires a client certificate.*ssl_certfile",
+    "expired": r"has expired: renew it|it may have expired",
+    "stranger": r"(does not know the|by an) authority .*the broker's truststore",
+}
+"""What follows from the alert. Java's brokers send one alert for most causes, and the text then has all of these."""
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+@pytest.mark.parametrize("how", REJECTED)
+async def test_a_client_certificate_that_the_broker_rejects(tls_cluster: TlsCluster, how: str, version: str) -> None:
+    """With TLS 1.3 its alert comes after the handshake: the error is the same, and the client does not go on trying."""
+    options = tls_cluster.files.options(how, ssl_enabled_protocols=version)
+    with pytest.raises(AuthenticationError, match=f"ended the TLS handshake: .*({REJECTED[how]})"):
+        async with Client(bootstrap_servers=tls_cluster.mutual, **options):
+            pass
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+async def test_a_version_of_tls_that_both_have(tls_cluster: TlsCluster, version: str) -> None:
+    options = tls_cluster.files.options("files", ssl_enabled_protocols=[version])
+    async with Client(bootstrap_servers=tls_cluster.mutual, **options) as client:
+        assert await client.metadata([]) is not None
+
+
+async def test_chosen_cipher_suites(tls_cluster: TlsCluster) -> None:
+    suites = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
+    options = tls_cluster.files.options("files", ssl_cipher_suites=suites)
+    async with Client(bootstrap_servers=tls_cluster.mutual, **options) as client:
+        assert await client.metadata([]) is not None

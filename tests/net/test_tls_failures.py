@@ -1,0 +1,221 @@
+"""Each way in which TLS fails, on real sockets: which error it is, and what the error says to do."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from aiokproto.config import ClusterConfig
+from aiokproto.errors import AuthenticationError, BrokerConnectionError, NotKafkaError
+from aiokproto.net.open import open_connection
+from aiokproto.net.tls_errors import refusal, tls_error
+from tests.net.peer import peer, raw_peer
+from tests.net.test_tls import ANSWERS, CERTIFICATE, KEY
+from tests.patience import PATIENCE
+from tests.security.certificates import Files, make
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return make(tmp_path_factory.mktemp("tls"))
+
+
+async def connect(port: int, host: str = "127.0.0.1", **options: Any) -> None:
+    """Open a connection with options as the user gives them."""
+    config = ClusterConfig.parse({"bootstrap_servers": f"{host}:{port}", "security_protocol": "SSL", **options})
+    connection = await open_connection(host, port, f"{host}:{port}", config, PATIENCE)
+    connection.abort()
+    await connection.wait_closed()
+
+
+class Case(NamedTuple):
+    """A listener's certificate, a client's options that are names of files, and the error's text."""
+
+    server: str
+    options: dict[str, str]
+    text: str
+
+
+REJECTED = {
+    "unknown authority": Case("broker", {"ssl_cafile": "other-ca.pem"}, r"authority .* ssl_cafile"),
+    "the system's authorities": Case("broker", {}, r"authority .* ssl_cafile"),
+    "an authority that only the other side has": Case("foreign", {"ssl_cafile": "ca.pem"}, "authority"),
+    "expired": Case("past", {"ssl_cafile": "ca.pem"}, "certificate has expired: .*the broker needs a new one"),
+    "not yet valid": Case("future", {"ssl_cafile": "ca.pem"}, "not valid yet: check this machine's clock"),
+    "another host": Case(
+        "elsewhere", {"ssl_cafile": "ca.pem"}, r"does not name this IP address: .*advertised\.listeners"
+    ),
+    "revoked": Case("broker", {"ssl_cafile": "ca.pem", "ssl_crlfile": "revoked.pem"}, "it was revoked"),
+    "no revocation list": Case(
+        "foreign", {"ssl_cafile": "other-ca.pem", "ssl_crlfile": "revoked.pem"}, "ssl_crlfile has no revocation list"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REJECTED)
+async def test_a_certificate_that_the_client_rejects(files: Files, name: str) -> None:
+    case = REJECTED[name]
+    given = {option: files[file] for option, file in case.options.items()}
+    async with peer(ANSWERS, ssl_context=files.server(case.server)) as broker:
+        with pytest.raises(
+            AuthenticationError, match=rf"certificate of 127.0.0.1:{broker.port} was rejected: .*{case.text}"
+        ):
+            await connect(broker.port, **given)
+
+
+async def test_a_certificate_that_is_signed_by_itself(tmp_path: Path) -> None:
+    (tmp_path / "both.pem").write_text(KEY + CERTIFICATE)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "both.pem")
+    async with peer(ANSWERS, ssl_context=context) as broker:
+        with pytest.raises(AuthenticationError, match="signed by itself and not trusted: ssl_cafile"):
+            await connect(broker.port)
+
+
+async def test_a_host_name_that_is_not_in_the_certificate(files: Files) -> None:
+    async with peer(ANSWERS, ssl_context=files.server("elsewhere")) as broker:
+        with pytest.raises(AuthenticationError, match=r"does not name this host: connect by a name that is in it"):
+            await connect(broker.port, "localhost", ssl_cafile=files["ca.pem"])
+
+
+@pytest.mark.parametrize(
+    "option", [{"ssl_check_hostname": False}, {"ssl_endpoint_identification_algorithm": ""}], ids=["python", "java"]
+)
+async def test_the_check_of_the_host_name_can_be_switched_off(files: Files, option: dict[str, Any]) -> None:
+    async with peer(ANSWERS, ssl_context=files.server("elsewhere")) as broker:
+        await connect(broker.port, ssl_cafile=files["ca.pem"], **option)
+        # The authority is still verified.
+        with pytest.raises(AuthenticationError, match="authority"):
+            await connect(broker.port, ssl_cafile=files["other-ca.pem"], **option)
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+async def test_the_name_that_is_asked_for_is_the_advertised_host(files: Files, host: str) -> None:
+    """Proxies that serve several brokers choose by it (SNI). An address is no name, and is not sent."""
+    asked: list[str | None] = []
+    context = files.server()
+    context.sni_callback = lambda _, name, __: asked.append(name)
+    async with peer(ANSWERS, ssl_context=context) as broker:
+        await connect(broker.port, host, ssl_cafile=files["ca.pem"])
+    assert asked == [host if host == "localhost" else None]
+
+
+async def test_the_name_stays_the_advertised_host_when_the_address_is_another(files: Files) -> None:
+    asked: list[str | None] = []
+    context = files.server("elsewhere")
+    context.sni_callback = lambda _, name, __: asked.append(name)
+    async with peer(ANSWERS, ssl_context=context) as broker:
+        address = ("127.0.0.1", broker.port)
+        await connect(9092, "elsewhere.example.org", ssl_cafile=files["ca.pem"], address_map=lambda host, port: address)
+    assert asked == ["elsewhere.example.org"]
+
+
+@pytest.mark.parametrize(
+    "reply", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"220 mail.example.org ESMTP\r\n", b"SSH-2.0-x\r\n"]
+)
+async def test_a_listener_of_something_else(files: Files, reply: bytes) -> None:
+    async def other(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+        writer.write(reply)
+        await writer.drain()
+
+    async with raw_peer(other) as port:
+        with pytest.raises(NotKafkaError, match=r"does not speak TLS .*security_protocol='PLAINTEXT'"):
+            await connect(port, ssl_cafile=files["ca.pem"])
+
+
+async def test_a_listener_that_closes_during_the_handshake(files: Files) -> None:
+    """As plain listeners of Kafka do: what TLS begins with looks to them like a request of half a gigabyte."""
+
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+
+    async with raw_peer(plain) as port:
+        with pytest.raises(BrokerConnectionError, match=r"during the TLS handshake: .*security_protocol='PLAINTEXT'"):
+            await connect(port, ssl_cafile=files["ca.pem"])
+
+
+async def test_versions_of_tls_that_only_one_side_has(files: Files) -> None:
+    old = files.server()
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    async with peer(ANSWERS, ssl_context=old) as broker:
+        with pytest.raises(AuthenticationError, match="no version of TLS in common"):
+            await connect(broker.port, ssl_cafile=files["ca.pem"], ssl_enabled_protocols="TLSv1.3")
+
+
+async def test_a_server_with_old_versions_of_tls_only(files: Files) -> None:
+    """TLS 1.0 in its answer, as a server that has no other would send it; OpenSSL here may not offer that any more."""
+
+    async def ancient(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        hello = b"\x03\x01" + bytes(32) + b"\0" + b"\x00\x2f" + b"\0"
+        message = b"\x02" + len(hello).to_bytes(3, "big") + hello
+        writer.write(b"\x16\x03\x01" + len(message).to_bytes(2, "big") + message)
+        await writer.drain()
+        await reader.read()
+
+    async with raw_peer(ancient) as port:
+        with pytest.raises(AuthenticationError, match=r"only versions of TLS that are older .* TLS 1\.2"):
+            await connect(port, ssl_cafile=files["ca.pem"])
+
+
+async def test_a_broker_that_requires_a_certificate_is_asked_once(files: Files) -> None:
+    """Its refusal is not taken for a broker that is too old for ApiVersions, which would be dialled three times."""
+    accepted = 0
+
+    async def mutual(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal accepted
+        accepted += 1
+        await reader.read(2000)
+        # The alert certificate_required, unencrypted: enough for a client that has not finished.
+        writer.write(b"\x15\x03\x03\x00\x02\x02\x28")
+        await writer.drain()
+
+    async with raw_peer(mutual) as port:
+        with pytest.raises(AuthenticationError, match=r"ssl_ciphers.*ssl_certfile"):
+            await connect(port, ssl_cafile=files["ca.pem"])
+    assert accepted == 1
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind", "text"),
+    [
+        ("TLSV13_ALERT_CERTIFICATE_REQUIRED", AuthenticationError, "set ssl_certfile, or ssl_keystore_location"),
+        ("SSLV3_ALERT_BAD_CERTIFICATE", AuthenticationError, "requires a client certificate, or does not accept"),
+        ("SSLV3_ALERT_CERTIFICATE_EXPIRED", AuthenticationError, "has expired: renew it"),
+        ("SSLV3_ALERT_CERTIFICATE_REVOKED", AuthenticationError, "was revoked"),
+        ("SSLV3_ALERT_CERTIFICATE_UNKNOWN", AuthenticationError, "the broker's log has the reason"),
+        ("SSLV3_ALERT_UNSUPPORTED_CERTIFICATE", AuthenticationError, "clientAuth"),
+        ("TLSV1_ALERT_UNKNOWN_CA", AuthenticationError, "add that to the broker's truststore"),
+        ("TLSV1_ALERT_ACCESS_DENIED", AuthenticationError, "does not allow access"),
+        ("SSLV3_ALERT_HANDSHAKE_FAILURE", AuthenticationError, "no cipher in common"),
+        ("TLSV1_ALERT_INSUFFICIENT_SECURITY", AuthenticationError, "stronger ciphers"),
+        ("TLSV1_ALERT_PROTOCOL_VERSION", AuthenticationError, "ssl_enabled_protocols"),
+        ("UNSUPPORTED_PROTOCOL", AuthenticationError, "older than this client accepts"),
+        ("DH_KEY_TOO_SMALL", AuthenticationError, "Diffie-Hellman"),
+        # A broker may send these for problems of its own: the client goes on trying.
+        ("TLSV1_ALERT_INTERNAL_ERROR", BrokerConnectionError, "TLSV1_ALERT_INTERNAL_ERROR"),
+        ("TLSV1_ALERT_USER_CANCELLED", BrokerConnectionError, "TLSV1_ALERT_USER_CANCELLED"),
+        ("UNEXPECTED_EOF_WHILE_READING", BrokerConnectionError, "may expect plain text"),
+        ("WRONG_VERSION_NUMBER", NotKafkaError, "does not speak TLS"),
+    ],
+)
+def test_what_openssl_says_and_what_to_do(reason: str, kind: type[BrokerConnectionError], text: str) -> None:
+    error = ssl.SSLError(1, reason)
+    error.reason = reason
+    made = tls_error("b:1", error)
+    assert type(made) is kind
+    assert "b:1" in str(made)
+    assert text in str(made)
+    # After the handshake only alerts about certificates and access count; all else is a lost connection.
+    late = refusal("b:1", error)
+    assert (late is not None) == ("ALERT" in reason and kind is AuthenticationError)
+
+
+def test_a_lost_connection_is_no_refusal() -> None:
+    assert refusal("b:1", None) is None
+    assert refusal("b:1", ConnectionResetError()) is None

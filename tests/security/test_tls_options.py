@@ -1,0 +1,267 @@
+"""The options of TLS: which belong together, and what each mistake says."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokproto.config import ClusterConfig, ConnectionOptions
+from aiokproto.errors import BrokerConnectionError, ConfigurationError
+from aiokproto.security.tls.contexts import FromOptions
+from aiokproto.security.tls.options import TLS_OPTIONS, parse_tls
+from tests.security.certificates import KEY_PASSWORD, PASSWORD, Files, make
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return make(tmp_path_factory.mktemp("tls"))
+
+
+async def context(**options: Any) -> ssl.SSLContext:
+    config = ClusterConfig.parse({"bootstrap_servers": "a:1", "security_protocol": "SSL", **options})
+    assert config.tls is not None
+    return await config.tls.context()
+
+
+def test_every_option_is_declared() -> None:
+    assert {name for name in ConnectionOptions.__annotations__ if name.startswith("ssl_")} == {
+        *TLS_OPTIONS,
+        "ssl_context",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (
+            {"ssl_cafile": "a", "ssl_truststore_location": "b"},
+            "ssl_cafile and ssl_truststore_location are given:",
+        ),
+        ({"ssl_certfile": "a", "ssl_keystore_location": "b"}, "ssl_certfile and ssl_keystore_location are given"),
+        (
+            {"ssl_check_hostname": True, "ssl_endpoint_identification_algorithm": ""},
+            "ssl_check_hostname and ssl_endpoint_identification_algorithm are given",
+        ),
+        ({"ssl_ciphers": "a", "ssl_cipher_suites": "b"}, "ssl_ciphers and ssl_cipher_suites are given"),
+        ({"ssl_keyfile": "a"}, "ssl_keyfile is given without ssl_certfile"),
+        ({"ssl_password": "a"}, "ssl_password is given without ssl_certfile"),
+        ({"ssl_truststore_password": "a"}, "ssl_truststore_password is given without ssl_truststore_location"),
+        ({"ssl_keystore_key": "a"}, "ssl_keystore_key is given without ssl_keystore_certificate_chain"),
+        ({"ssl_keystore_certificate_chain": "a"}, "ssl_keystore_certificate_chain is given without ssl_keystore_key"),
+        ({"ssl_key_password": "a"}, "ssl_key_password is given without ssl_keystore_location or ssl_keystore_key"),
+        ({"ssl_truststore_type": "x", "ssl_truststore_location": "a"}, "ssl_truststore_type='x': expected 'PEM' or"),
+        (
+            {"ssl_truststore_type": "JKS", "ssl_truststore_certificates": "a"},
+            "ssl_truststore_type='JKS': certificates given as text are 'PEM'",
+        ),
+        ({"ssl_check_hostname": "no"}, "ssl_check_hostname='no': expected True or False"),
+        ({"ssl_endpoint_identification_algorithm": "LDAPS"}, "'LDAPS': expected 'https', or ''"),
+        ({"ssl_enabled_protocols": "TLSv1.1,TLSv1.2"}, "ssl_enabled_protocols: 'TLSv1.1': expected 'TLSv1.2' and"),
+        ({"ssl_enabled_protocols": 3}, "ssl_enabled_protocols=3: expected names separated by commas, or a list"),
+        ({"ssl_ciphers": "NONSENSE"}, "ssl_ciphers='NONSENSE': OpenSSL"),
+        ({"ssl_ciphers": 1}, "ssl_ciphers=1: expected text"),
+        ({"ssl_cipher_suites": "TLS_RSA_WITH_ROT13"}, "'TLS_RSA_WITH_ROT13' is no cipher suite that OpenSSL"),
+        (
+            {"ssl_cipher_suites": ["TLS_AES_128_GCM_SHA256"]},
+            "among the suites of TLS 1.3: name TLS_AES_256",
+        ),
+        (
+            {
+                "ssl_cipher_suites": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+                "ssl_enabled_protocols": "TLSv1.3",
+            },
+            "ssl_cipher_suites has no suite of ssl_enabled_protocols",
+        ),
+        ({"ssl_cafile": 3}, "ssl_cafile=3: expected the path of a file"),
+        ({"ssl_cafile": ""}, "ssl_cafile='': expected the path of a file"),
+        ({"ssl_keystore_password": 3, "ssl_keystore_location": "a"}, "ssl_keystore_password: expected text"),
+        (
+            {"ssl_context": ssl.create_default_context(), "ssl_cafile": "a"},
+            "ssl_cafile has no effect: ssl_context",
+        ),
+        (
+            {"security_protocol": "PLAINTEXT", "ssl_cafile": "a"},
+            "but security_protocol is 'PLAINTEXT'",
+        ),
+    ],
+)
+def test_options_that_do_not_belong_together(options: dict[str, Any], error: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        ClusterConfig.parse({"bootstrap_servers": "a:1", "security_protocol": "SSL", **options})
+    assert error in str(raised.value)
+
+
+def test_a_key_in_place_of_a_file_is_not_shown(files: Files) -> None:
+    key = files.text("client.key")
+    with pytest.raises(ConfigurationError, match=r"ssl_certfile: expected the path of a file") as raised:
+        parse_tls({"ssl_certfile": key})
+    assert "PRIVATE" not in str(raised.value)
+
+
+def test_all_options_can_be_spelled_in_another_way() -> None:
+    with pytest.raises(ConfigurationError, match=r"^ssl\.keyfile is given without ssl\.certfile$"):
+        parse_tls({"ssl_keyfile": "a"}, lambda name: name.replace("_", "."))
+
+
+NOT_USABLE: dict[str, tuple[dict[str, str], str]] = {
+    "no such file": ({"ssl_cafile": "nowhere.pem"}, r"ssl_cafile='.*nowhere.pem' cannot be read: no such file"),
+    "a folder": ({"ssl_cafile": "."}, r"ssl_cafile='.*' cannot be read: is a directory"),
+    "a file that is no PEM": ({"ssl_cafile": "noise"}, "it is neither PEM nor PKCS#12 nor JKS"),
+    "an empty file": ({"ssl_cafile": "empty"}, "it is empty"),
+    "a key in place of a certificate": ({"ssl_cafile": "client.key"}, "it has no CERTIFICATE, only .*PRIVATE KEY"),
+    "PKCS12 in place of PEM": (
+        {"ssl_cafile": "trusted.p12"},
+        "it is no PEM but DER or PKCS#12: convert it",
+    ),
+    "half a file": ({"ssl_cafile": "half.pem"}, "it is incomplete: CERTIFICATE has no end"),
+    "a damaged certificate": (
+        {"ssl_cafile": "damaged.pem"},
+        "(?i)a certificate in it is damaged",
+    ),
+    "a certificate without its key": ({"ssl_certfile": "client.pem"}, "it has no PRIVATE KEY, only CERTIFICATE"),
+    "a key without its certificate": (
+        {"ssl_certfile": "client.key", "ssl_keyfile": "client.key"},
+        "ssl_certfile='.*client.key': it has no CERTIFICATE",
+    ),
+    "a key that does not fit": (
+        {"ssl_certfile": "client.pem", "ssl_keyfile": "broker.key"},
+        "ssl_keyfile='.*broker.key': its private key is not that of the first certificate in ssl_certfile='.*client",
+    ),
+    "no password": (
+        {"ssl_certfile": "client.pem", "ssl_keyfile": "client.encrypted.key"},
+        r"encrypted, and its password is missing \(ssl_password\)",
+    ),
+    "a wrong password": (
+        {"ssl_certfile": "client.pem", "ssl_keyfile": "client.encrypted.key", "ssl_password": "=wrong-one"},
+        r"cannot be decrypted: the password is wrong \(ssl_password\)",
+    ),
+    "a truststore without its password": (
+        {"ssl_truststore_location": "trusted.p12"},
+        r"its password is missing, or it is no PKCS#12 \(ssl_truststore_password\)",
+    ),
+    "a wrong password of the truststore": (
+        {"ssl_truststore_location": "trusted.p12", "ssl_truststore_password": "=wrong-one"},
+        r"its password is wrong, .*\(ssl_truststore_password\)",
+    ),
+    "a keystore without its password": (
+        {"ssl_keystore_location": "client.p12"},
+        r"its password is missing \(ssl_keystore_password\)",
+    ),
+    "a keystore without a key": (
+        {"ssl_keystore_location": "trusted.p12", "ssl_keystore_password": f"={PASSWORD}"},
+        "it has no private key",
+    ),
+    "another type": (
+        {"ssl_truststore_location": "ca.pem", "ssl_truststore_type": "=PKCS12"},
+        "it is PEM: expected PKCS12",
+    ),
+    "no revocation list": ({"ssl_crlfile": "ca.pem"}, "ssl_crlfile='.*ca.pem': it has no X509 CRL"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_USABLE)
+async def test_files_that_cannot_be_used(files: Files, name: str) -> None:
+    """The error has the option, the file, and what to correct, and no password."""
+    certificate = files.text("ca.pem")
+    files["noise"].write_bytes(b"\x00\x01noise")
+    files["empty"].write_bytes(b"\n")
+    files["half.pem"].write_text(certificate + certificate[: len(certificate) // 2])
+    files["damaged.pem"].write_text(certificate.replace(certificate[200:220], "A" * 20))
+    options, error = NOT_USABLE[name]
+    given = {option: value[1:] if value[0] == "=" else files[value] for option, value in options.items()}
+    with pytest.raises(ConfigurationError, match=error) as raised:
+        await context(**given)
+    assert "wrong-one" not in str(raised.value)
+    assert next(iter(options)) in str(raised.value) or "ssl_keyfile" in str(raised.value)
+
+
+async def test_a_file_that_is_too_long(files: Files) -> None:
+    files["long.pem"].write_bytes(bytes((4 << 20) + 1))
+    with pytest.raises(ConfigurationError, match="it is longer than 4 MiB"):
+        await context(ssl_cafile=files["long.pem"])
+
+
+async def test_a_function_that_gives_no_password_is_tried_again(files: Files) -> None:
+    """As with SASL: a secret store may be down for a moment."""
+
+    def fails() -> str:
+        raise OSError("the store is down")
+
+    options = {"ssl_certfile": files["client.pem"], "ssl_keyfile": files["client.encrypted.key"]}
+    with pytest.raises(BrokerConnectionError, match="ssl_password cannot be read: OSError: the store is down"):
+        await context(**options, ssl_password=fails)
+
+
+async def test_what_the_options_mean(files: Files) -> None:
+    made = await context()
+    assert (made.verify_mode, made.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert (made.minimum_version, made.maximum_version) == (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
+    made = await context(ssl_check_hostname=False)
+    assert (made.verify_mode, made.check_hostname) == (ssl.CERT_REQUIRED, False)
+    made = await context(ssl_enabled_protocols="TLSv1.3")
+    assert made.minimum_version is ssl.TLSVersion.TLSv1_3
+    made = await context(ssl_cipher_suites=["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"])
+    assert made.maximum_version is ssl.TLSVersion.TLSv1_2
+    assert [each["name"] for each in made.get_ciphers() if each["protocol"] != "TLSv1.3"] == [
+        "ECDHE-RSA-AES128-GCM-SHA256"
+    ]
+    made = await context(ssl_ciphers="ECDHE+AESGCM")
+    assert {each["name"].split("-")[0] for each in made.get_ciphers() if each["protocol"] != "TLSv1.3"} == {"ECDHE"}
+    made = await context(ssl_cafile=files["ca.pem"])
+    assert len(made.get_ca_certs(binary_form=True)) == 1
+
+
+@pytest.mark.parametrize(
+    ("suite", "cipher"),
+    [
+        ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "ECDHE-RSA-AES128-GCM-SHA256"),
+        ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "ECDHE-ECDSA-AES256-GCM-SHA384"),
+        ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", "ECDHE-RSA-CHACHA20-POLY1305"),
+        ("TLS_DHE_RSA_WITH_AES_256_CBC_SHA256", "DHE-RSA-AES256-SHA256"),
+        ("TLS_RSA_WITH_AES_128_CBC_SHA", "AES128-SHA"),
+        ("TLS_RSA_WITH_AES_256_GCM_SHA384", "AES256-GCM-SHA384"),
+    ],
+)
+async def test_suites_have_the_names_of_iana(suite: str, cipher: str) -> None:
+    made = await context(ssl_cipher_suites=suite)
+    assert cipher in [each["name"] for each in made.get_ciphers()]
+
+
+def test_no_secret_is_shown(files: Files) -> None:
+    options = parse_tls(
+        {
+            "ssl_keystore_key": files.text("client.key"),
+            "ssl_keystore_certificate_chain": files.text("client.pem"),
+            "ssl_key_password": KEY_PASSWORD,
+        }
+    )
+    shown = f"{options!r} {FromOptions(options)!r}"
+    assert "PRIVATE" not in shown
+    assert KEY_PASSWORD not in shown
+
+
+async def test_pkcs12_without_its_library(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization", None)
+    with pytest.raises(ConfigurationError, match=r"PKCS#12 needs .*: pip install aiokproto\[tls\]"):
+        await context(ssl_truststore_location=files["trusted.p12"], ssl_truststore_password=PASSWORD)
+
+
+async def test_a_file_has_a_password(files: Files, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text(PASSWORD + "\n")
+    made = await context(ssl_truststore_location=files["trusted.p12"], ssl_truststore_password=tmp_path / "password")
+    assert len(made.get_ca_certs()) == 1
+
+
+async def test_without_memory_files_a_key_is_in_a_folder_of_ours_for_a_moment(
+    files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On systems other than Linux."""
+    monkeypatch.setattr("sys.platform", "darwin")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    await context(ssl_certfile=files["client.both.pem"], ssl_crlfile=files["revoked.pem"])
+    assert list(tmp_path.iterdir()) == []
