@@ -43,6 +43,7 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from aiokproto.authorization import NOTHING, Asked, Refusal, refusal
 from aiokproto.error_codes import ErrorCode, Policy
 from aiokproto.types import Record
 
@@ -346,7 +347,21 @@ class LogTruncationError(OffsetOutOfRangeError):
 
 
 class AuthorizationError(BrokerError):
-    """The client is authenticated but not authorized. The context names the resource: grant the missing ACL."""
+    """The client is authenticated, but may not do this: the text has the operation, and the command that grants it.
+
+    Attributes:
+        operation: The operation as ACLs name it, ``"WRITE"``; empty if it is not known.
+        resource_type: ``"topic"``, ``"group"``, ``"cluster"``, ``"transactional id"`` or ``"delegation token"``.
+        resource_name: The resource; empty if it is not known. The cluster is ``"kafka-cluster"``.
+    """
+
+    def __init__(self, code: int, context: str = "", detail: str | None = None, asked: Asked = NOTHING) -> None:
+        refused = refusal(ErrorCode(code), asked) or Refusal("", "", "")
+        text = str(refused) if refused.resource_type else None
+        super().__init__(code, context, "; ".join(each for each in (text, detail) if each) or None)
+        # As it was called, for copies and pickles.
+        self.args = (code, context, detail, asked)
+        self.operation, self.resource_type, self.resource_name = refused
 
 
 class FencedError(BrokerError):
@@ -419,17 +434,24 @@ def copied(error: E) -> E:
     return again
 
 
-def error_for(code: int, context: str = "", detail: str | None = None) -> BrokerError:
-    """Return the exception for a broker's error code; ``context`` names the request and its target."""
+def error_for(code: int, context: str = "", detail: str | None = None, asked: Asked = NOTHING) -> BrokerError:
+    """Return the exception for a broker's error code.
+
+    Args:
+        code: The error code.
+        context: Names the request and its target.
+        detail: The broker's error message, or None.
+        asked: The request, from which follows what an authorization error was about.
+    """
     known = ErrorCode(code)
     if known in _CLASSES:
         return _CLASSES[known](known, context, detail)
     if known.policy & Policy.AUTHORIZATION:
-        return AuthorizationError(known, context, detail)
+        return AuthorizationError(known, context, detail, asked)
     return BrokerError(known, context, detail)
 
 
-def check(code: int, context: str = "", detail: str | None = None) -> None:
+def check(code: int, context: str = "", detail: str | None = None, asked: Asked = NOTHING) -> None:
     """Raise the exception for ``code`` unless it is 0."""
     if code:
-        raise error_for(code, context, detail)
+        raise error_for(code, context, detail, asked)

@@ -118,11 +118,14 @@ def make(folder: Path) -> Files:
 
 
 def _write(files: Files, name: str, issued: trustme.LeafCert) -> None:
-    key, chain = issued.private_key_pem.bytes(), b"".join(blob.bytes() for blob in issued.cert_chain_pems)
-    files[f"{name}.key"].write_bytes(key)
+    traditional, chain = issued.private_key_pem.bytes(), b"".join(blob.bytes() for blob in issued.cert_chain_pems)
+    loaded: Any = form.load_pem_private_key(traditional, None)
+    # Java reads PKCS#8 alone.
+    key = loaded.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
+    files[f"{name}.key"].write_bytes(traditional)
+    files[f"{name}.pkcs8.key"].write_bytes(key)
     files[f"{name}.pem"].write_bytes(chain)
     files[f"{name}.both.pem"].write_bytes(key + chain)
-    loaded: Any = form.load_pem_private_key(key, None)
     encryption = form.BestAvailableEncryption(KEY_PASSWORD.encode())
     files[f"{name}.encrypted.key"].write_bytes(
         loaded.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, encryption)

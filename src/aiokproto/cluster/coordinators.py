@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from aiokproto.authorization import Asked
 from aiokproto.cluster.snapshot import BrokerNode
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from aiokproto.errors import DecodeError, UnsupportedVersionError, check
@@ -67,15 +68,16 @@ def found_coordinator(response: FindCoordinatorResponse, kind: CoordinatorKind, 
         DecodeError: The response is about other keys.
     """
     context = f"FindCoordinator for {kind.name.lower()} {key!r}"
+    asked = Asked(FindCoordinatorRequest.api_key, group=key, transactional_id=key)
     # Node id 0 is a broker, so an absent coordinator shows only in the empty host.
     if not response.coordinators and not response.host and not response.error_code:
         raise DecodeError(f"{context}: the response is empty")
     # The form of versions before 4. The response decides and not the version, which this function does not need.
     if not response.coordinators:
-        check(response.error_code, context, response.error_message)
+        check(response.error_code, context, response.error_message, asked)
         return BrokerNode(response.node_id, response.host, response.port)
     for found in response.coordinators:
         if found.key == key:
-            check(found.error_code, context, found.error_message)
+            check(found.error_code, context, found.error_message, asked)
             return BrokerNode(found.node_id, found.host, found.port)
     raise DecodeError(f"{context}: the response is about {[found.key for found in response.coordinators]}")

@@ -21,6 +21,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 
+from aiokproto.authorization import Asked
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.bootstrap import STARTING, bootstrap_error, definitive
 from aiokproto.cluster.hedge import first_response
@@ -451,7 +452,7 @@ class MetadataUpdater:
         if fails or self._missing[name] >= UNKNOWN_LIMIT:
             # Nobody waits for it any more, and the next caller may not allow it.
             self._create.discard(name)
-            raise error_for(code, f"topic {name!r}")
+            raise error_for(code, f"topic {name!r}", None, Asked(MetadataRequest.api_key, topic=name))
 
     def _unknown(self, names: Iterable[str]) -> list[str]:
         return [name for name in dict.fromkeys(names) if name not in self.snapshot.topics]

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
+from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse, NodeEndpoint, PartitionData
 from aiokproto.consumer.assignment import Assignment
@@ -187,16 +188,17 @@ class FetchResponseHandler:
         """Act on a partition's error code."""
         code, fetch = ErrorCode(data.error_code), cursor.fetch
         context = f"Fetch of {cursor.partition} at offset {fetch.offset} from broker {node}"
+        asked = Asked(FetchRequest.api_key, topic=cursor.partition.topic)
         # The replica as it is now: only a follower's refusal sends the client back to the leader.
         action = classify(code, Situation(FetchRequest.api_key, follower=fetch.replica is not None))
         if action is Action.STOP:
-            raise error_for(code, context)
+            raise error_for(code, context, None, asked)
         if action is Action.FAIL:
             damaged = code is ErrorCode.CORRUPT_MESSAGE
             error: KafkaError = (
                 CorruptRecordError(f"{context}: the broker reports that its log is damaged")
                 if damaged
-                else (error_for(code, context))
+                else error_for(code, context, None, asked)
             )
             self._assignment.fail(cursor, error)
         elif action is Action.RESET_OFFSET:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.list_offsets import (
     ListOffsetsPartition,
@@ -135,7 +136,12 @@ class OffsetLookup:
                 if action is Action.ACCEPT:
                     found[partition] = _found(entry)
                     continue
-                failures[partition] = error_for(code, f"ListOffsets of {partition} from broker {node}")
+                failures[partition] = error_for(
+                    code,
+                    f"ListOffsets of {partition} from broker {node}",
+                    None,
+                    Asked(ListOffsetsRequest.api_key, topic=partition.topic),
+                )
                 if action is Action.REFRESH_METADATA:
                     self._cluster.invalidate(str(failures[partition]))
         # What the response leaves out would otherwise be waited for without a reason.

@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
+from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -203,7 +204,12 @@ class PositionValidator(Lookups[Validation]):
             entry = found.get(cursor.partition)
             code = ErrorCode(entry.error_code) if entry is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if entry is None or code:
-                refused = error_for(code, f"OffsetForLeaderEpoch of {cursor.partition} from broker {source}")
+                refused = error_for(
+                    code,
+                    f"OffsetForLeaderEpoch of {cursor.partition} from broker {source}",
+                    None,
+                    Asked(OffsetForLeaderEpochRequest.api_key, topic=cursor.partition.topic),
+                )
                 again |= self._failed(refused, {cursor: validation}, epochs)
             elif entry.leader_epoch < 0 and self._is_older(validation, epochs[cursor]):
                 self._cluster.invalidate(f"the leader of {cursor.partition} is older than its position")

@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from typing import Protocol
 
+from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.error_codes import ErrorCode
@@ -204,7 +205,8 @@ class Commits:
         return dict.fromkeys(partitions, CommitError(f"{self._group}: {why}"))
 
     def _error(self, code: ErrorCode, partition: TopicPartition) -> BrokerError:
-        return error_for(code, f"{self._context} for {partition}")
+        asked = Asked(OffsetCommitRequest.api_key, topic=partition.topic, group=self._offsets.group_id)
+        return error_for(code, f"{self._context} for {partition}", None, asked)
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, Protocol, TypeVar
 
+from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.cluster.coordinator_requests import RETRIED, CoordinatorRequests
 from aiokproto.codec.schema import Request
@@ -103,6 +104,7 @@ class EpochHeartbeat(Generic[Item]):
         self._requests = CoordinatorRequests(cluster, CoordinatorKind.GROUP, group_id)
         self._situation = Situation(form.request_type.api_key, member=True)
         self._name = f"{form.request_type.__name__.removesuffix('Request')} of group {group_id!r}"
+        self._asked = Asked(form.request_type.api_key, group=group_id)
         self._interval = _FIRST_INTERVAL
         self._version = form.request_type.versions.highest
         self._sent_at = 0.0
@@ -151,7 +153,7 @@ class EpochHeartbeat(Generic[Item]):
                 response = await self._requests.send(exchange, asyncio.get_running_loop().time() + timeout)
             # A member that the coordinator does not know has left.
             if classify(code := ErrorCode(response.error_code), self._situation) is Action.STOP:
-                raise error_for(code, self._name, response.error_message)
+                raise error_for(code, self._name, response.error_message, self._asked)
         except KafkaError as error:
             log.info("group %s: could not leave; the session will expire: %s", self._group_id, error)
 
@@ -198,7 +200,7 @@ class EpochHeartbeat(Generic[Item]):
         code = ErrorCode(response.error_code)
         action = classify(code, self._situation)
         if action is not Action.ACCEPT:
-            self._failed(action, error_for(code, self._name, response.error_message))
+            self._failed(action, error_for(code, self._name, response.error_message, self._asked))
             return False
         self.failure = ""
         self.latency.add(asyncio.get_running_loop().time() - sent_at)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.coordinator_requests import HELD_BACK, RETRIED, CoordinatorRequests
 from aiokproto.cluster.pool import MAIN
@@ -98,7 +99,12 @@ class Heartbeat:
             self.session.confirm(sent_at)
         if action is Action.ACCEPT:
             return True
-        refusal = error_for(response.error_code, f"Heartbeat of group {self._config.group_id!r}")
+        refusal = error_for(
+            response.error_code,
+            f"Heartbeat of group {self._config.group_id!r}",
+            None,
+            Asked(HeartbeatRequest.api_key, group=self._config.group_id),
+        )
         self._requests.prepare_retry(action, str(refusal))
         self._on_response(action, refusal)
         # These are responses too; only what is retried (COORDINATOR_NOT_AVAILABLE) counts as a failure.

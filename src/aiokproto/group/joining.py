@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.coordinator_requests import CoordinatorRequests
 from aiokproto.codec.messages.join_group import JoinGroupRequest
 from aiokproto.codec.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from aiokproto.codec.messages.sync_group import SyncGroupRequest
+from aiokproto.codec.registry import api_name
+from aiokproto.codec.schema import Request
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import ConfigurationError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
@@ -84,7 +87,7 @@ class Joining:
             joined = await self._requests.once(membership.join(protocols, reason), timeout=timeout)
             action = membership.joined(joined)
             if action is not Action.ACCEPT:
-                return self._failed(action, error_for(joined.error_code, f"JoinGroup of group {membership.group_id!r}"))
+                return self._failed(action, self._refused(joined.error_code, JoinGroupRequest))
             # From here on a failure is one of SyncGroup. (The assignment itself may look up topics, whose errors Leader
             # handles.)
             api, assignments = SyncGroupRequest.api_key, await self._assignments()
@@ -93,7 +96,7 @@ class Joining:
             synced = await self._requests.once(membership.sync(assignments), timeout=timeout)
             action = membership.synced(synced.error_code)
             if action is not Action.ACCEPT:
-                return self._failed(action, error_for(synced.error_code, f"SyncGroup of group {membership.group_id!r}"))
+                return self._failed(action, self._refused(synced.error_code, SyncGroupRequest))
         except KafkaError as error:
             return self._failed(classify(error, Situation(api, member=True)), error)
         # Not by JoinGroup: its response may have been held back for longer than a session.
@@ -128,6 +131,11 @@ class Joining:
                 raise error_for(code, f"LeaveGroup of group {group_id!r}")
         except KafkaError as error:
             log.info("group %s: could not leave; the session will expire: %s", group_id, error)
+
+    def _refused(self, code: int, request: type[Request[Any]]) -> KafkaError:
+        group = self._membership.group_id
+        context = f"{api_name(request.api_key)} of group {group!r}"
+        return error_for(code, context, None, Asked(request.api_key, group=group))
 
     def _failed(self, action: Action, error: KafkaError) -> JoinFailure:
         # FAIL ends the join for good as well: there is no call to whom it could be raised instead.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.cluster.coordinator_requests import CoordinatorRequests
 from aiokproto.error_codes import ErrorCode
@@ -92,16 +93,19 @@ class GroupOffsets:
         exchange = FetchExchange(self._cluster, self.group_id, partitions, member)
         response = await self._requests.send(exchange, at)
         context = f"OffsetFetch of group {self.group_id!r}"
+        asked = Asked(exchange.request_type.api_key, group=self.group_id)
         top, entries = exchange.entries(response)
         if top:
-            raise error_for(top, context)
+            raise error_for(top, context, None, asked)
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
         failures: dict[TopicPartition, BrokerError] = {}
         for partition in exchange.partitions:
             entry = entries.get(partition)
             if entry is None or entry.error_code:
                 code = entry.error_code if entry else NO_RESULT
-                failures[partition] = error_for(code, f"{context} for {partition}")
+                failures[partition] = error_for(
+                    code, f"{context} for {partition}", None, asked._replace(topic=partition.topic)
+                )
                 continue
             position = OffsetAndMetadata(entry.committed_offset, entry.metadata or "", entry.committed_leader_epoch)
             # -1 stands for "none committed".

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.errors import AuthorizationError, KafkaError, UnsupportedVersionError, error_for
@@ -74,7 +75,7 @@ class ProducerIdManager:
                 # Any broker can assign an id, and an unused id costs nothing: so the request can be hedged.
                 response = await self._cluster.request(request, timeout=self._request_timeout, hedged=True)
                 if response.error_code:
-                    raise error_for(response.error_code, "InitProducerId")
+                    raise error_for(response.error_code, "InitProducerId", None, Asked(request.api_key))
                 self.current = ProducerId(response.producer_id, response.producer_epoch)
             except KafkaError as error:
                 action = classify(error, Situation(request.api_key))
@@ -108,7 +109,8 @@ def _advised(error: KafkaError) -> KafkaError:
         clearer: KafkaError = AuthorizationError(
             error.code,
             error.context,
-            "the IdempotentWrite permission is missing; grant it, or use enable_idempotence=False (no producer id)",
+            f"WRITE on any topic suffices too; or {advice}",
+            Asked(InitProducerIdRequest.api_key),
         )
     elif isinstance(error, UnsupportedVersionError):
         clearer = UnsupportedVersionError(f"{error}; {advice}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.coordinator_requests import CONCURRENT_PAUSE
 from aiokproto.codec.messages.produce import NodeEndpoint, PartitionProduceResponse, ProduceRequest, ProduceResponse
@@ -87,7 +88,7 @@ class ProduceResponseHandler:
                 # A partition that was not sent, or appears twice, is ignored: the first response counts.
                 batch = missing.pop((name, partition.index), None)
                 if batch is not None:
-                    self._partition_responded(node, batch, partition, response.node_endpoints)
+                    self._partition_responded(node, request.transactional_id, batch, partition, response.node_endpoints)
         # It is unknown whether they were written. With idempotence the retry is safe; without, it may duplicate
         # records, as every retry may.
         for batch in missing.values():
@@ -95,7 +96,12 @@ class ProduceResponseHandler:
             self._accumulator.retry(batch, error, self._retry_at(batch))
 
     def _partition_responded(
-        self, node: int, batch: ProducerBatch, response: PartitionProduceResponse, endpoints: list[NodeEndpoint]
+        self,
+        node: int,
+        transactional_id: str | None,
+        batch: ProducerBatch,
+        response: PartitionProduceResponse,
+        endpoints: list[NodeEndpoint],
     ) -> None:
         accumulator = self._accumulator
         if not response.error_code:
@@ -103,7 +109,12 @@ class ProduceResponseHandler:
             return
         code = ErrorCode(response.error_code)
         # Built before the action is known: a retry remembers it as the batch's last error.
-        error = error_for(code, f"Produce to {batch.where} on broker {node}", response.error_message)
+        error = error_for(
+            code,
+            f"Produce to {batch.where} on broker {node}",
+            response.error_message,
+            Asked(ProduceRequest.api_key, batch.where.topic, transactional_id=transactional_id or ""),
+        )
         action = classify(code, self._situation(batch))
         # DUPLICATE_SEQUENCE_NUMBER: an earlier attempt was written, but the broker has forgotten at which offset.
         if action is Action.ACCEPT:

@@ -38,6 +38,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import TypeVar
 
+from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.cluster.coordinator_requests import CoordinatorRequests, Exchange
 from aiokproto.codec.schema import Response
@@ -314,7 +315,8 @@ class TransactionManager:
                     partitions, self._to_add = self._to_add, {}
                     names = ", ".join(str(each) for each in list(partitions)[:3])
                     exchange = AddPartitionsExchange(self.id.identity, partitions)
-                    await self._add(None, exchange, f"AddPartitionsToTxn of {names}")
+                    asked = Asked(topic=next(iter(partitions)).topic if len({p.topic for p in partitions}) == 1 else "")
+                    await self._add(None, exchange, f"AddPartitionsToTxn of {names}", asked)
                     self._added.update(partitions)
         except TransactionAbortedError:
             # The batches that waited for it have failed.
@@ -334,20 +336,22 @@ class TransactionManager:
             KafkaError: The error ends the producer.
         """
         what = f"offsets of group {group.group_id!r}"
+        asked = Asked(group=group.group_id, transactional_id=self.id.name)
         try:
             async with self._sending:
                 # In the lock: the transaction may have ended while this call waited for it.
                 self._buffer.check_open(session)
                 if not self.v2 and group.group_id not in self._groups:
                     adding = AddOffsetsExchange(self.id.identity, group.group_id)
-                    await self._add(None, adding, f"AddOffsetsToTxn, {what}")
+                    await self._add(None, adding, f"AddOffsetsToTxn, {what}", asked)
                     self._groups.add(group.group_id)
                 exchange = TxnOffsetCommitExchange(self._cluster, self.id.identity, group, offsets, v2=self.v2)
                 # The group's coordinator, which knows the members, not the transaction's.
                 requests = self.id.requests_to(CoordinatorKind.GROUP, group.group_id)
-                response = await self._add(requests, exchange, f"TxnOffsetCommit, {what}")
+                response = await self._add(requests, exchange, f"TxnOffsetCommit, {what}", asked)
                 for partition, code in exchange.refused(response).items():
-                    error = error_for(code, f"TxnOffsetCommit, {what}, {partition}")
+                    about = asked._replace(api=exchange.request_type.api_key, topic=partition.topic)
+                    error = error_for(code, f"TxnOffsetCommit, {what}, {partition}", None, about)
                     self.fail(error)
                     raise self.aborted(error)
         except asyncio.CancelledError:
@@ -356,7 +360,7 @@ class TransactionManager:
             self.fail_of(session, TransactionAbortedError(f"the call that commits the {what} was cancelled"))
             raise
 
-    async def _add(self, requests: CoordinatorRequests | None, exchange: Exchange[R], what: str) -> R:
+    async def _add(self, requests: CoordinatorRequests | None, exchange: Exchange[R], what: str, asked: Asked) -> R:
         """Send a request that adds something to the transaction, by default to its coordinator.
 
         Raises:
@@ -367,7 +371,7 @@ class TransactionManager:
         # response.
         self._has_started = True
         try:
-            return await self.id.send(exchange, what, requests)
+            return await self.id.send(exchange, what, requests, asked)
         except KafkaError as error:
             if classify(error, exchange.situation) is Action.STOP:
                 self._on_fatal(error)

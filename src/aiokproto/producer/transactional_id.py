@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TypeVar
 
+from aiokproto.authorization import NOTHING, Asked
 from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.cluster.coordinator_requests import CoordinatorRequests, Exchange
 from aiokproto.codec.messages.end_txn import EndTxnRequest
@@ -105,8 +106,10 @@ class TransactionalId:
         """Note that a request has no response."""
         self.request_lost = True
 
-    async def send(self, exchange: Exchange[R], what: str, to: CoordinatorRequests | None = None) -> R:
-        """Send a request with retries, to the transaction coordinator by default.
+    async def send(
+        self, exchange: Exchange[R], what: str, to: CoordinatorRequests | None = None, asked: Asked = NOTHING
+    ) -> R:
+        """Send a request with retries, to the transaction coordinator by default; ``asked`` has the names in it.
 
         Raises:
             KafkaError: It was refused, or has no response within ``default_api_timeout_ms``.
@@ -116,17 +119,17 @@ class TransactionalId:
         response = await (to or self._coordinator).send(exchange, at)
         code = exchange.failure(response)
         if code:
-            raise self._error(code, what)
+            raise self._error(code, what, asked._replace(api=exchange.request_type.api_key))
         return response
 
-    def _error(self, code: ErrorCode, what: str) -> KafkaError:
+    def _error(self, code: ErrorCode, what: str, asked: Asked) -> KafkaError:
         context = f"{what}, transactional id {self.name!r}"
         if code is ErrorCode.UNSUPPORTED_VERSION:
             return UnsupportedVersionError(
                 f"{context}: the coordinator cannot keep a prepared transaction (KIP-939), as Kafka 4.4 cannot; "
                 "start(keep_prepared=False) aborts it"
             )
-        error = error_for(code, context)
+        error = error_for(code, context, None, asked._replace(transactional_id=self.name))
         if not isinstance(error, FencedError):
             return error
         why = (

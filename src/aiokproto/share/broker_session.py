@@ -21,6 +21,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages import share_acknowledge, share_fetch
 from aiokproto.codec.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
@@ -321,7 +322,14 @@ class BrokerSession:
             return
         code = ErrorCode(response.error_code)
         if code:
-            self._lost(error_for(code, f"ShareAcknowledge to broker {self.node}", response.error_message))
+            self._lost(
+                error_for(
+                    code,
+                    f"ShareAcknowledge to broker {self.node}",
+                    response.error_message,
+                    Asked(ShareAcknowledgeRequest.api_key, group=self._config.group_id),
+                )
+            )
             return
         self._succeeded(response.acquisition_lock_timeout_ms)
         parts = {
@@ -355,7 +363,7 @@ class BrokerSession:
                 self._owner.acks_ended(acquired.answered(acks, None))
             return
         detail = part.acknowledge_error_message if isinstance(part, share_fetch.PartitionData) else part.error_message
-        error = error_for(code, context, detail)
+        error = error_for(code, context, detail, Asked(ShareAcknowledgeRequest.api_key, acquired.partition.topic))
         self._note_leader(acquired.partition, part)
         if classify(code, _FETCH) is Action.REFRESH_METADATA:
             self._cluster.invalidate(str(error))
@@ -404,7 +412,14 @@ class BrokerSession:
         code = ErrorCode(response.error_code)
         if code:
             self._owner.observer.failed_fetches += 1
-            self._lost(error_for(code, f"ShareFetch from broker {self.node}", response.error_message))
+            self._lost(
+                error_for(
+                    code,
+                    f"ShareFetch from broker {self.node}",
+                    response.error_message,
+                    Asked(ShareFetchRequest.api_key, group=self._config.group_id),
+                )
+            )
             return
         self._succeeded(response.acquisition_lock_timeout_ms)
         observer = self._owner.observer
@@ -496,7 +511,8 @@ class BrokerSession:
         if partition is None:
             return
         code = ErrorCode(part.error_code)
-        error = error_for(code, f"ShareFetch of {partition} from broker {self.node}", part.error_message)
+        asked = Asked(ShareFetchRequest.api_key, topic=partition.topic)
+        error = error_for(code, f"ShareFetch of {partition} from broker {self.node}", part.error_message, asked)
         action = classify(code, _FETCH)
         if action is Action.STOP:
             raise error

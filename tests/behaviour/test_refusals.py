@@ -1,0 +1,117 @@
+"""Errors of clients without a permission name the operation and the resource that were refused."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from aiokproto import Client, Consumer, Producer
+from aiokproto.errors import AuthorizationError, KafkaError, TransactionAbortedError
+from tests.behaviour.secured import Secured, as_user, create, revoke, rule
+from tests.broker.secure import DESCRIBE, GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE, grant, unsecured
+
+
+class Unsecured:
+    """A mechanism for any user, with an unsigned token."""
+
+    name = "OAUTHBEARER"
+
+    def __init__(self, user: str) -> None:
+        self._user = user
+
+    def exchange(self, host: str) -> Unsecured:
+        return Unsecured(self._user)
+
+    complete = True
+
+    async def start(self) -> bytes:
+        return unsecured(self._user)
+
+    async def respond(self, challenge: bytes) -> bytes | None:
+        return None
+
+
+async def send(options: dict[str, Any], topic: str, **more: Any) -> None:
+    async with Producer(**options, **more) as producer:
+        await producer.send(topic, b"x")
+
+
+async def transact(options: dict[str, Any], topic: str) -> None:
+    async with Producer(**options, transactional_id=topic) as producer, producer.transaction() as transaction:
+        await transaction.send(topic, b"x")
+
+
+async def commit_offsets(options: dict[str, Any], topic: str) -> None:
+    async with Client(**options) as client:
+        await client.metadata([topic])
+    async with Consumer(**options, group_id=topic) as consumer:
+        consumer.assign((topic, 0))
+        await consumer.commit({(topic, 0): 1})
+
+
+async def consume(options: dict[str, Any], topic: str, *, group: bool) -> None:
+    if group:
+        async with Consumer(topic, **options, group_id=topic) as consumer:
+            async for _ in consumer:
+                pass
+    else:
+        async with Consumer(**options, auto_offset_reset="earliest") as consumer:
+            consumer.assign((topic, 0))
+            async for _ in consumer:
+                pass
+
+
+class Case(NamedTuple):
+    """What a user has, what the client does, and what it lacks: the operation, and on which kind of resource.
+
+    The topic, the group and the transactional id have the same name.
+    """
+
+    granted: list[tuple[int, int]]
+    call: Callable[[dict[str, Any], str], Awaitable[None]]
+    operation: str
+    resource_type: str
+
+
+SEE = (TOPIC, DESCRIBE)
+CASES = {
+    "a topic that it may not see": Case([], lambda o, t: send(o, t, enable_idempotence=False), "DESCRIBE", "topic"),
+    "writing": Case([SEE], lambda o, t: send(o, t, enable_idempotence=False), "WRITE", "topic"),
+    "idempotent writing": Case([SEE], send, "IDEMPOTENT_WRITE", "cluster"),
+    "a transactional id that it may not see": Case([SEE], transact, "DESCRIBE", "transactional id"),
+    "a transactional id": Case([SEE, (TRANSACTIONAL_ID, DESCRIBE)], transact, "WRITE", "transactional id"),
+    "writing in a transaction": Case([SEE, (TRANSACTIONAL_ID, WRITE)], transact, "WRITE", "topic"),
+    "reading": Case([SEE], lambda o, t: consume(o, t, group=False), "READ", "topic"),
+    "a group that it may not see": Case([SEE], lambda o, t: consume(o, t, group=True), "DESCRIBE", "group"),
+    "joining a group": Case([SEE, (GROUP, DESCRIBE)], lambda o, t: consume(o, t, group=True), "READ", "group"),
+    "committing": Case([SEE, (GROUP, READ)], commit_offsets, "READ", "topic"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_an_error_names_what_was_refused(secured: Secured, topic: str, user: str, name: str) -> None:
+    case = CASES[name]
+    options = {
+        "bootstrap_servers": secured.bootstrap_servers,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": Unsecured(user),
+    }
+    async with as_user(secured, "admin") as admin:
+        await create(admin, topic)
+        await grant(admin, *(rule(user, kind, topic, operation) for kind, operation in case.granted))
+        try:
+            with pytest.raises(KafkaError) as raised:
+                await case.call(options, topic)
+        finally:
+            await revoke(admin, user)
+    found: BaseException | None = raised.value
+    while found is not None and not isinstance(found, AuthorizationError):
+        assert isinstance(found, KafkaError | TransactionAbortedError)
+        found = found.__cause__
+    assert found is not None, raised.value
+    resource = "kafka-cluster" if case.resource_type == "cluster" else topic
+    assert (found.operation, found.resource_type, found.resource_name) == (case.operation, case.resource_type, resource)
+    assert f"{case.operation} on {case.resource_type}" in str(found)
+    assert "kafka-acls.sh --add --allow-principal" in str(found)

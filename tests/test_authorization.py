@@ -1,0 +1,86 @@
+"""What errors say about a refused request: the operation, the resource, and the command that grants it."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from aiokproto.authorization import Asked, refusal
+from aiokproto.broker.security.required_operations import REQUIRED_OPERATIONS
+from aiokproto.codec import registry
+from aiokproto.error_codes import ErrorCode, Policy
+from aiokproto.errors import AuthorizationError, error_for
+
+TOPIC, GROUP = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED
+CLUSTER, TRANSACTION = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+TOKEN = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+
+
+def api(name: str) -> int:
+    return registry.lookup(f"{name}Request").api_key  # type: ignore[attr-defined,no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("code", "asked", "what", "arguments"),
+    [
+        (TOPIC, Asked(api("Produce"), topic="t"), "WRITE on topic 't'", "Write --topic t"),
+        (GROUP, Asked(api("JoinGroup"), group="a group"), "READ on group 'a group'", "Read --group 'a group'"),
+        (CLUSTER, Asked(api("InitProducerId")), "IDEMPOTENT_WRITE on cluster", "IdempotentWrite --cluster"),
+        (
+            TRANSACTION,
+            Asked(api("EndTxn"), transactional_id="it's"),
+            'WRITE on transactional id "it\'s"',
+            "Write --transactional-id 'it'\\''s'",
+        ),
+        (
+            TOKEN,
+            Asked(api("DescribeDelegationToken")),
+            "DESCRIBE on delegation token",
+            "Describe --delegation-token …",
+        ),
+    ],
+)
+def test_texts(code: ErrorCode, asked: Asked, what: str, arguments: str) -> None:
+    error = error_for(code, "Produce", None, asked)
+    command = f"kafka-acls.sh --add --allow-principal User:… --operation {arguments}"
+    assert str(error) == f"Produce: {code.name} ({code.value}): {what} is refused to this client; grant it: {command}"
+    assert "because of this" in str(error_for(code, "", "because of this", asked))
+
+
+def test_a_refusal_of_an_unknown_request_says_what_is_known() -> None:
+    text = "access to the topic is refused to this client: grant the operation it needs with kafka-acls.sh"
+    assert str(error_for(TOPIC)) == f"TOPIC_AUTHORIZATION_FAILED (29): {text}"
+
+
+def test_attributes_survive_copies() -> None:
+    error = error_for(TOPIC, "Produce", "the broker's words", Asked(0, topic="t"))
+    for each in (error, copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert isinstance(each, AuthorizationError)
+        assert (each.operation, each.resource_type, each.resource_name) == ("WRITE", "topic", "t")
+        assert str(each) == str(error)
+
+
+def test_a_code_that_is_about_something_else_has_no_refusal() -> None:
+    assert refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, Asked(0, topic="t")) is None
+    for code in ErrorCode:
+        assert (refusal(code) is not None) == bool(code.policy & Policy.AUTHORIZATION)
+
+
+@pytest.mark.parametrize("name", REQUIRED_OPERATIONS)
+def test_the_operations_are_those_that_a_broker_asks_for(name: str) -> None:
+    """Checked against what the embedded broker requires, which real Kafka's tests have confirmed."""
+    required = REQUIRED_OPERATIONS[name]
+    for code, operation in (
+        (TOPIC, required.topic),
+        (GROUP, required.group),
+        (CLUSTER, required.cluster),
+        (TRANSACTION, required.transaction),
+    ):
+        # Between brokers only.
+        if operation is None or name.endswith("ShareGroupState") or name == "ReadShareGroupStateSummary":
+            continue
+        found = refusal(code, Asked(api(name)))
+        assert found is not None
+        assert found.operation == operation.name
