@@ -95,9 +95,9 @@ class ConnectionOptions(TypedDict, total=False):
     ssl_crlfile: str | Path | None
     """A PEM file with revocation lists (CRL): brokers whose certificate is in them are rejected. There must be a list
     of the authority that signed the brokers' certificates."""
-    ssl_check_hostname: bool
-    """Whether the broker's certificate must name the host that the broker advertises. Without it, whoever has any
-    certificate of a trusted authority can play the broker. Default ``True``."""
+    ssl_check_hostname: bool | None
+    """Whether the broker's certificate must name the host that the broker advertises, which by default it must. With
+    ``False`` whoever has any certificate of a trusted authority can play the broker."""
     ssl_ciphers: str | None
     """Ciphers for TLS 1.2, in OpenSSL's form: ``"ECDHE+AESGCM"``. Those of TLS 1.3 are all enabled."""
     ssl_truststore_location: str | Path | None

@@ -184,7 +184,8 @@ class MisroutedConnectionError(BrokerConnectionError):
 class AuthenticationError(BrokerConnectionError):
     """Client or broker rejected the other's certificate or credentials. It is not retried, and ends the client.
 
-    With TLS check ``ssl_context``: its certificate authorities, and the client certificate if the broker requires one.
+    With TLS the text names the option to correct: the certificate authorities (``ssl_cafile``), or the client
+    certificate (``ssl_certfile``) if the broker requires one.
     With SASL check ``sasl_mechanism`` and its credentials; the text has what the broker says.
     """
 

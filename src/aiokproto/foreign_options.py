@@ -6,7 +6,8 @@ _SASL = "this SASL mechanism is not supported yet"
 _JAAS = "use sasl_mechanism, sasl_username and sasl_password"
 _SERIALIZER = "use key_serializer and value_serializer, each a function that returns bytes"
 _DESERIALIZER = "use key_deserializer and value_deserializer, each a function of bytes"
-_TLS = 'use security_protocol="SSL" and ssl_context=ssl.create_default_context(cafile=...)'
+_CONTEXT = "pass ssl_context, in which ssl has settings for it"
+_PROVIDERS = "leave it out: OpenSSL does what Java has providers for"
 _VERSIONS = "leave it out: versions are negotiated with each broker"
 _CALLBACK = "await the Delivery of post(), or add_done_callback() to asyncio.ensure_future(delivery)"
 _AUTO_CREATE = (
@@ -31,18 +32,23 @@ HINTS = {
     "serializer": _SERIALIZER,
     "deserializer": _DESERIALIZER,
     "errors_deadletterqueue_topic_name": "use on_undecodable=DeadLetterTopic(topic, producer)",
-    "ssl_cafile": _TLS,
-    "ssl_certfile": f"{_TLS}, then load_cert_chain(certfile, keyfile)",
-    "ssl_keyfile": f"{_TLS}, then load_cert_chain(certfile, keyfile)",
-    "ssl_password": f"{_TLS}, then load_cert_chain(certfile, keyfile, password)",
-    "ssl_crlfile": f"{_TLS}, then load_verify_locations(crlfile)",
-    "ssl_ciphers": f"{_TLS}, then set_ciphers(...)",
-    "ssl_check_hostname": f"{_TLS}, and its check_hostname",
-    "ssl_ca_location": _TLS,
-    "ssl_certificate_location": f"{_TLS}, then load_cert_chain(certfile, keyfile)",
-    "ssl_key_location": f"{_TLS}, then load_cert_chain(certfile, keyfile)",
-    "ssl_truststore_location": f"{_TLS}, from a PEM file",
-    "ssl_keystore_location": f"{_TLS}, then load_cert_chain(certfile, keyfile), from PEM files",
+    "ssl_ca_location": "use ssl_cafile",
+    "ssl_ca_pem": "use ssl_truststore_certificates",
+    "ssl_certificate_location": "use ssl_certfile",
+    "ssl_certificate_pem": "use ssl_keystore_certificate_chain, with ssl_keystore_key",
+    "ssl_key_location": "use ssl_keyfile, with ssl_certfile; its password is ssl_password",
+    "ssl_key_pem": "use ssl_keystore_key, with ssl_keystore_certificate_chain; its password is ssl_key_password",
+    "ssl_crl_location": "use ssl_crlfile",
+    "ssl_curves_list": _CONTEXT,
+    "ssl_sigalgs_list": _CONTEXT,
+    "enable_ssl_certificate_verification": _CONTEXT,
+    "ssl_protocol": "use ssl_enabled_protocols",
+    "ssl_provider": _PROVIDERS,
+    "ssl_providers": _PROVIDERS,
+    "ssl_keymanager_algorithm": _PROVIDERS,
+    "ssl_trustmanager_algorithm": _PROVIDERS,
+    "ssl_secure_random_implementation": _PROVIDERS,
+    "ssl_engine_factory_class": "pass ssl_context",
     "topic": _TOPICS,
     "topics": _TOPICS,
     "max_poll_records": "pass it to the call: poll(max_records=...)",
@@ -96,7 +102,6 @@ HINTS = {
     "fetch_message_max_bytes": "use max_partition_fetch_bytes",
     "topic_metadata_refresh_interval_ms": "use metadata_max_age_ms",
     "batch_num_messages": "use batch_size, in bytes",
-    "ssl_key_password": f"{_TLS}, then load_cert_chain(certfile, keyfile, password)",
     "enable_partition_eof": "compare position() with end_offsets()",
     "api_version_request": _VERSIONS,
     "metadata_recovery_strategy": "leave it out: a client whose brokers are gone starts again from bootstrap_servers",

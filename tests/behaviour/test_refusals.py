@@ -48,7 +48,7 @@ async def commit_offsets(options: dict[str, Any], topic: str) -> None:
         await client.metadata([topic])
     async with Consumer(**options, group_id=topic) as consumer:
         consumer.assign((topic, 0))
-        await consumer.commit({(topic, 0): 1})
+        (await consumer.commit({(topic, 0): 1})).check()
 
 
 async def consume(options: dict[str, Any], topic: str, *, group: bool) -> None:

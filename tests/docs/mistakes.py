@@ -148,11 +148,11 @@ OPTIONS = [
         "ssl.SSLContext",
     ),
     made(
-        "aiokafka's TLS options",
-        lambda: producer(ssl_cafile="ca.pem"),
+        "librdkafka's TLS options",
+        lambda: producer(**{"ssl.ca.location": "ca.pem"}),
         ConfigurationError,
-        "'ssl_cafile'",
-        "ssl_context=",
+        "'ssl.ca.location'",
+        "use ssl_cafile",
     ),
     made(
         "a serializer that is no function",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import inspect
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,9 @@ import pytest
 
 from aiokproto.broker import Broker, Cluster, Security, ThreadedCluster
 from aiokproto.producer import Producer
-from tests.broker.secure import Certificates
 from tests.docs.snippets import PAGES, Snippet, snippets
 from tests.patience import PATIENCE
+from tests.security.certificates import make
 
 ALL = [snippet for page in PAGES for snippet in snippets(page)]
 RUN = [page for page in PAGES if any(snippet.run for snippet in snippets(page))]
@@ -33,11 +32,13 @@ def where(snippet: Snippet) -> str:
 async def bootstrap(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
     """A broker with some flights; for the page about TLS one that requires client certificates."""
     if request.getfixturevalue("page").name == "tls.md":
-        certificates = Certificates(tmp_path)
+        files = make(tmp_path)
         request.getfixturevalue("monkeypatch").chdir(tmp_path)
-        shutil.copy(certificates.authority, "ca.pem")
-        shutil.copy(certificates.client, "client.key")
-        required = certificates.options(**{"ssl.client.auth": "required"})
+        required = {
+            "ssl.keystore.location": str(files["broker.both.pem"]),
+            "ssl.truststore.location": str(files["ca.pem"]),
+            "ssl.client.auth": "required",
+        }
         async with Broker(security=Security("SSL"), config=required) as broker:
             yield broker.bootstrap_servers
         return

@@ -322,14 +322,8 @@ class BrokerSession:
             return
         code = ErrorCode(response.error_code)
         if code:
-            self._lost(
-                error_for(
-                    code,
-                    f"ShareAcknowledge to broker {self.node}",
-                    response.error_message,
-                    Asked(ShareAcknowledgeRequest.api_key, group=self._config.group_id),
-                )
-            )
+            asked = Asked(ShareAcknowledgeRequest.api_key, group=self._config.group_id)
+            self._lost(error_for(code, f"ShareAcknowledge to broker {self.node}", response.error_message, asked))
             return
         self._succeeded(response.acquisition_lock_timeout_ms)
         parts = {
@@ -412,14 +406,8 @@ class BrokerSession:
         code = ErrorCode(response.error_code)
         if code:
             self._owner.observer.failed_fetches += 1
-            self._lost(
-                error_for(
-                    code,
-                    f"ShareFetch from broker {self.node}",
-                    response.error_message,
-                    Asked(ShareFetchRequest.api_key, group=self._config.group_id),
-                )
-            )
+            asked = Asked(ShareFetchRequest.api_key, group=self._config.group_id)
+            self._lost(error_for(code, f"ShareFetch from broker {self.node}", response.error_message, asked))
             return
         self._succeeded(response.acquisition_lock_timeout_ms)
         observer = self._owner.observer

@@ -53,7 +53,9 @@ def ciphers_of_suites(name: str, suites: list[str]) -> tuple[str | None, set[ssl
             continue
         cipher = _openssl_name(suite)
         if cipher not in known:
-            raise ConfigurationError(f"{name}: {suite!r} is no cipher suite that {ssl.OPENSSL_VERSION} has")
+            raise ConfigurationError(
+                f"{name}: {suite!r} is no cipher suite that {ssl.OPENSSL_VERSION} has; ssl_ciphers takes OpenSSL's names"
+            )
         older.append(cipher)
     missing = newest - set(suites)
     if missing and missing != newest:

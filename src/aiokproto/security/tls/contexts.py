@@ -3,7 +3,7 @@
 For each connection :meth:`FromOptions.context` looks at the files' state (size, time of change, inode), and reads
 passwords and texts that functions and files give. If nothing differs from what the last context was made of, that one
 is used again. Otherwise a new one is made, in a thread. If that fails while there is an old one, the old one stays:
-somebody may be writing the file at this moment. A warning says so once for each cause; the next connection tries again.
+the file may be being written at this moment. A warning says so once for each cause; the next connection tries again.
 
 The state is read before the content: a file that changes in between has another state the next time.
 """
