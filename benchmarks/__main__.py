@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,20 @@ from benchmarks import codec, report, runner, tables
 from benchmarks.brokers import measure as brokers
 from benchmarks.clients import CLIENTS, MAIN
 from benchmarks.extras import EXTRAS, imports
+from benchmarks.secured import SecuredKafka
 from benchmarks.topics import TopicError
-from benchmarks.work import KINDS, Data, Settings
-from tests.kafka.cluster import KafkaCluster, KafkaError
+from benchmarks.work import KINDS, Data, Security, Settings
+from tests.kafka.cluster import KafkaError
 from tools.setup.project import kafka_version
 
-DATA = (Data(100), Data(1024), Data(1024, "lz4"), Data(1024, "zstd"))
+DATA = (
+    Data(100),
+    Data(1024),
+    Data(1024, "lz4"),
+    Data(1024, "zstd"),
+    Data(1024, protocol="SSL"),
+    Data(1024, protocol="SASL_SSL"),
+)
 PARTS = (*KINDS, "extras", "brokers", "imports", "codec")
 MESSAGES, ROUNDS = 200_000, 3
 QUICK_MESSAGES, QUICK_ROUNDS = 20_000, 1
@@ -44,7 +52,7 @@ def parse() -> argparse.Namespace:
     add("--only", choices=PARTS, action="append", help="these parts (may be repeated)")
     add("--extras", nargs="+", choices=EXTRAS, help="of the extras, these")
     add("--clients", nargs="+", choices=CLIENTS, help="these clients")
-    add("--data", nargs="+", type=_data, metavar="SIZE[:CODEC]", help="of values (default 100 1024 1024:lz4 1024:zstd)")
+    add("--data", nargs="+", type=_data, metavar="SIZE[:CODEC[:PROTOCOL]]", help="of values, such as 1024:lz4:SSL")
     add("--ratio-to", choices=CLIENTS, metavar="CLIENT", help="ratios are to this client (default the first)")
     add("--results", type=Path, default=runner.RESULTS, metavar="DIR", help="where the JSON is kept")
     defaults = Settings()
@@ -55,8 +63,8 @@ def parse() -> argparse.Namespace:
 
 
 def _data(text: str) -> Data:
-    size, _, compression = text.partition(":")
-    return Data(int(size), compression or "none")
+    size, compression, protocol = [*text.split(":"), "", ""][:3]
+    return Data(int(size), compression or "none", protocol or "PLAINTEXT")
 
 
 def plan_of(arguments: argparse.Namespace, parts: tuple[str, ...]) -> runner.Plan:
@@ -109,9 +117,11 @@ def main() -> int:
 
 
 def _measure_clients(bootstrap: str | None, plan: runner.Plan) -> dict[str, Any]:
-    with broker_at(bootstrap) as (address, name), tables.console(to_stderr=True).status("") as status:
+    if bootstrap is not None:
+        plan = replace(plan, data=[data for data in plan.data if data.protocol == "PLAINTEXT"])
+    with broker_at(bootstrap) as (address, name, security), tables.console(to_stderr=True).status("") as status:
         clients, cells, launches = runner.describe(plan)
-        runner.measure(plan, cells, launches, address, lambda text: status.update(escape(text)))
+        runner.measure(plan, cells, launches, address, lambda text: status.update(escape(text)), security)
     return {"broker": name, "clients": clients, "cells": [cell.as_json() for cell in cells]}
 
 
@@ -121,13 +131,15 @@ def _measure_brokers() -> list[dict[str, Any]]:
 
 
 @contextmanager
-def broker_at(bootstrap: str | None) -> Iterator[tuple[str, str]]:
-    """Where the broker is, and what to call it."""
+def broker_at(bootstrap: str | None) -> Iterator[tuple[str, str, Callable[[str], Security] | None]]:
+    """Where the broker is, what to call it, and how to connect by each security protocol."""
     if bootstrap is not None:
-        yield bootstrap, f"the cluster at {bootstrap}"
+        yield bootstrap, f"the cluster at {bootstrap}", None
         return
-    with KafkaCluster(1, heap="1g", jvm=()) as cluster:
-        yield cluster.bootstrap_servers, f"Apache Kafka {kafka_version()}, one broker on the same machine"
+    cluster = SecuredKafka(heap="1g")
+    with cluster:
+        name = f"Apache Kafka {kafka_version()}, one broker on the same machine"
+        yield cluster.bootstrap_servers, name, cluster.security
 
 
 def _show(out: Console, results: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from typing import Any, cast
 from benchmarks.clients import Client, Run, load
 from benchmarks.extras import EXTRAS
 from benchmarks.loops import in_loop
-from benchmarks.work import KINDS, Kind, Settings, Work, memory
+from benchmarks.work import KINDS, Kind, Security, Settings, Work, memory
 
 WARM_UP = 2000
 PACKAGES = {"aiokafka", "confluent_kafka", "kafka"}
@@ -82,7 +82,8 @@ def main() -> None:
         found = describe(module, Settings(**job["settings"]))
     else:
         given = job["work"]
-        work = Work(**given | {"settings": Settings(**given["settings"])})
+        parsed = {"settings": Settings(**given["settings"]), "security": Security(**given["security"])}
+        work = Work(**given | parsed)
         found = run(load(module), job["kind"], job["way"], work)
     print(json.dumps(found), flush=True)
 

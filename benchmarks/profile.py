@@ -92,7 +92,7 @@ def _share(count: int, total: int) -> str:
 
 def profile(cell: Cell, bootstrap: str | None) -> list[Table]:
     """Run the cell under py-spy."""
-    with tempfile.TemporaryDirectory() as folder, broker_at(bootstrap) as (address, _):
+    with tempfile.TemporaryDirectory() as folder, broker_at(bootstrap) as (address, _, _):
         output = Path(folder, "stacks")
         bench = Bench(address, Settings(), Path(folder))
         try:

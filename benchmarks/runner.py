@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import values
-from benchmarks.clients import CLIENTS, Launch
+from benchmarks.clients import CLIENTS, SECURED, Launch
 from benchmarks.clients.programs import BuildError, MissingError
 from benchmarks.extras import EXTRAS
 from benchmarks.extras.topics import names
 from benchmarks.topics import Fill, Topics
-from benchmarks.work import IN_TRANSACTION, Data, Kind, Settings
+from benchmarks.work import IN_TRANSACTION, Data, Kind, Security, Settings
 from tests.kafka.cluster import KafkaCluster
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,7 +44,7 @@ class Plan:
     """The measurements of a run.
 
     Attributes:
-        data: Of plain data every way is measured; of compressed data the first way of each client.
+        data: Of plain data every way is measured; of compressed or encrypted data the first way of each client.
         extras: Names of `EXTRAS`.
     """
 
@@ -133,8 +133,10 @@ def _cells(plan: Plan, clients: Sequence[dict[str, Any]]) -> Iterator[Cell]:
             if kind in ONCE_ONLY and data != plan.data[0]:
                 continue
             for client in clients:
+                if data.protocol != "PLAINTEXT" and client["client"] not in SECURED:
+                    continue
                 ways = client.get("ways", {}).get(kind, [])
-                for way in ways if data.compression == "none" else ways[:1]:
+                for way in ways if data.compression == "none" and data.protocol == "PLAINTEXT" else ways[:1]:
                     yield Cell(client["client"], kind, way, data, plan.count(kind))
 
 
@@ -149,11 +151,17 @@ def _extra_cells(plan: Plan, clients: Sequence[dict[str, Any]]) -> Iterator[Cell
 
 
 def measure(
-    plan: Plan, cells: Sequence[Cell], launches: Mapping[str, Launch], bootstrap: str, tell: Callable[[str], None]
+    plan: Plan,
+    cells: Sequence[Cell],
+    launches: Mapping[str, Launch],
+    bootstrap: str,
+    tell: Callable[[str], None],
+    security: Callable[[str], Security] | None = None,
 ) -> None:
     """Run every cell once a round, the extra ones in the first, until it fails; results go into the cells."""
     with ExitStack() as stack:
-        bench = Bench(bootstrap, plan.settings, Path(stack.enter_context(tempfile.TemporaryDirectory())))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        bench = Bench(bootstrap, plan.settings, folder, security=security)
         stack.callback(bench.close)
         tell("warming up the broker")
         bench.warm_up()
@@ -179,8 +187,16 @@ def shuffled(cells: Sequence[Cell], number: int) -> list[Cell]:
 class Bench:
     """The environment of the cells: the broker, its topics, the values."""
 
-    def __init__(self, bootstrap: str, settings: Settings, folder: Path, broker_process: int | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        settings: Settings,
+        folder: Path,
+        broker_process: int | None = None,
+        security: Callable[[str], Security] | None = None,
+    ) -> None:
         self._bootstrap = bootstrap
+        self._security = security
         self._broker_process = broker_process
         self._settings = settings
         self._folder = folder
@@ -224,8 +240,13 @@ class Bench:
         return self._crowds[topics]
 
     def _measured(self, cell: Cell, launch: Launch, bootstrap: str, topic: str) -> dict[str, Any]:
+        protocol = cell.data.protocol
+        security = Security(bootstrap) if protocol == "PLAINTEXT" or not self._security else self._security(protocol)
+        if security.protocol != protocol:
+            raise CellError(f"the cluster has no listener for {protocol} that the benchmarks know")
         work = {
-            "bootstrap": bootstrap,
+            "bootstrap": security.address,
+            "security": asdict(security),
             "topic": topic,
             "messages": cell.messages,
             **asdict(cell.data),

@@ -115,7 +115,7 @@ def main() -> None:
     parser.add_argument("--jars", type=Path, metavar="DIR", help="Spark's own connector: measure it, too")
     arguments = parser.parse_args()
     out, rows = console(), []
-    with broker_at(arguments.bootstrap) as (servers, name), session(arguments.jars) as spark:
+    with broker_at(arguments.bootstrap) as (servers, name, _), session(arguments.jars) as spark:
         for size in (100, 1024):
             count = arguments.mib * (1 << 20) // size
             topics, topic = Topics(servers), f"bench-spark-{size}-{time.time_ns()}"

@@ -42,14 +42,40 @@ class Settings:
 
 @dataclass(frozen=True)
 class Data:
-    """The size and compression of messages."""
+    """The size and compression of messages, and how they are protected on the way."""
 
     size: int
     compression: str = "none"
+    protocol: str = "PLAINTEXT"
 
     def __str__(self) -> str:
         size = f"{self.size >> 10} KiB" if self.size and not self.size % 1024 else f"{self.size} B"
-        return f"{size}, {self.compression}"
+        return f"{size}, {self.compression}" + (f", {self.protocol}" if self.protocol != "PLAINTEXT" else "")
+
+
+@dataclass(frozen=True)
+class Security:
+    """How to connect.
+
+    Attributes:
+        address: The listener's.
+        protocol: ``PLAINTEXT``, ``SSL`` or ``SASL_SSL``, the last with SCRAM-SHA-256.
+        cafile: The authority of the broker's certificate, in PEM.
+    """
+
+    address: str
+    protocol: str = "PLAINTEXT"
+    cafile: str = ""
+    username: str = ""
+    password: str = field(default="", repr=False)
+
+    def options(self, username: str, password: str) -> dict[str, str]:
+        """The options of clients in Python; two of them by the names that they have there."""
+        if self.protocol == "PLAINTEXT":
+            return {}
+        login = {"sasl_mechanism": "SCRAM-SHA-256", username: self.username, password: self.password}
+        tls = {"security_protocol": self.protocol, "ssl_cafile": self.cafile}
+        return {**tls, **login} if self.username else tls
 
 
 class Meter:
@@ -109,6 +135,7 @@ class Work:
 
     Attributes:
         values_path: The file with the values.
+        security: How to connect to ``bootstrap``.
         broker_process: The id of the broker's process, if its CPU time is to be measured too.
         options: Further settings of an extra measurement.
         settled: Messages acknowledged or read.
@@ -123,6 +150,8 @@ class Work:
     size: int
     values_path: str
     compression: str = "none"
+    protocol: str = "PLAINTEXT"
+    security: Security = field(default_factory=lambda: Security(""))
     broker_process: int | None = None
     settings: Settings = field(default_factory=Settings)
     options: dict[str, float] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiokafka
+from aiokafka.helpers import create_ssl_context
 
 from benchmarks import loops
 from benchmarks.clients import Run, Stated
@@ -14,10 +15,18 @@ from benchmarks.loops import Asyncio, Consuming, Producing, Transacting, in_loop
 from benchmarks.work import Kind, Settings, Work
 
 
+def _security(work: Work) -> dict[str, Any]:
+    options: dict[str, Any] = work.security.options("sasl_plain_username", "sasl_plain_password")
+    if "ssl_cafile" in options:
+        options["ssl_context"] = create_ssl_context(cafile=options.pop("ssl_cafile"))
+    return options
+
+
 def _producer(work: Work, linger_ms: int, transactional_id: str | None = None) -> Any:
     return aiokafka.AIOKafkaProducer(
         transactional_id=transactional_id,
         bootstrap_servers=work.bootstrap,
+        **_security(work),
         acks="all",
         enable_idempotence=work.settings.idempotence,
         linger_ms=linger_ms,
@@ -73,6 +82,7 @@ async def _consumer(work: Work) -> AsyncIterator[Any]:
     """A consumer that knows the topic."""
     async with aiokafka.AIOKafkaConsumer(
         bootstrap_servers=work.bootstrap,
+        **_security(work),
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         fetch_max_bytes=work.settings.fetch_max_bytes,

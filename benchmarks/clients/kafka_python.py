@@ -22,6 +22,7 @@ def _producer(work: Work, linger_ms: int, transactional_id: str | None = None) -
     return kafka.KafkaProducer(
         transactional_id=transactional_id,
         bootstrap_servers=work.bootstrap,
+        **work.security.options("sasl_plain_username", "sasl_plain_password"),
         acks="all",
         enable_idempotence=work.settings.idempotence,
         linger_ms=linger_ms,
@@ -107,6 +108,7 @@ def _start(work: Work) -> None:
 def _poll(work: Work) -> None:
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=work.bootstrap,
+        **work.security.options("sasl_plain_username", "sasl_plain_password"),
         group_id=None,
         auto_offset_reset="earliest",
         enable_auto_commit=False,

@@ -21,9 +21,20 @@ def version() -> str:
     return f"{confluent_kafka.__version__} (librdkafka {confluent_kafka.libversion()[0]})"
 
 
+def _security(work: Work) -> dict[str, str]:
+    options = work.security.options("sasl.username", "sasl.password")
+    names = {
+        "security_protocol": "security.protocol",
+        "ssl_cafile": "ssl.ca.location",
+        "sasl_mechanism": "sasl.mechanism",
+    }
+    return {names.get(name, name): value for name, value in options.items()}
+
+
 def producer_options(work: Work, linger_ms: int) -> dict[str, Any]:
     return {
         "bootstrap.servers": work.bootstrap,
+        **_security(work),
         "acks": "all",
         "enable.idempotence": work.settings.idempotence,
         "linger.ms": linger_ms,
@@ -36,6 +47,7 @@ def producer_options(work: Work, linger_ms: int) -> dict[str, Any]:
 def consumer_options(work: Work) -> dict[str, Any]:
     return {
         "bootstrap.servers": work.bootstrap,
+        **_security(work),
         # Required by the library, and not used: partitions are assigned and nothing is committed.
         "group.id": "benchmarks",
         "enable.auto.commit": False,

@@ -59,7 +59,7 @@ REJECTED = {
 @pytest.mark.parametrize("name", REJECTED)
 async def test_a_certificate_that_the_client_rejects(files: Files, name: str) -> None:
     case = REJECTED[name]
-    given = {option: files[file] for option, file in case.options.items()}
+    given: dict[str, Any] = {option: files[file] for option, file in case.options.items()}
     async with peer(ANSWERS, ssl_context=files.server(case.server)) as broker:
         with pytest.raises(
             AuthenticationError, match=rf"certificate of 127.0.0.1:{broker.port} was rejected: .*{case.text}"

@@ -54,7 +54,7 @@ def ciphers_of_suites(name: str, suites: list[str]) -> tuple[str | None, set[ssl
         cipher = _openssl_name(suite)
         if cipher not in known:
             raise ConfigurationError(
-                f"{name}: {suite!r} is no cipher suite that {ssl.OPENSSL_VERSION} has; ssl_ciphers takes OpenSSL's names"
+                f"{name}: {suite!r} is no cipher suite that {ssl.OPENSSL_VERSION} has; ssl_ciphers has OpenSSL's"
             )
         older.append(cipher)
     missing = newest - set(suites)

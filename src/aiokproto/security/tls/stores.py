@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
-from aiokproto.security.tls import jks
+from aiokproto.security.tls.jks import JCEKS, JKS, FormatError, JavaKeyStore, PasswordError, parse, unprotect
 
 TYPES = ("PEM", "PKCS12", "JKS", "JCEKS")
 
@@ -89,9 +89,9 @@ def type_of(data: bytes) -> str:
 
     A file that begins like DER counts as PKCS#12.
     """
-    if data.startswith(jks.JKS):
+    if data.startswith(JKS):
         return "JKS"
-    if data.startswith(jks.JCEKS):
+    if data.startswith(JCEKS):
         return "JCEKS"
     if _BEGIN in data:
         return "PEM"
@@ -154,10 +154,10 @@ def read_private_key(data: bytes, kind: str | None, password: str | None, key_pa
             f"it has {len(keys)} private keys ({names}): expected one" if keys else "it has no private key"
         )
     try:
-        der = jks.unprotect(keys[0].protected, password if key_password is None else key_password)
-    except jks.PasswordError as error:
+        der = unprotect(keys[0].protected, password if key_password is None else key_password)
+    except PasswordError as error:
         raise StoreError(str(error), "key password") from None
-    except jks.FormatError as error:
+    except FormatError as error:
         raise StoreError(str(error)) from None
     except ImportError:
         raise StoreError(_needs_cryptography("a private key in JCEKS")) from None
@@ -245,12 +245,12 @@ def _pkcs12(data: bytes, password: str | None) -> Any:
         raise StoreError("its password is wrong, or it is no PKCS#12, or damaged", "password") from None
 
 
-def _java(data: bytes, password: str | None) -> jks.JavaKeyStore:
+def _java(data: bytes, password: str | None) -> JavaKeyStore:
     try:
-        return jks.parse(data, password)
-    except jks.PasswordError as error:
+        return parse(data, password)
+    except PasswordError as error:
         raise StoreError(str(error), "password") from None
-    except jks.FormatError as error:
+    except FormatError as error:
         raise StoreError(str(error)) from None
 
 
