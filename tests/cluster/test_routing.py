@@ -233,7 +233,10 @@ def test_find_coordinator_with_one_key_and_with_several(version: int) -> None:
     ],
 )
 def test_a_coordinator_that_cannot_be_found(found: Any) -> None:
-    with pytest.raises(BrokerError, match=r"FindCoordinator for group 'g': GROUP_AUTHORIZATION_FAILED .30.: because"):
+    with pytest.raises(
+        BrokerError,
+        match=r"FindCoordinator for group 'g': GROUP_AUTHORIZATION_FAILED .30.: DESCRIBE on group 'g' .*; because",
+    ):
         found_coordinator(found(30), GROUP, "g")
 
 
