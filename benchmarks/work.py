@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from benchmarks import values
 
@@ -69,7 +69,7 @@ class Security:
     username: str = ""
     password: str = field(default="", repr=False)
 
-    def options(self, username: str, password: str) -> dict[str, str]:
+    def options(self, username: str, password: str) -> dict[str, Any]:
         """The options of clients in Python; two of them by the names that they have there."""
         if self.protocol == "PLAINTEXT":
             return {}

@@ -42,7 +42,7 @@ def _producer(work: Work, linger_ms: int, transactional_id: str | None = None) -
     return Producer(
         transactional_id=transactional_id,
         bootstrap_servers=work.bootstrap,
-        **work.security.options("sasl_username", "sasl_password"),  # type: ignore[arg-type]
+        **work.security.options("sasl_username", "sasl_password"),
         acks="all",
         enable_idempotence=work.settings.idempotence,
         linger_ms=linger_ms,
@@ -84,7 +84,7 @@ async def _consumer(work: Work) -> AsyncIterator[Consumer]:
     """A consumer that knows the topic."""
     async with Consumer(
         bootstrap_servers=work.bootstrap,
-        **work.security.options("sasl_username", "sasl_password"),  # type: ignore[arg-type]
+        **work.security.options("sasl_username", "sasl_password"),
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         fetch_max_bytes=work.settings.fetch_max_bytes,
