@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,6 @@ import pytest
 from aiokproto import Client, Consumer, Producer
 from aiokproto.codec.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from aiokproto.errors import AuthenticationError
-from tests.behaviour.secured import until_open
 from tests.behaviour.tls import USER, USER_PASSWORD, TlsCluster, tls_brokers
 from tests.conftest import ON_BOTH
 from tests.kafka.pool import KafkaPool
@@ -37,10 +38,22 @@ async def tls_cluster(request: pytest.FixtureRequest, kafka_pool: KafkaPool) -> 
     with kafka_pool.lease("tls") as kafka:
         addresses = kafka.bootstrap_servers.split(",")
         for address in addresses:
-            await until_open(address)
+            await wait_open(address)
         # data/ of the node, the node's folder, the folder of the cluster.
         folder: Path = kafka.data_folder(1).parent.parent / "certificates"
         yield TlsCluster("kafka", addresses[0], addresses[1], Files(folder))
+
+
+async def wait_open(address: str) -> None:
+    """Wait until a listener is there, without a transport that would have to be closed."""
+    host, port = address.split(":")
+    while True:
+        try:
+            socket.create_connection((host, int(port))).close()
+        except OSError:
+            await asyncio.sleep(0)
+        else:
+            return
 
 
 async def round_trip(topic: str, options: dict[str, Any]) -> None:
