@@ -31,7 +31,7 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.connection import Connection
 from aiokproto.net.timeouts import deadline
 from aiokproto.runtime import uniform
-from aiokproto.security.mechanism import SaslExchange, SaslMechanism
+from aiokproto.security.mechanism import ExplainedExchange, SaslExchange, SaslMechanism
 
 MAX_CHALLENGES = 64
 """Most challenges of one exchange. The longest of the known mechanisms, GSSAPI, has three."""
@@ -141,7 +141,7 @@ class Authentication:
             )
             response = decode_response(frame, SaslAuthenticateResponse, version)
             if response.error_code:
-                raise self._rejected(response)
+                raise self._rejected(response, exchange)
             lifetime = response.session_lifetime_ms / 1000
             token = await self._token(exchange, bytes(response.auth_bytes))
         raise self._endless()
@@ -179,13 +179,14 @@ class Authentication:
             # The application's code: a token endpoint that is away, a file that is being replaced.
             raise BrokerConnectionError(f"SASL {name} with {peer}: {type(error).__name__}: {error}") from error
 
-    def _rejected(self, response: SaslAuthenticateResponse) -> KafkaError:
+    def _rejected(self, response: SaslAuthenticateResponse, exchange: SaslExchange) -> KafkaError:
         name, peer = self._mechanism.name, self._connection.peer
         error = error_for(response.error_code, f"SaslAuthenticate to {peer}", response.error_message)
         if classify(error, Situation(SaslAuthenticateRequest.api_key)) is Action.STOP:
-            rejected: KafkaError = AuthenticationError(
-                f"{peer} rejected the credentials (SASL {name}): {response.error_message}"
-            )
+            why = response.error_message
+            if isinstance(exchange, ExplainedExchange):
+                why = exchange.explain(why)
+            rejected: KafkaError = AuthenticationError(f"{peer} rejected the credentials (SASL {name}): {why}")
         else:
             rejected = BrokerConnectionError(f"SASL authentication failed: {error}")
         rejected.__cause__ = error
