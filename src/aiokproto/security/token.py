@@ -96,7 +96,7 @@ class TokenReader:
 
     def _checked(self, found: object) -> Token:
         parts: tuple[Any, ...] = found if isinstance(found, tuple) else (found,)
-        value, expires_at, extensions = (*parts, None, None)[:3]
+        value, expires_at, extensions = (*parts, None, None, None)[:3]
         # Without the value in any error: whatever it is, it may be the token in another form.
         if not isinstance(value, str) or len(parts) > 3:
             raise BrokerConnectionError(
