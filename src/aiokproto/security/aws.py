@@ -13,9 +13,12 @@ from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaError
-from aiokproto.runtime import utc
+from aiokproto.runtime import current, utc
 
 ALGORITHM = "AWS4-HMAC-SHA256"
+
+_MARGIN = 300.0
+"""Time before the credentials of a role expire in which new ones are asked for (s)."""
 
 _HOST = re.compile(
     r"(?:.+\.)?kafka(?:-serverless)?(?:-fips)?\.(?P<region>[a-z]{2,}(?:-[a-z]+)+-\d+)\.(?:api\.aws|amazonaws\.com(?:\.cn)?)"
@@ -109,6 +112,7 @@ class BotocoreCredentials:
             self._role["ExternalId"] = external_id
         self._sts_region = sts_region
         self._session: Any = None
+        self._assumed: AwsCredentials | None = None
 
     async def __call__(self) -> AwsCredentials:
         """Return credentials, found in a thread.
@@ -116,9 +120,9 @@ class BotocoreCredentials:
         Raises:
             ConfigurationError: The package botocore is missing.
         """
-        return await asyncio.get_running_loop().run_in_executor(None, self._find)
+        return await asyncio.get_running_loop().run_in_executor(None, self._find, current().wall() / 1000)
 
-    def _find(self) -> AwsCredentials:
+    def _find(self, now: float) -> AwsCredentials:
         try:
             import botocore.session
         except ImportError:
@@ -129,7 +133,10 @@ class BotocoreCredentials:
         if self._session is None:
             self._session = botocore.session.Session(profile=self._profile)
         if self._role:
-            return self._assume()
+            held = self._assumed
+            if held is None or (held.expires_at or 0) - now < _MARGIN:
+                held = self._assumed = self._assume()
+            return held
         # The session keeps them, and renews temporary ones before they expire.
         found = self._session.get_credentials()
         if found is None:
@@ -150,7 +157,7 @@ class BotocoreCredentials:
         return f"BotocoreCredentials(profile={self._profile!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_session": None}
+        return {**self.__dict__, "_session": None, "_assumed": None}
 
 
 def region_of(host: str, given: str | None) -> str:
