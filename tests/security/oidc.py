@@ -134,7 +134,7 @@ class Oidc:
         return f"http://127.0.0.1:{self.port}/keys"
 
     def tokens(self) -> int:
-        """How many tokens were asked for."""
+        """How many tokens were requested."""
         return sum(asked.method == "POST" for asked in self.asked)
 
 

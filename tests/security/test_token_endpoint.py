@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,9 +80,7 @@ def raw(head: str, body: bytes = BODY) -> bytes:
     [
         raw("HTTP/1.1 200 OK"),
         raw("HTTP/1.0 200"),
-        raw(
-            f"HTTP/1.1 100 Continue\n\nHTTP/1.1 103 Early Hints\nLink: x\n\nHTTP/1.1 200 OK\ncontent-length: {len(BODY)}"
-        ),
+        raw(f"HTTP/1.1 100 Continue\n\nHTTP/1.1 103 Hints\nA: x\n\nHTTP/1.1 200 OK\ncontent-length: {len(BODY)}"),
         raw(
             "HTTP/1.1 200 OK\nTransfer-Encoding: chunked",
             b"5;name=x\r\n" + BODY[:5] + b"\r\n10\r\n" + BODY[5:] + b"\r\n0\r\n\r\n",
@@ -201,7 +198,7 @@ async def test_rejected_credentials_are_final(answer: Any, text: str) -> None:
 
 async def test_a_server_that_stays_silent() -> None:
     async with oidc(lambda asked: None) as provider:
-        with pytest.raises(BrokerConnectionError, match="no complete response in 0.05 s"):
+        with pytest.raises(BrokerConnectionError, match="no complete response in"):
             await ask(provider, read_timeout=0.05)
 
 

@@ -18,7 +18,7 @@ from aiokproto.runtime import current, utc
 ALGORITHM = "AWS4-HMAC-SHA256"
 
 _MARGIN = 300.0
-"""Time before the credentials of a role expire in which new ones are asked for (s)."""
+"""Time before the credentials of a role expire in which new ones are requested (s)."""
 
 _HOST = re.compile(
     r"(?:.+\.)?kafka(?:-serverless)?(?:-fips)?\.(?P<region>[a-z]{2,}(?:-[a-z]+)+-\d+)\.(?:api\.aws|amazonaws\.com(?:\.cn)?)"

@@ -27,8 +27,8 @@ _SHOWN = 200
 class OAuthBearer:
     """OAUTHBEARER: the broker receives the token itself, so use it with TLS only.
 
-    Tokens of a function are kept until shortly before they expire (``refresh``), and asked for once for all
-    connections; those without a known expiry are asked for by each connection. A file is read for each connection. A
+    Tokens of a function are kept until shortly before they expire (``refresh``), and requested once for all
+    connections; those without a known expiry are requested by each connection. A file is read for each connection. A
     token that has expired is never sent.
 
     Args:

@@ -129,7 +129,7 @@ class TokenCache:
 
     async def _read(self) -> Token:
         token = await self._reader.read()
-        # One whose expiry is unknown is asked for again, by each connection.
+        # One whose expiry is unknown is requested again, by each connection.
         self._token = None
         if token.expires_at is not None:
             self._token, self._refresh_at = token, self._window.refresh_at(_now(), token.expires_at)
