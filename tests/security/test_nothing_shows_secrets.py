@@ -292,7 +292,7 @@ def test_options_that_are_wrong(shown: Shown, option: str) -> None:
     for value in WRONG[option]:
         for name in NAMES:
             for more in beside:
-                for protocol in ("SASL_SSL", "SSL"):
+                for protocol in ("SASL_PLAINTEXT", "PLAINTEXT"):
                     options = {**more, option: value, "sasl_mechanism": name, "security_protocol": protocol}
                     try:
                         config = ClusterConfig.parse({"bootstrap_servers": "a", **options})

@@ -118,8 +118,9 @@ class TokenReader:
         if given is None:
             return claimed_expiry(value)
         if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < _LATEST:
+            shown = f"{given:g}" if isinstance(given, int | float) else type(given).__name__
             raise BrokerConnectionError(
-                f"{self._option}: the expiry {given!r} is no time in seconds since the epoch (milliseconds?)"
+                f"{self._option}: the expiry ({shown}) is no time in seconds since the epoch (milliseconds?)"
             )
         return given
 

@@ -22,7 +22,7 @@ from urllib.parse import urlencode
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, ConfigurationError
 from aiokproto.runtime import current, uniform
 from aiokproto.security.http_request import HttpError, HttpResponse, parse_url, request
-from aiokproto.security.token import Token
+from aiokproto.security.token import Token, claimed_expiry
 
 _SUCCESS = (200, 201)
 _TRANSIENT = (408, 429)
@@ -150,14 +150,18 @@ class TokenEndpoint:
         kind = fields.get("token_type", "Bearer")
         if not isinstance(kind, str) or kind.lower() != "bearer":
             raise self._failed(f"the token's type is {str(kind)[:_SHOWN]!r}, expected 'Bearer'")
-        lifetime = fields.get("expires_in")
+        lifetime, value = fields.get("expires_in"), value.strip()
+        if lifetime is None:
+            return Token(value)
         try:
-            # Some servers send it as text. Counted from the request, and by this machine's clock: the claim `exp` is
-            # by the provider's.
-            expires_at = None if lifetime is None else sent + min(max(float(lifetime), 0.0), 1e9)
+            # Some servers send it as text.
+            expires_at = sent + min(max(float(lifetime), 0.0), 1e9)
         except (TypeError, ValueError):
             raise self._failed("the response has an invalid expires_in") from None
-        return Token(value.strip(), expires_at)
+        # The lifetime is by this machine's clock, the claim by the provider's, in whole seconds: brokers go by it, and
+        # the earlier one is safe with both.
+        claimed = claimed_expiry(value)
+        return Token(value, expires_at if claimed is None else min(expires_at, claimed))
 
     def _failed(self, why: str) -> BrokerConnectionError:
         return BrokerConnectionError(f"the token endpoint {self._url.shown} gave no token: {why}")
