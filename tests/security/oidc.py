@@ -68,7 +68,14 @@ class Issuer:
         now = time.time()
         key_id = more.pop("kid", self.key_id + ("-ec" if algorithm == "ES256" else ""))
         header = {"alg": algorithm, "typ": "JWT", "kid": key_id}
-        claims = {"sub": subject, "iss": ISSUER, "aud": AUDIENCE, "iat": int(now) - 1, "exp": int(now + lifetime), **more}
+        claims = {
+            "sub": subject,
+            "iss": ISSUER,
+            "aud": AUDIENCE,
+            "iat": int(now) - 1,
+            "exp": int(now + lifetime),
+            **more,
+        }
         claims = {name: value for name, value in claims.items() if value is not None}
         unsigned = f"{b64(json.dumps(header).encode())}.{b64(json.dumps(claims).encode())}"
         if algorithm == "none":

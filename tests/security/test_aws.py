@@ -10,11 +10,8 @@ from typing import Any
 from unittest import mock
 from urllib.parse import parse_qs, urlsplit
 
-import botocore.auth
 import botocore.session
 import pytest
-from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials
 from botocore.stub import Stubber
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,23 +21,11 @@ from aiokproto.broker.security.sasl_server import AuthenticationFailed
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, ConfigurationError
 from aiokproto.security import AwsCredentials, AwsMskIam, AwsMskIamToken, BotocoreCredentials, OAuthBearer
 from aiokproto.security.aws import presigned, query_string, region_of
+from tests.security.aws import ACTION, KEYS, STATIC, by_botocore
 
 HOST = "b-1.cluster.abc.c2.kafka.eu-central-1.amazonaws.com"
-KEYS = {"AKIA1": "s3cret/+="}
-STATIC = AwsCredentials("AKIA1", KEYS["AKIA1"])
-ACTION = {"Action": "kafka-cluster:Connect"}
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), min_size=1, max_size=20)
-
-
-def by_botocore(host: str, region: str, credentials: AwsCredentials, at: int) -> dict[str, str]:
-    """What botocore signs, at a frozen time."""
-    frozen = datetime.datetime.fromtimestamp(at, datetime.timezone.utc)
-    request = AWSRequest(method="GET", url=f"https://{host}/", params=dict(ACTION))
-    signer = botocore.auth.SigV4QueryAuth(Credentials(*credentials[:3]), "kafka-cluster", region, expires=900)
-    with mock.patch("botocore.auth.get_current_datetime", return_value=frozen):
-        signer.add_auth(request)
-    return {name: values[0] for name, values in parse_qs(urlsplit(request.url).query).items()}
 
 
 @given(

@@ -40,7 +40,7 @@ from aiokproto.security import (
 from tests.security.oidc import Asked, Issuer, Oidc, b64, issuing, oidc, refusing, response
 
 MARK = "zq"
-QUICK = {"retry_backoff": 0.001, "retry_backoff_max": 0.002, "read_timeout": 0.2}
+QUICK: dict[str, Any] = {"retry_backoff": 0.001, "retry_backoff_max": 0.002, "read_timeout": 0.2}
 
 
 def secret(name: str) -> str:
@@ -116,7 +116,7 @@ def key_file(folder: Path, shown: Shown) -> Path:
 
 @asynccontextmanager
 async def brokers(provider: Oidc) -> AsyncIterator[str]:
-    config = {
+    config: dict[str, Any] = {
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER,AWS_MSK_IAM",
         "sasl.oauthbearer.jwks.endpoint.url": provider.keys_url,
         "sasl.oauthbearer.allow.unverified.audience": True,
@@ -196,7 +196,7 @@ def echo(asked: Asked) -> bytes:
 async def test_logins_that_fail(shown: Shown, tmp_path: Path) -> None:
     asyncio.get_running_loop().set_debug(True)
     async with oidc(echo) as provider:
-        endpoint = TokenEndpoint(f"{provider.url}?key={QUERY}", **QUICK)  # type: ignore[arg-type]
+        endpoint = TokenEndpoint(f"{provider.url}?key={QUERY}", **QUICK)
         credentials = ClientCredentials(endpoint, "id", CLIENT_SECRET)
         file = key_file(tmp_path, shown)
         broken = tmp_path / "broken"
@@ -226,7 +226,7 @@ async def test_logins_that_fail(shown: Shown, tmp_path: Path) -> None:
             OAuthBearer(JwtBearer(endpoint, Assertion(PASSPHRASE))),
             OAuthBearer(JwtBearer(endpoint, OPAQUE)),
             AwsMskIam(AwsCredentials("AKIA1", f"{ACCESS_KEY}x", SESSION), "us-east-1"),
-            AwsMskIam(lambda: (ACCESS_KEY, SESSION), "us-east-1"),  # type: ignore[arg-type,return-value]
+            AwsMskIam(lambda: (ACCESS_KEY, SESSION), "us-east-1"),  # type: ignore[arg-type]
         ]
         async with brokers(provider) as servers:
             for mechanism in mechanisms:

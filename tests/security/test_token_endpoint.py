@@ -16,7 +16,7 @@ from aiokproto.security.http_request import MAX_BODY, MAX_HEADERS, MAX_LINE, par
 from tests.patience import PATIENCE
 from tests.security.oidc import Asked, Oidc, issuing, oidc, refusing, response
 
-QUICK = {"retry_backoff": 0.001, "retry_backoff_max": 0.01}
+QUICK: dict[str, Any] = {"retry_backoff": 0.001, "retry_backoff_max": 0.01}
 
 
 def endpoint(provider: Oidc, **more: Any) -> TokenEndpoint:
@@ -301,7 +301,7 @@ def test_urls_that_are_refused(url: Any, text: str) -> None:
 
 
 def test_http_can_be_allowed() -> None:
-    assert TokenEndpoint("http://issuer/token", allow_http=True)
+    assert repr(TokenEndpoint("http://issuer/token", allow_http=True)) == "TokenEndpoint('http://issuer/token')"
 
 
 def test_a_context_for_http_has_no_effect() -> None:

@@ -127,7 +127,7 @@ def login_of(entry: JaasEntry, mechanism: str | None) -> tuple[str, dict[str, An
         raise ConfigurationError(f"{OPTION}: expected the login module {' or '.join(LOGIN_MODULES)}")
     if mechanism is None and len(module.mechanisms) == 1:
         mechanism = module.mechanisms[0]
-    if mechanism not in module.mechanisms:
+    if mechanism is None or mechanism not in module.mechanisms:
         needed = " or ".join(map(repr, module.mechanisms))
         raise ConfigurationError(f"sasl_mechanism={mechanism!r}: {entry.module} of {OPTION} needs {needed}")
     return mechanism, module.options(entry)
