@@ -188,7 +188,7 @@ async def test_sessions_end_with_the_token_and_are_renewed_on_the_connections_in
     identified: Identified, topic: str
 ) -> None:
     """With a fetch always in flight, and records all the time; no connection is made again."""
-    lifetime = 3.0
+    lifetime = 4.0
     async with oidc(issuer=identified.issuer) as provider:
         provider.answer = issuing(identified.issuer, subject="admin")
         login = credentials(identified, provider)
@@ -201,7 +201,7 @@ async def test_sessions_end_with_the_token_and_are_renewed_on_the_connections_in
                 await anext(consumer)
                 connections, tokens = hooks.connections, provider.tokens()
                 loop = asyncio.get_running_loop()
-                ends, number = loop.time() + 3 * lifetime, 0
+                ends, number = loop.time() + 2.5 * lifetime, 0
                 while loop.time() < ends:
                     number += 1
                     await producer.send(topic, b"%d" % number)
@@ -219,8 +219,13 @@ async def test_a_running_client_raises_what_the_broker_says_about_its_token(
         provider.answer = issuing(identified.issuer, 2, "alice")
         async with Client(**credentials(identified, provider)) as client:
             await client.metadata()
-            other: dict[str, Any] = {"subject": "bob"} if change == "user" else {"aud": "other"}
-            provider.answer = issuing(identified.issuer, 1000, **other)
+
+            def answer(asked: Asked) -> bytes | None:
+                # Another user each time: a connection that is made anew is not renewed, and accepts any.
+                other = {"subject": f"user-{provider.tokens()}"} if change == "user" else {"aud": "other"}
+                return issuing(identified.issuer, 2, **other)(asked)
+
+            provider.answer = answer
             text = "Cannot change principals" if change == "user" else "status invalid_token"
             for _ in range(2):
                 with pytest.raises(AuthenticationError, match=text):
@@ -261,9 +266,9 @@ async def test_tokens_for_msk(topic: str) -> None:
         cluster = Identified("embedded", broker.bootstrap_servers, Issuer())
         login = options(cluster, sasl_mechanism="OAUTHBEARER", sasl_oauth_token=AwsMskIamToken("eu-central-1", STATIC))
         await writes_and_reads(login, topic)
-        other = AwsMskIamToken("eu-central-1", STATIC._replace(secret_access_key="other"))
+        login["sasl_oauth_token"] = AwsMskIamToken("eu-central-1", STATIC._replace(secret_access_key="other"))
         with pytest.raises(AuthenticationError, match="status invalid_token"):
-            async with Client(**{**login, "sasl_oauth_token": other}):
+            async with Client(**login):
                 raise AssertionError
 
 

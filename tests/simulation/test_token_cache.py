@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from aiokproto.errors import AuthenticationError, BrokerConnectionError
 from aiokproto.runtime import current
 from aiokproto.security import ClientCredentials, OAuthBearer, RefreshWindow, Token
+from aiokproto.security.mechanism import RenewableExchange
 from aiokproto.security.token import TokenReader
 from aiokproto.security.token_cache import TokenCache
 from aiokproto.simulation import Simulation
@@ -249,6 +250,30 @@ def test_an_expired_token_is_never_given() -> None:
         for source in (web_token(exp=now() - 1), lambda: ("t", now())):
             with pytest.raises(BrokerConnectionError, match=r"the token expired [\d.]+ s ago by this machine's clock"):
                 await cache(source).get()
+
+    simulated(program)
+
+
+def test_a_session_is_renewed_with_a_newer_token() -> None:
+    """Whatever the window says; one request for all connections, and not again at once if it fails."""
+
+    async def program() -> None:
+        source = Source()
+        mechanism = OAuthBearer(source, refresh=RefreshWindow(1, 0, 0, 0))
+        exchanges = [mechanism.exchange("broker") for _ in range(3)]
+        for exchange in exchanges:
+            assert b"Bearer t1\x01" in await exchange.start()
+        await asyncio.sleep(60)
+        for number in (2, 3):
+            assert all(isinstance(exchange, RenewableExchange) for exchange in exchanges)
+            exchanges = [exchange.renewed() for exchange in exchanges if isinstance(exchange, RenewableExchange)]
+            for exchange in exchanges:
+                assert b"Bearer t%d\x01" % number in await exchange.start()
+        source.error = OSError("down")
+        for _ in range(3):
+            exchanges = [exchange.renewed() for exchange in exchanges if isinstance(exchange, RenewableExchange)]
+            assert b"Bearer t3\x01" in await exchanges[0].start()
+        assert source.calls == 4
 
     simulated(program)
 

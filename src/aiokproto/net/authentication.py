@@ -31,7 +31,7 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.connection import Connection
 from aiokproto.net.timeouts import deadline
 from aiokproto.runtime import uniform
-from aiokproto.security.mechanism import ExplainedExchange, SaslExchange, SaslMechanism
+from aiokproto.security.mechanism import ExplainedExchange, RenewableExchange, SaslExchange, SaslMechanism
 
 MAX_CHALLENGES = 64
 """Most challenges of one exchange. The longest of the known mechanisms, GSSAPI, has three."""
@@ -71,6 +71,7 @@ class Authentication:
         self._on_rejected = on_rejected
         self._timer: asyncio.TimerHandle | None = None
         self._renewal: asyncio.Task[None] | None = None
+        self._last: SaslExchange | None = None
 
     async def run(self) -> None:
         """Authenticate. Without a deadline of its own.
@@ -81,7 +82,9 @@ class Authentication:
             UnsupportedVersionError: The broker is too old for SASL, or for this mechanism.
         """
         connection, name = self._connection, self._mechanism.name
-        exchange = self._mechanism.exchange(self._host)
+        last = self._last
+        exchange = last.renewed() if isinstance(last, RenewableExchange) else self._mechanism.exchange(self._host)
+        self._last = exchange
         if connection.versions.assumed:
             if name != _GSSAPI:
                 raise UnsupportedVersionError(

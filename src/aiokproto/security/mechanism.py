@@ -59,3 +59,12 @@ class ExplainedExchange(Protocol):
             message: What the broker's response says.
         """
         ...
+
+
+@runtime_checkable
+class RenewableExchange(Protocol):
+    """An exchange after which the next on the connection should have other credentials: a session ends with them."""
+
+    def renewed(self) -> SaslExchange:
+        """Begin the exchange that renews the session of this one."""
+        ...

@@ -27,9 +27,9 @@ _SHOWN = 200
 class OAuthBearer:
     """OAUTHBEARER: the broker receives the token itself, so use it with TLS only.
 
-    Tokens of a function are kept until shortly before they expire (``refresh``), and requested once for all
-    connections; those without a known expiry are requested by each connection. A file is read for each connection. A
-    token that has expired is never sent.
+    Tokens of a function are kept until shortly before they expire (``refresh``), or until a session that ends with them
+    is renewed, and requested once for all connections; those without a known expiry are requested by each connection. A
+    file is read for each connection. A token that has expired is never sent.
 
     Args:
         token: Where tokens come from: a function, async or not, which returns a text, a
@@ -72,8 +72,15 @@ class OAuthBearer:
 class _OAuthBearerExchange:
     """One exchange. See :class:`~aiokproto.security.mechanism.ExplainedExchange`."""
 
-    def __init__(self, tokens: TokenCache, extensions: Mapping[str, str], authorization_id: str | None) -> None:
+    def __init__(
+        self,
+        tokens: TokenCache,
+        extensions: Mapping[str, str],
+        authorization_id: str | None,
+        replaced: Token | None = None,
+    ) -> None:
         self._tokens = tokens
+        self._replaced = replaced
         self._extensions = extensions
         self._authorization_id = authorization_id
         self._sent: Token | None = None
@@ -85,7 +92,7 @@ class _OAuthBearerExchange:
         return False
 
     async def start(self) -> bytes:
-        token = self._sent = await self._tokens.get()
+        token = self._sent = await self._tokens.get(self._replaced)
         extensions = {**self._extensions, **(token.extensions or {})}
         _check_extensions(extensions)
         pairs = {"auth": f"Bearer {token.value}", **extensions}
@@ -102,6 +109,10 @@ class _OAuthBearerExchange:
         if self._sent is not None:
             self._tokens.discard(self._sent)
         return b"\x01"
+
+    def renewed(self) -> SaslExchange:
+        """Begin an exchange with a newer token: the session ends with this one."""
+        return _OAuthBearerExchange(self._tokens, self._extensions, self._authorization_id, self._sent)
 
     def explain(self, message: str | None) -> str:
         """Return what the broker has said about the token."""

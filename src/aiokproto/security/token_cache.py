@@ -5,7 +5,8 @@ finds that the time has come. So nothing has to be closed, and a client without 
 
     no token, or expired ── get ──> all wait for one fetch; its failure is theirs
     before the refresh time ── get ──> the token
-    after the refresh time ── get ──> one fetch; if it fails, or takes too long, the token that is still valid
+    after the refresh time, or ── get ──> one fetch; if it fails, or takes too long, the token that is still valid
+    for a session that ends with the token
 
 **The fetch belongs to those who wait for it.** It runs in a task of its own, so that the cancellation of one waiter,
 whose connection attempt has ended, does not end it for the others. When the last waiter is gone, it is cancelled.
@@ -74,11 +75,14 @@ class TokenCache:
         self._reader = reader
         self._window = window
         self._token: Token | None = None
-        self._refresh_at = 0.0
+        self._refresh_at = self._retry_at = 0.0
         self._fetch: _Fetch | None = None
 
-    async def get(self) -> Token:
+    async def get(self, replaced: Token | None = None) -> Token:
         """Return a token that has not expired.
+
+        Args:
+            replaced: The token that a newer one should replace, as a session ends with it; None for a new session.
 
         Raises:
             KafkaError: What :meth:`TokenReader.read` raises.
@@ -89,15 +93,15 @@ class TokenCache:
         held = self._valid()
         if held is None:
             return await self._fetched()
-        if _now() < self._refresh_at:
+        if _now() < (self._retry_at if held is replaced else self._refresh_at):
             return held
         try:
             return await asyncio.wait_for(self._fetched(), _PATIENCE)
         except (KafkaError, asyncio.TimeoutError) as error:
             if self._valid() is not held:
                 # It expired meanwhile, or another connection has replaced it.
-                return await self.get()
-            self._refresh_at = _now() + _RETRY
+                return await self.get(replaced)
+            self._refresh_at = self._retry_at = _now() + _RETRY
             why = error if isinstance(error, KafkaError) else f"no token in {_PATIENCE:g} s"
             logger.warning("the OAuth token could not be replaced, and is used until it expires: %s", why)
             return held
