@@ -26,6 +26,7 @@ PURE = (
     "error_codes",
     "types",
     "config",
+    "security.jaas",
     "security.mechanism",
     "security.secret",
     "hooks",

@@ -20,7 +20,7 @@ from aiokproto.share import ShareConsumer
 
 PAGE = Path(__file__).parents[1] / "configuration.md"
 
-_UNITS = {"_ms": "milliseconds", "_bytes": "bytes", "_size": "bytes", "_memory": "bytes"}
+_UNITS = {"_ms": "milliseconds", "_seconds": "seconds", "_bytes": "bytes", "_size": "bytes", "_memory": "bytes"}
 _ROLE = re.compile(r":(\w+):`(?:~[\w.]*\.)?([\w.]+)`")
 _ARGUMENT = re.compile(r"    (\w+): (.*)")
 _DOCUMENTED_DEFAULT = re.compile(r"Default (``[^`]+``|\d[\d,]*(?: MiB)?(?<!,))|(``[^`]+``) \(the default\)")

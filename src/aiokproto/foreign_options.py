@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 _SASL = "this SASL mechanism is not supported yet"
-_JAAS = "use sasl_mechanism, sasl_username and sasl_password"
+_OAUTH = "use sasl_oauth_token, a function that returns a token, or a pair of token and expiry in seconds"
+_UNSECURED = "use sasl_oauth_token=aiokproto.security.UnsecuredToken(principal), for tests"
+_CLIENT_CREDENTIALS = "use sasl_oauthbearer_client_credentials_client_"
+_RETRIEVER = "leave it out, or use sasl_oauthbearer_jwt_retriever_class"
+_BROKER_VALIDATES = "leave it out: brokers validate the token"
 _SERIALIZER = "use key_serializer and value_serializer, each a function that returns bytes"
 _DESERIALIZER = "use key_deserializer and value_deserializer, each a function of bytes"
 _TLS = 'use security_protocol="SSL" and ssl_context=ssl.create_default_context(cafile=...)'
@@ -24,10 +28,28 @@ HINTS = {
     "sasl_mechanisms": "use sasl_mechanism, with one name",
     "sasl_plain_username": "use sasl_username",
     "sasl_plain_password": "use sasl_password",
-    "sasl_jaas_config": _JAAS,
     "sasl_kerberos_service_name": _SASL,
     "sasl_kerberos_domain_name": _SASL,
-    "sasl_oauth_token_provider": _SASL,
+    "sasl_oauth_token_provider": f"{_OAUTH}: provider.token; and sasl_oauthbearer_extensions",
+    "oauth_cb": _OAUTH,
+    "sasl_oauthbearer_method": _RETRIEVER,
+    "sasl_oauthbearer_grant_type": _RETRIEVER,
+    "sasl_oauthbearer_client_id": f"{_CLIENT_CREDENTIALS}id",
+    "sasl_oauthbearer_client_secret": f"{_CLIENT_CREDENTIALS}secret",
+    "sasl_oauthbearer_assertion_jwt_template_file": "use sasl_oauthbearer_assertion_template_file",
+    "sasl_oauthbearer_assertion_private_key_pem": (
+        "use sasl_oauthbearer_assertion_private_key_file, or aiokproto.security.Assertion(key)"
+    ),
+    "sasl_oauthbearer_jwt_validator_class": _BROKER_VALIDATES,
+    "sasl_oauthbearer_sub_claim_name": _BROKER_VALIDATES,
+    "sasl_oauthbearer_scope_claim_name": _BROKER_VALIDATES,
+    "sasl_oauthbearer_expected_audience": _BROKER_VALIDATES,
+    "sasl_oauthbearer_expected_issuer": _BROKER_VALIDATES,
+    "sasl_oauthbearer_clock_skew_seconds": _BROKER_VALIDATES,
+    "sasl_login_callback_handler_class": f"{_OAUTH}; those of Kafka are chosen by sasl_oauthbearer_... options",
+    "sasl_client_callback_handler_class": "leave it out: sasl_mechanism takes an object for a mechanism of your own",
+    "sasl_login_class": "leave it out: sasl_mechanism takes an object for a mechanism of your own",
+    "enable_sasl_oauthbearer_unsecure_jwt": _UNSECURED,
     "serializer": _SERIALIZER,
     "deserializer": _DESERIALIZER,
     "errors_deadletterqueue_topic_name": "use on_undecodable=DeadLetterTopic(topic, producer)",
@@ -86,7 +108,7 @@ HINTS = {
     "socks5_proxy": _PROXY,
     "enable_incremental_fetch_sessions": "leave it out: fetch sessions are always used (KIP-227)",
     "default_offset_commit_callback": _AUTO_COMMITS,
-    "sasl_oauthbearer_config": _SASL,
+    "sasl_oauthbearer_config": _UNSECURED,
     "queued_min_messages": _LIBRDKAFKA_QUEUE,
     "message_max_bytes": "use max_request_size",
     "message_timeout_ms": "use delivery_timeout_ms",

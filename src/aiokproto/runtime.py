@@ -76,6 +76,11 @@ def monotonic() -> float:
         return time.monotonic()
 
 
+def utc(seconds: int) -> str:
+    """Return a time since the epoch as ``20260131T235959Z`` (ISO 8601, basic format)."""
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(seconds))
+
+
 def uniform(low: float, high: float) -> float:
     """Return a random number between two, from the current :class:`Runtime`."""
     return current().random.uniform(low, high)

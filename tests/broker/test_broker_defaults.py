@@ -103,6 +103,17 @@ KAFKA = {
     "quota.window.num": "11",
     "quota.window.size.seconds": "1",
     "sasl.enabled.mechanisms": "GSSAPI",
+    "sasl.oauthbearer.allow.unverified.audience": "false",
+    "sasl.oauthbearer.allow.unverified.issuer": "false",
+    "sasl.oauthbearer.clock.skew.seconds": "30",
+    "sasl.oauthbearer.expected.audience": "",
+    "sasl.oauthbearer.expected.issuer": "null",
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms": "3600000",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": "10000",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "100",
+    "sasl.oauthbearer.jwks.endpoint.url": "null",
+    "sasl.oauthbearer.scope.claim.name": "scope",
+    "sasl.oauthbearer.sub.claim.name": "sub",
     "sasl.server.max.receive.size": "524288",
     "share.coordinator.cold.partition.snapshot.interval.ms": "300000",
     "share.coordinator.snapshot.update.records.per.snapshot": "500",
@@ -136,6 +147,8 @@ DERIVED = {
     "log.retention.ms": "604800000",  # log.retention.hours=168
     "log.roll.jitter.ms": "0",  # log.roll.jitter.hours=0
     "log.roll.ms": "604800000",  # log.roll.hours=168
+    "sasl.oauthbearer.expected.issuer": "",
+    "sasl.oauthbearer.jwks.endpoint.url": "",
     "ssl.keystore.location": "",
     "ssl.truststore.location": "",
     "super.users": "",

@@ -149,7 +149,7 @@ class KafkaCluster:
 
     def _write_config(self, node_id: int) -> None:
         folder = self._node_folder(node_id)
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         properties = server_properties(node_id, self._ports, folder, self._config)
         (folder / "server.properties").write_text(render(properties))
         (folder / "log4j2.yaml").write_text(log4j_yaml(folder / "server.log"))

@@ -129,7 +129,8 @@ class Cluster(AsyncContext):
         """Open the data directory and listen. If it fails or is cancelled, everything is closed again.
 
         Raises:
-            ConfigurationError: ``data_dir`` is in use by another process, or its files are not a broker's.
+            ConfigurationError: ``data_dir`` is in use by another process, or its files are not a broker's; or the keys
+                for OAUTHBEARER cannot be loaded.
             OSError: The address cannot be bound, or the directory cannot be read or written.
         """
         if self._runtime is not None:
@@ -138,6 +139,7 @@ class Cluster(AsyncContext):
             self._data_dir, self._nodes, self._options, self._clock, self._security
         )
         try:
+            await runtime.security.start()
             for node in self._nodes.values():
                 self._servers[node.node_id] = self._new_server(node)
             for server in self._servers.values():

@@ -31,7 +31,7 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.connection import Connection
 from aiokproto.net.timeouts import deadline
 from aiokproto.runtime import uniform
-from aiokproto.security.mechanism import SaslExchange, SaslMechanism
+from aiokproto.security.mechanism import ExplainedExchange, RenewableExchange, SaslExchange, SaslMechanism
 
 MAX_CHALLENGES = 64
 """Most challenges of one exchange. The longest of the known mechanisms, GSSAPI, has three."""
@@ -71,6 +71,7 @@ class Authentication:
         self._on_rejected = on_rejected
         self._timer: asyncio.TimerHandle | None = None
         self._renewal: asyncio.Task[None] | None = None
+        self._last: SaslExchange | None = None
 
     async def run(self) -> None:
         """Authenticate. Without a deadline of its own.
@@ -81,7 +82,9 @@ class Authentication:
             UnsupportedVersionError: The broker is too old for SASL, or for this mechanism.
         """
         connection, name = self._connection, self._mechanism.name
-        exchange = self._mechanism.exchange(self._host)
+        last = self._last
+        exchange = last.renewed() if isinstance(last, RenewableExchange) else self._mechanism.exchange(self._host)
+        self._last = exchange
         if connection.versions.assumed:
             if name != _GSSAPI:
                 raise UnsupportedVersionError(
@@ -141,7 +144,7 @@ class Authentication:
             )
             response = decode_response(frame, SaslAuthenticateResponse, version)
             if response.error_code:
-                raise self._rejected(response)
+                raise self._rejected(response, exchange)
             lifetime = response.session_lifetime_ms / 1000
             token = await self._token(exchange, bytes(response.auth_bytes))
         raise self._endless()
@@ -179,13 +182,14 @@ class Authentication:
             # The application's code: a token endpoint that is away, a file that is being replaced.
             raise BrokerConnectionError(f"SASL {name} with {peer}: {type(error).__name__}: {error}") from error
 
-    def _rejected(self, response: SaslAuthenticateResponse) -> KafkaError:
+    def _rejected(self, response: SaslAuthenticateResponse, exchange: SaslExchange) -> KafkaError:
         name, peer = self._mechanism.name, self._connection.peer
         error = error_for(response.error_code, f"SaslAuthenticate to {peer}", response.error_message)
         if classify(error, Situation(SaslAuthenticateRequest.api_key)) is Action.STOP:
-            rejected: KafkaError = AuthenticationError(
-                f"{peer} rejected the credentials (SASL {name}): {response.error_message}"
-            )
+            why = response.error_message
+            if isinstance(exchange, ExplainedExchange):
+                why = exchange.explain(why)
+            rejected: KafkaError = AuthenticationError(f"{peer} rejected the credentials (SASL {name}): {why}")
         else:
             rejected = BrokerConnectionError(f"SASL authentication failed: {error}")
         rejected.__cause__ = error

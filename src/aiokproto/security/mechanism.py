@@ -46,3 +46,25 @@ class SaslMechanism(Protocol):
     def exchange(self, host: str) -> SaslExchange:
         """Begin an exchange with the broker on this host, by the name that the broker advertises."""
         ...
+
+
+@runtime_checkable
+class ExplainedExchange(Protocol):
+    """An exchange that can say more about its rejection than the broker's last message does."""
+
+    def explain(self, message: str | None) -> str:
+        """Return why the broker rejected the credentials.
+
+        Args:
+            message: What the broker's response says.
+        """
+        ...
+
+
+@runtime_checkable
+class RenewableExchange(Protocol):
+    """An exchange after which the next on the connection should have other credentials: a session ends with them."""
+
+    def renewed(self) -> SaslExchange:
+        """Begin the exchange that renews the session of this one."""
+        ...
