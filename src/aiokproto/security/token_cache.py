@@ -16,11 +16,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from typing import Any, NamedTuple
 
 from aiokproto.errors import KafkaError
 from aiokproto.runtime import current, uniform
 from aiokproto.security.token import Token, TokenReader
+
+if sys.version_info >= (3, 11):
+    from asyncio import timeout
+else:
+    from async_timeout import timeout
 
 _PATIENCE = 5.0
 """Longest wait for a new token while the old one is valid (s): half of what a connection may take by default."""
@@ -96,7 +102,8 @@ class TokenCache:
         if _now() < (self._retry_at if held is replaced else self._refresh_at):
             return held
         try:
-            return await asyncio.wait_for(self._fetched(), _PATIENCE)
+            async with timeout(_PATIENCE):
+                return await self._fetched()
         except (KafkaError, asyncio.TimeoutError) as error:
             if self._valid() is not held:
                 # It expired meanwhile, or another connection has replaced it.
