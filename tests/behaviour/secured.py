@@ -16,7 +16,7 @@ from tests.behaviour.requests_by_api import errors, everything
 from tests.behaviour.waiting import until
 from tests.broker.secure import AUTHORIZER, USERS, acl, authenticate, plain, unsecured
 from tests.broker.wire import Wire, connect
-from tests.kafka.cluster import KafkaCluster, _free_ports
+from tests.kafka.cluster import KafkaCluster, free_ports
 from tests.kafka.config import HOST
 
 _LOGINS = " ".join(f'user_{user}="{password}"' for user, password in USERS.items())
@@ -57,7 +57,7 @@ class SecuredKafka(KafkaCluster):
     def _write_config(self, node_id: int) -> None:
         ports = self._ports[node_id]
         # The ports assigned to this node are also free until it has started.
-        more = [port for each in _free_ports((0, 1)).values() for port in (each.broker, each.controller)]
+        more = [port for each in free_ports((0, 1)).values() for port in (each.broker, each.controller)]
         self._address_for_sasl = f"{HOST}:{next(port for port in more if port not in (ports.broker, ports.controller))}"
         self._config = {
             **SECURED,
