@@ -443,15 +443,31 @@ async def test_api_versions_is_sent_again_in_the_version_the_broker_supports() -
 
 
 async def test_a_broker_before_0_10_closes_the_connection_on_api_versions() -> None:
-    """ApiVersions is sent once more in version 0; then the client assumes a broker before 0.10."""
+    """ApiVersions is sent once more in version 0; then ListGroups, which 0.9 answers."""
+    listed = {ListGroupsRequest: lambda request, version: ListGroupsResponse()}
     async with (
-        peer({ApiVersionsRequest: hangs_up, HeartbeatRequest: echo}) as broker,
+        peer({ApiVersionsRequest: hangs_up, HeartbeatRequest: echo, **listed}) as broker,
         connected(broker.port) as line,
     ):
-        assert [version for _, version in broker.requests] == [ApiVersionsRequest.versions.highest, 0]
+        assert [version for _, version in broker.requests] == [ApiVersionsRequest.versions.highest, 0, 0]
         assert line.versions.assumed
+        assert broker.connections == 3
         assert (await line.send(beat(5), timeout=PATIENCE)).error_code == 5
         assert broker.requests[-1][1] == 0
+
+
+async def test_a_broker_of_0_8_closes_the_connection_on_list_groups_too() -> None:
+    closed = {ApiVersionsRequest: hangs_up, ListGroupsRequest: hangs_up}
+    async with peer({**closed, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
+        assert broker.connections == 4
+        with pytest.raises(UnsupportedVersionError, match=r"needs Kafka 0\.9 or later.*is like Kafka 0\.8\.2"):
+            await line.send(beat(5), timeout=PATIENCE)
+
+
+async def test_a_broker_whose_release_is_given_is_not_asked() -> None:
+    async with peer({HeartbeatRequest: echo}) as broker, connected(broker.port, broker_version="0.9") as line:
+        assert (await line.send(beat(5), timeout=PATIENCE)).error_code == 5
+        assert [type(request) for request, _ in broker.requests] == [HeartbeatRequest]
 
 
 async def test_a_proxy_that_closes_one_connection_is_not_taken_for_an_old_broker() -> None:

@@ -347,15 +347,6 @@ async def test_lost_credentials_end_the_producer(make: Make) -> None:
     assert len(fake.requests) == 1
 
 
-@pytest.mark.parametrize(("version", "codec"), [(2, "none"), (6, "zstd")])
-async def test_a_broker_too_old_for_the_format_is_an_error(make: Make, version: int, codec: str) -> None:
-    fake = FakeCluster()
-    fake.produce_version = version
-    async with make(fake, compression_type=codec) as producer:
-        with pytest.raises(UnsupportedVersionError, match=f"supports Produce up to version {version}"):
-            await producer.send("flights", b"0")
-
-
 async def test_acks_0_needs_no_response(make: Make) -> None:
     fake = FakeCluster()
     async with make(fake, acks=0) as producer:

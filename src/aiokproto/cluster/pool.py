@@ -109,7 +109,12 @@ class Pool:
                 self._retire(node_id)
 
     def release_bootstrap(self) -> None:
-        """Retire the connections to bootstrap addresses: from now on brokers are used by their advertised addresses."""
+        """Retire the connections to bootstrap addresses: from now on brokers are used by their advertised addresses.
+
+        Without brokers (0.8 lists none until the first topic exists) nothing changes.
+        """
+        if not self._brokers:
+            return
         for node_id in self._bootstrap:
             self._retire(node_id)
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
+from aiokproto.codec.messages.list_groups import ListGroupsRequest
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import BrokerConnectionError, KafkaError, NotKafkaError
 from aiokproto.net.authentication import Authentication
 from aiokproto.net.connection import Connection
 from aiokproto.net.timeouts import deadline
 from aiokproto.net.transport import dial
-from aiokproto.net.versions import BEFORE_0_10, BrokerVersions, Negotiation
+from aiokproto.net.versions import BrokerVersions, Negotiation
 from aiokproto.observe.observers import NodeObserver
+
+T = TypeVar("T")
 
 
 async def open_connection(
@@ -29,8 +33,9 @@ async def open_connection(
     """Connect to a broker, learn which API versions it supports, and authenticate. Cancelling closes the socket.
 
     Brokers before 0.10 close the connection when they receive ApiVersions. One that does so twice, the second time
-    for ApiVersions v0, counts as such a broker, and its versions are assumed to be
-    :data:`~aiokproto.net.versions.BEFORE_0_10`. Once is not enough: a proxy whose broker is starting does the same.
+    for ApiVersions v0, counts as such a broker. (Once is not enough: a proxy whose broker is starting does the same.)
+    0.9 is one that then answers ListGroups, which is new in it; 0.8 closes the connection again. The option
+    ``broker_version`` says which it is, and spares it all of this.
 
     ``on_rejected`` is called with the error if the broker refuses to extend the session later (KIP-368).
 
@@ -69,24 +74,45 @@ async def open_connection(
             threads=threads,
         )
 
+    if config.broker_version is not None:
+        connection = await connect()
+        connection.versions = BrokerVersions.assume(config.broker_version, peer)
+        return await opened(connection)
     # None is the newest version. A broker of 0.10 or later answers it, if only with UNSUPPORTED_VERSION; only one
     # before 0.10, or a proxy, closes the connection.
     for version in (None, 0):
         connection = await connect()
-        try:
-            connection.negotiated(await _negotiate(connection, Negotiation(peer, version), until, timeout))
-        # Also a cancellation: nobody else holds the socket yet.
-        except BaseException as error:
-            connection.abort()
-            if isinstance(error, BrokerConnectionError) and _closed_on_first_request(connection, error):
-                # Next: ApiVersions v0, and after that no ApiVersions at all.
-                continue
-            raise
-        return await opened(connection)
-    # A third socket, as the broker has closed both others, and no ApiVersions on it, which is why it closed them.
+        negotiated = await _unless_closed(connection, _negotiate(connection, Negotiation(peer, version), until, timeout))
+        if negotiated is not None:
+            connection.negotiated(negotiated)
+            return await opened(connection)
+    # No ApiVersions any more, as the broker has closed both sockets because of it. 0.8 has no SASL.
     connection = await connect()
-    connection.versions = BrokerVersions(BEFORE_0_10, peer, assumed=True)
+    if config.sasl is None and await _unless_closed(connection, _list_groups(connection, until, timeout)) is None:
+        connection = await connect()
+        connection.versions = BrokerVersions.assume("0.8.2", peer)
+    else:
+        connection.versions = BrokerVersions.assume("0.9", peer)
     return await opened(connection)
+
+
+async def _unless_closed(connection: Connection, exchange: Coroutine[Any, Any, T]) -> T | None:
+    """Return the result of a connection's first exchange; None if the broker has closed the connection on it."""
+    try:
+        return await exchange
+    # Also a cancellation: nobody else holds the socket yet.
+    except BaseException as error:
+        connection.abort()
+        if isinstance(error, BrokerConnectionError) and _closed_on_first_request(connection, error):
+            return None
+        raise
+
+
+async def _list_groups(connection: Connection, until: float, timeout: float) -> bool:
+    """Send ListGroups, which is new in 0.9, and whose answer needs no permission and says nothing here."""
+    async with deadline(until, lambda: f"ListGroups to {connection.peer}: no response in {timeout:.3g} s"):
+        await connection.send_raw(ListGroupsRequest(), 0, timeout)
+    return True
 
 
 async def _negotiate(connection: Connection, negotiation: Negotiation, until: float, timeout: float) -> BrokerVersions:
