@@ -14,6 +14,7 @@ from aiokproto.codec.messages.api_versions import ApiVersion, ApiVersionsRequest
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokproto.codec.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from aiokproto.codec.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from aiokproto.codec.releases import versions_of
 from aiokproto.codec.schema import Response
 from aiokproto.errors import (
     BrokerConnectionError,
@@ -462,6 +463,33 @@ async def test_a_broker_of_0_8_closes_the_connection_on_list_groups_too() -> Non
         assert broker.connections == 4
         with pytest.raises(UnsupportedVersionError, match=r"needs Kafka 0\.9 or later.*is like Kafka 0\.8\.2"):
             await line.send(beat(5), timeout=PATIENCE)
+
+
+async def test_a_broker_of_0_9_ignores_api_versions_and_answers_list_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiokproto.net.open.SILENCE", 0.01)
+    ignores = {ApiVersionsRequest: silent, ListGroupsRequest: lambda request, version: ListGroupsResponse()}
+    async with peer({**ignores, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
+        assert (await line.send(beat(5), timeout=PATIENCE)).error_code == 5
+        assert line.versions.ranges == versions_of("0.9")
+        # The one that was ignored, the probe, and the one in use.
+        assert broker.connections == 3
+
+
+async def test_a_slow_broker_is_not_taken_for_one_of_0_9(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers the first request after the probe, which it answers completely."""
+    monkeypatch.setattr("aiokproto.net.open.SILENCE", 0.01)
+    seen: list[int] = []
+
+    def slow(request: object, version: int) -> Response | None:
+        seen.append(version)
+        return VERSIONS(request, version) if len(seen) > 1 else None
+
+    listed = {ListGroupsRequest: lambda request, version: ListGroupsResponse()}
+    async with peer({ApiVersionsRequest: slow, **listed}) as broker:
+        with pytest.raises(DeadlineError, match="ApiVersions to .*: no response"):
+            async with connected(broker.port, timeout=0.2):
+                raise AssertionError
+        assert seen == [ApiVersionsRequest.versions.highest, 0]
 
 
 async def test_a_broker_whose_release_is_given_is_not_asked() -> None:

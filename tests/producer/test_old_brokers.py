@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -123,8 +124,7 @@ async def test_headers_are_refused_by_the_call(make: Make) -> None:
 async def test_headers_of_an_interceptor_are_refused_too(make: Make) -> None:
     class Tracing(Interceptor):
         def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
-            record.headers = [("traceparent", b"00")]
-            return record
+            return replace(record, headers=[("traceparent", b"00")])
 
     async with make(old(1), interceptors=Tracing()) as producer:
         with pytest.raises(UnsupportedVersionError, match="headers of records"):

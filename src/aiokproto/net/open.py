@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 from aiokproto.codec.messages.list_groups import ListGroupsRequest
 from aiokproto.config import ClusterConfig
-from aiokproto.errors import BrokerConnectionError, KafkaError, NotKafkaError
+from aiokproto.errors import BrokerConnectionError, DeadlineError, KafkaError, NotKafkaError
 from aiokproto.net.authentication import Authentication
 from aiokproto.net.connection import Connection
 from aiokproto.net.timeouts import deadline
@@ -18,6 +20,11 @@ from aiokproto.net.versions import BrokerVersions, Negotiation
 from aiokproto.observe.observers import NodeObserver
 
 T = TypeVar("T")
+
+SILENCE = 2.0
+"""Seconds without a response to ApiVersions after which a broker may be one of 0.9; less with a short timeout."""
+
+logger = logging.getLogger("aiokproto.net")
 
 
 async def open_connection(
@@ -34,8 +41,13 @@ async def open_connection(
 
     Brokers before 0.10 close the connection when they receive ApiVersions. One that does so twice, the second time
     for ApiVersions v0, counts as such a broker. (Once is not enough: a proxy whose broker is starting does the same.)
-    0.9 is one that then answers ListGroups, which is new in it; 0.8 closes the connection again. The option
-    ``broker_version`` says which it is, and spares it all of this.
+    It is 0.8 if it closes the next connection on ListGroups, too, which is new in 0.9.
+
+    0.9 does not close the connection: it ignores ApiVersions. So a broker that is silent for :data:`SILENCE` is probed on
+    another connection: 0.9 is one that there answers ListGroups, and again ignores ApiVersions. A broker that is only
+    slow fails one of the two, or its answer to the first request comes meanwhile.
+
+    The option ``broker_version`` says which release it is, and spares all of this.
 
     ``on_rejected`` is called with the error if the broker refuses to extend the session later (KIP-368).
 
@@ -82,7 +94,16 @@ async def open_connection(
     # before 0.10, or a proxy, closes the connection.
     for version in (None, 0):
         connection = await connect()
-        negotiated = await _unless_closed(connection, _negotiate(connection, Negotiation(peer, version), until, timeout))
+        exchange = _negotiate(connection, Negotiation(peer, version), until, timeout)
+        if version is None and config.sasl is None:
+            exchange = _unless_ignored(exchange, partial(_ignores_api_versions, connect, until, timeout), peer, timeout)
+        negotiated = await _unless_closed(connection, exchange)
+        if negotiated is not None and negotiated.assumed:
+            # The one that was ignored still has a request in flight.
+            connection.abort()
+            connection = await connect()
+            connection.versions = negotiated
+            return await opened(connection)
         if negotiated is not None:
             connection.negotiated(negotiated)
             return await opened(connection)
@@ -106,6 +127,48 @@ async def _unless_closed(connection: Connection, exchange: Coroutine[Any, Any, T
         if isinstance(error, BrokerConnectionError) and _closed_on_first_request(connection, error):
             return None
         raise
+
+
+async def _unless_ignored(
+    exchange: Coroutine[Any, Any, BrokerVersions], ignores: Callable[[], Coroutine[Any, Any, bool]], peer: str, timeout: float
+) -> BrokerVersions:
+    """Return the versions that the broker reports, or those of 0.9 if it is one that ignores the request."""
+    answer = asyncio.ensure_future(exchange)
+    probe: asyncio.Future[bool] | None = None
+    try:
+        await asyncio.wait((answer,), timeout=min(SILENCE, timeout / 5))
+        if not answer.done():
+            probe = asyncio.ensure_future(ignores())
+            await asyncio.wait((answer, probe), return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done() and probe.result():
+                logger.warning("%s ignores ApiVersions, as Kafka 0.9 does: broker_version='0.9' spares the wait", peer)
+                return BrokerVersions.assume("0.9", peer)
+        return await answer
+    finally:
+        left = [task for task in (answer, probe) if task is not None and not task.done()]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+
+async def _ignores_api_versions(connect: Callable[[], Awaitable[Connection]], until: float, timeout: float) -> bool:
+    """Return whether a broker answers ListGroups on a new connection, and then ignores ApiVersions."""
+    connection = None
+    try:
+        connection = await connect()
+        await _list_groups(connection, until, timeout)
+        silence = min(SILENCE, timeout / 5)
+        at = asyncio.get_running_loop().time() + silence
+        try:
+            await _negotiate(connection, Negotiation(connection.peer, 0), at, silence)
+        except DeadlineError:
+            return True
+    except KafkaError:
+        pass
+    finally:
+        if connection is not None:
+            connection.abort()
+    return False
 
 
 async def _list_groups(connection: Connection, until: float, timeout: float) -> bool:
