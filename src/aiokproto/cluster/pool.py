@@ -80,6 +80,9 @@ class Pool:
         # end it.
         self._dialling: SingleFlight[tuple[int, str], Connection] = SingleFlight()
         self._closed: KafkaError | None = None
+        # By address: the release of a broker that does not tell its versions, and until when it is not probed again (s,
+        # the loop's clock). Recognizing it takes seconds and several connections; but it can be upgraded meanwhile.
+        self._releases: dict[tuple[str, int], tuple[str, float]] = {}
 
     @property
     def bootstrap_nodes(self) -> list[int]:
@@ -219,6 +222,7 @@ class Pool:
         if state.retry_at > loop.time():
             await asyncio.sleep(state.retry_at - loop.time())
         config, observer, started = self._config, self._observer.node(node.id), loop.time()
+        release, known_until = self._releases.get((node.host, node.port), (None, 0.0))
         try:
             connection = await open_connection(
                 node.host,
@@ -229,6 +233,7 @@ class Pool:
                 self._threads,
                 observer,
                 self._stop_if_final,
+                release if started < known_until else None,
             )
         except KafkaError as error:
             state.failures += 1
@@ -239,6 +244,9 @@ class Pool:
             self._stop_if_final(error)
             raise
         connection.report_open(channel, loop.time() - started)
+        if connection.versions.assumed_release is not None and started >= known_until:
+            found = connection.versions.assumed_release
+            self._releases[node.host, node.port] = found, loop.time() + config.metadata_max_age
         # Reached: the next failure starts with the shortest pause.
         self._dial_states.pop(node.id, None)
         self._retired = {old for old in self._retired if not old.closed}

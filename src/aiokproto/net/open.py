@@ -36,6 +36,7 @@ async def open_connection(
     threads: ThreadPoolExecutor | None = None,
     observer: NodeObserver | None = None,
     on_rejected: Callable[[KafkaError], None] = lambda error: None,
+    release: str | None = None,
 ) -> Connection:
     """Connect to a broker, learn which API versions it supports, and authenticate. Cancelling closes the socket.
 
@@ -49,7 +50,8 @@ async def open_connection(
 
     The option ``broker_version`` says which release it is, and spares all of this.
 
-    ``on_rejected`` is called with the error if the broker refuses to extend the session later (KIP-368).
+    ``release`` is what an earlier connection to the broker has found out: of :data:`BEFORE_0_10
+    <aiokproto.net.versions.BEFORE_0_10>`, or None. ``on_rejected`` is called with the error if the broker refuses to extend the session later (KIP-368).
 
     Raises:
         BrokerConnectionError: The broker cannot be reached; NotKafkaError and AuthenticationError for these causes.
@@ -86,9 +88,10 @@ async def open_connection(
             threads=threads,
         )
 
-    if config.broker_version is not None:
+    release = config.broker_version or release
+    if release is not None:
         connection = await connect()
-        connection.versions = BrokerVersions.assume(config.broker_version, peer)
+        connection.versions = BrokerVersions.assume(release, peer)
         return await opened(connection)
     # None is the newest version. A broker of 0.10 or later answers it, if only with UNSUPPORTED_VERSION; only one
     # before 0.10, or a proxy, closes the connection.

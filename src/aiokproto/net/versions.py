@@ -51,6 +51,11 @@ class BrokerVersions:
         """Return the versions of a broker that has no ApiVersions, by its release."""
         return cls(versions_of(release), peer, assumed=True)
 
+    @property
+    def assumed_release(self) -> str | None:
+        """The release whose versions these are; None if they are the broker's own response."""
+        return release_like(self.ranges) if self.assumed else None
+
     def supports(self, feature: Feature) -> bool:
         """Return whether the broker has a feature."""
         theirs = self.ranges.get(feature.api_key)
