@@ -20,6 +20,8 @@ RELEASES = (*SCALA, NEWEST)
 FIRST_WITH_API_VERSIONS = (0, 10)
 FIRST_WITHOUT_ZOOKEEPER = (3, 9)
 """KRaft was for production from 3.3 on; of the releases here the older ones use ZooKeeper, as most did then."""
+CREATES_TOPICS = {"auto.create.topics.enable": "true", "num.partitions": "2"}
+"""The first releases have no request for it."""
 # What old releases reach into, and Java 17 has closed.
 OPENED = ("--add-opens=java.base/java.lang=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED")
 
@@ -49,8 +51,7 @@ def old_properties(port: int, zookeeper: int, folder: Path) -> dict[str, str]:
         "zookeeper.connect": f"{HOST}:{zookeeper}",
         "zookeeper.connection.timeout.ms": "30000",
         "log.dirs": str(folder / "data"),
-        "num.partitions": "1",
-        "auto.create.topics.enable": "true",
+        **CREATES_TOPICS,
         "delete.topic.enable": "true",
         "controlled.shutdown.enable": "false",
         "offsets.topic.replication.factor": "1",
@@ -68,7 +69,7 @@ class ReleasedKafka(KafkaCluster):
     """Broker 1 of an earlier release on free ports of 127.0.0.1. It creates topics that are named to it."""
 
     def __init__(self, release: str, *, heap: str = "320m") -> None:
-        super().__init__(1, config={"auto.create.topics.enable": "true"}, heap=heap)
+        super().__init__(1, config=CREATES_TOPICS, heap=heap)
         self.release = release
         self._number = number(release)
         self._jars = release_jars(release)
@@ -146,7 +147,7 @@ def _zookeeper_properties(port: int, folder: Path) -> Mapping[str, str]:
 def cluster_of(release: str) -> KafkaCluster:
     """A cluster of one broker of a release, not started yet."""
     if release == NEWEST:
-        return KafkaCluster(1, config={"auto.create.topics.enable": "true"})
+        return KafkaCluster(1, config=CREATES_TOPICS)
     return ReleasedKafka(release)
 
 

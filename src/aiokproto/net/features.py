@@ -78,10 +78,28 @@ FEATURES = (
 )
 
 
+_BELONGS = {
+    12: GROUPS,
+    13: GROUPS,
+    14: GROUPS,
+    25: TRANSACTIONS,
+    26: TRANSACTIONS,
+    28: TRANSACTIONS,
+    69: CONSUMER_PROTOCOL,
+    76: SHARE_GROUPS,
+    77: SHARE_GROUPS,
+    79: SHARE_GROUPS,
+    89: STREAMS_GROUPS,
+}
+"""APIs that are of no use without a feature which another one brings."""
+
+
 def need_of(api_key: int, version: int) -> str | None:
     """Return what a version of an API needs: of the feature that it brings, or of itself; None if no release has it."""
     for feature in FEATURES:
         if (feature.api_key, feature.version) == (api_key, version):
             return feature.need
     since = first_release(api_key, version)
+    if api_key in _BELONGS and since == first_release(api_key):
+        return _BELONGS[api_key].need
     return None if since is None else f"{api_name(api_key)} version {version} needs Kafka {since} or later"
