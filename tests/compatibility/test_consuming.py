@@ -154,7 +154,13 @@ async def test_a_cooperative_rebalance(at: At) -> None:
     await two_members(at, heartbeat_interval_ms=200, partition_assignment_strategy=["cooperative-sticky"])
 
 
-@row(GROUPS, "static members (`group_instance_id`)", "2.3", "group_instance_id needs", first=("0.9", "membership in a group needs"))
+@row(
+    GROUPS,
+    "static members (`group_instance_id`)",
+    "2.3",
+    "group_instance_id needs",
+    first=("0.9", "membership in a group needs"),
+)
 async def test_a_static_member(at: At) -> None:
     for count in (1, 2):
         await write(at, count)

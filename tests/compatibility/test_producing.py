@@ -8,8 +8,8 @@ from typing import Any, Literal
 import pytest
 
 from aiokproto import Consumer, ExactlyOnce, Producer
-from aiokproto.types import Record
 from aiokproto.errors import InvalidTopicError, UnknownTopicError
+from aiokproto.types import Record
 from tests.compatibility.matrix import At, row
 from tests.kafka.releases import number
 
@@ -41,7 +41,8 @@ async def each_acks(at: At, codec: Literal["none", "gzip", "snappy", "lz4", "zst
             outcomes = await producer.send_many(at.topic, new, partition=0)
             assert not outcomes.errors
             values += new
-    assert [record.value for record in await read(at, len(values))] == values
+            # Before it is closed: without an acknowledgement 0.9 drops what it has not handled when the socket closes.
+            assert [record.value for record in await read(at, len(values))] == values
 
 
 @row(AREA, "without compression, with each acks")
@@ -137,7 +138,13 @@ async def test_transactions(at: At) -> None:
     assert [record.value for record in await read(at, 3)] == [b"committed", b"aborted", b"last"]
 
 
-@row(AREA, "exactly once: offsets of a group's member in a transaction", "2.5", "member in a transaction need", first=("0.11", "transactions need"))
+@row(
+    AREA,
+    "exactly once: offsets of a group's member in a transaction",
+    "2.5",
+    "member in a transaction need",
+    first=("0.11", "transactions need"),
+)
 async def test_exactly_once(at: At) -> None:
     out = f"{at.topic}-out"
     if number(at.release) >= BEFORE_BATCHES:

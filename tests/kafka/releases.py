@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.kafka import probe
-from tests.kafka.cluster import START_SECONDS, STOP_SECONDS, KafkaCluster, KafkaError
+from tests.kafka.cluster import STOP_SECONDS, KafkaCluster, KafkaError
 from tests.kafka.config import HOST, render
 from tools.setup.project import SCALA, kafka_version, release_jars, release_ready, wanted_releases
 from tools.setup.system import find_java

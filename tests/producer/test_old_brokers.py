@@ -183,7 +183,9 @@ async def test_a_batch_that_moves_to_a_broker_of_another_release_is_converted_ag
         await producer.send("flights", b"0", timestamp=1_700_000_000_000)
     assert gate.is_set()
     assert [next(decode(data)).magic for data in sets(fake)] == [1, 2]
-    assert [record.timestamp for data in sets(fake) for batch in decode(data) for record in batch] == 2 * [1_700_000_000_000]
+    assert [record.timestamp for data in sets(fake) for batch in decode(data) for record in batch] == 2 * [
+        1_700_000_000_000
+    ]
 
 
 async def test_an_idempotent_producer_refuses_an_older_leader(make: Make) -> None:

@@ -27,7 +27,6 @@ from aiokproto.errors import (
     EncodeError,
     InvalidRecordError,
     MessageTooLargeError,
-    UnsupportedVersionError,
 )
 from aiokproto.records import BatchRecord, encode
 from aiokproto.types import RecordMetadata

@@ -87,6 +87,14 @@ def first_release(api_key: int, version: int = 0) -> str | None:
     return None
 
 
+def last_release(api_key: int, version: int) -> str | None:
+    """Return the last release whose highest version of an API is this one; None if there is none."""
+    found = [
+        release for release in RELEASES if (served := versions_of(release).get(api_key)) and served.highest == version
+    ]
+    return found[-1] if found else None
+
+
 def release_like(ranges: Mapping[int, Versions]) -> str:
     """Return the newest release of whose APIs a broker serves every version, as far as it serves the API at all.
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from aiokproto.codec.registry import api_name
-from aiokproto.codec.releases import first_release
+from aiokproto.codec.releases import first_release, last_release
+from aiokproto.errors import UnsupportedVersionError
 
 
 class Feature(NamedTuple):
@@ -40,6 +41,13 @@ class Feature(NamedTuple):
         return (
             f"{self.name} need{'' if self.plural else 's'} Kafka {self.since} or later "
             f"({api_name(self.api_key)} version {self.version})"
+        )
+
+    def refused(self, who: str, version: int) -> UnsupportedVersionError:
+        """Return the error for a broker that has a lower version of the API."""
+        like = last_release(self.api_key, version)
+        return UnsupportedVersionError(
+            f"{self.need}: {who} supports it up to version {version}, and is like Kafka {like}"
         )
 
 

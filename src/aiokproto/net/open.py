@@ -133,7 +133,10 @@ async def _unless_closed(connection: Connection, exchange: Coroutine[Any, Any, T
 
 
 async def _unless_ignored(
-    exchange: Coroutine[Any, Any, BrokerVersions], ignores: Callable[[], Coroutine[Any, Any, bool]], peer: str, timeout: float
+    exchange: Coroutine[Any, Any, BrokerVersions],
+    ignores: Callable[[], Coroutine[Any, Any, bool]],
+    peer: str,
+    timeout: float,
 ) -> BrokerVersions:
     """Return the versions that the broker reports, or those of 0.9 if it is one that ignores the request."""
     answer = asyncio.ensure_future(exchange)
