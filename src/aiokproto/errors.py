@@ -371,6 +371,9 @@ _CLASSES: dict[ErrorCode, type[BrokerError]] = {
     ErrorCode.PRODUCER_FENCED: FencedError,
     ErrorCode.FENCED_INSTANCE_ID: FencedError,
     ErrorCode.ILLEGAL_GENERATION: GroupError,
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: (
+        "the topic's message.format.version is older than this needs: raise it, or use enable_idempotence=False"
+    ),
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: GroupError,
     ErrorCode.INVALID_GROUP_ID: GroupError,
     ErrorCode.UNKNOWN_MEMBER_ID: GroupError,
@@ -398,6 +401,9 @@ _HINTS: dict[ErrorCode, str] = {
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas asks for",
     ErrorCode.INVALID_REPLICATION_FACTOR: "the cluster has fewer brokers than the replication factor asks for",
     ErrorCode.INVALID_SESSION_TIMEOUT: "session_timeout_ms lies outside what the broker allows",
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: (
+        "the topic's message.format.version is older than this needs: raise it, or use enable_idempotence=False"
+    ),
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "the members of the group share no partition assignment strategy",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -67,7 +68,8 @@ async def test_ends_and_seek(at: At) -> None:
 
 @row(LOG, "offsets for a time", "0.10.1", "offsets for a time need")
 async def test_offsets_for_a_time(at: At) -> None:
-    base = 1_795_000_000_000
+    # A broker may refuse what is far from its clock.
+    base = int(time.time() * 1000) - 60_000
     async with Producer(**at.options) as producer:
         timed = number(at.release) >= (0, 10)
         for place in range(5):
@@ -154,13 +156,7 @@ async def test_a_cooperative_rebalance(at: At) -> None:
     await two_members(at, heartbeat_interval_ms=200, partition_assignment_strategy=["cooperative-sticky"])
 
 
-@row(
-    GROUPS,
-    "static members (`group_instance_id`)",
-    "2.3",
-    "group_instance_id needs",
-    first=("0.9", "membership in a group needs"),
-)
+@row(GROUPS, "static members (`group_instance_id`)", "2.3", "group_instance_id needs")
 async def test_a_static_member(at: At) -> None:
     for count in (1, 2):
         await write(at, count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -101,10 +102,12 @@ async def test_fetched_batches(at: At) -> None:
 async def test_timestamps(at: At) -> None:
     async with Producer(**at.options) as producer:
         await producer.send(at.topic, b"0", partition=0)
-        await producer.send(at.topic, b"1", partition=0, timestamp=1_800_000_000_000)
+        # A broker may refuse what is far from its clock.
+        given = int(time.time() * 1000) - 60_000
+        await producer.send(at.topic, b"1", partition=0, timestamp=given)
     records = await read(at, 2)
     assert records[0].timestamp > 1_600_000_000_000
-    assert records[1].timestamp == 1_800_000_000_000
+    assert records[1].timestamp == given
 
 
 @row(AREA, "headers", "0.11", "headers of records need")
@@ -127,10 +130,9 @@ async def test_transactions(at: At) -> None:
     async with Producer(transactional_id=at.topic, **at.options) as producer:
         async with producer.transaction() as txn:
             await txn.send(at.topic, b"committed", partition=0)
-        with pytest.raises(ZeroDivisionError):
-            async with producer.transaction() as txn:
-                await txn.send(at.topic, b"aborted", partition=0)
-                raise ZeroDivisionError
+        async with producer.transaction() as txn:
+            await txn.send(at.topic, b"aborted", partition=0)
+            await txn.abort()
         async with producer.transaction() as txn:
             await txn.send(at.topic, b"last", partition=0)
     records = await read(at, 2, isolation_level="read_committed")

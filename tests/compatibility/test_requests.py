@@ -80,10 +80,16 @@ async def test_metadata(at: At) -> None:
         assert len(topics[at.topic].partitions) == 2
 
 
+@row(AREA, "the versions of a broker are found out without an option")
+async def test_a_broker_is_recognized(at: At) -> None:
+    async with Client(bootstrap_servers=at.servers) as client:
+        assert client.brokers or number(at.release) < (0, 9)
+
+
 @row(AREA, "a broker's versions are those of its release")
 async def test_versions(at: At) -> None:
     async with Client(**at.options) as client:
-        (node,) = client.brokers or {-1: None}
+        (node,) = list(client.brokers) or [-1]
         ranges = {
             registry.lookup(f"{name}Request").api_key: versions  # type: ignore[attr-defined]
             for name, versions in (await client.versions(node)).items()

@@ -1,4 +1,4 @@
-"""One broker of an earlier release of Kafka, with the ZooKeeper that it needs, for what clients do on brokers of any age."""
+"""One broker of an earlier release of Kafka, with its ZooKeeper: for what clients do on brokers of any age."""
 
 from __future__ import annotations
 

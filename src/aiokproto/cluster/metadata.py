@@ -428,8 +428,8 @@ class MetadataUpdater:
             code = ErrorCode(response.error_code)
             self._rebootstrap = classify(code, _REFRESH) is Action.REBOOTSTRAP
             raise error_for(code, f"Metadata to {node}")
-        # Applied, it would leave the client with nobody to ask. But 0.8 lists no broker until the first topic exists, and
-        # a request that names one creates it: until then the bootstrap addresses stay in use.
+        # Applied, it would leave the client with nobody to ask. But 0.8 lists no broker until the first topic exists,
+        # and a request that names one creates it: until then the bootstrap addresses stay in use.
         if not response.brokers and version:
             raise BrokerConnectionError(f"{node} lists no brokers (it may be starting)")
         return response

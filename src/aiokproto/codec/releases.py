@@ -89,10 +89,11 @@ def first_release(api_key: int, version: int = 0) -> str | None:
 
 def last_release(api_key: int, version: int) -> str | None:
     """Return the last release whose highest version of an API is this one; None if there is none."""
-    found = [
-        release for release in RELEASES if (served := versions_of(release).get(api_key)) and served.highest == version
-    ]
-    return found[-1] if found else None
+    for release in reversed(RELEASES):
+        served = versions_of(release).get(api_key)
+        if served is not None and served.highest == version:
+            return release
+    return None
 
 
 def release_like(ranges: Mapping[int, Versions]) -> str:

@@ -44,14 +44,16 @@ async def open_connection(
     for ApiVersions v0, counts as such a broker. (Once is not enough: a proxy whose broker is starting does the same.)
     It is 0.8 if it closes the next connection on ListGroups, too, which is new in 0.9.
 
-    0.9 does not close the connection: it ignores ApiVersions. So a broker that is silent for :data:`SILENCE` is probed on
-    another connection: 0.9 is one that there answers ListGroups, and again ignores ApiVersions. A broker that is only
-    slow fails one of the two, or its answer to the first request comes meanwhile.
+    0.9 does not close the connection: it ignores ApiVersions. So a broker that is silent for :data:`SILENCE` is probed
+    on another connection: 0.9 is one that there answers ListGroups, and again ignores ApiVersions. A broker that is
+    only slow fails one of the two, or its answer to the first request comes meanwhile.
 
     The option ``broker_version`` says which release it is, and spares all of this.
 
-    ``release`` is what an earlier connection to the broker has found out: of :data:`BEFORE_0_10
-    <aiokproto.net.versions.BEFORE_0_10>`, or None. ``on_rejected`` is called with the error if the broker refuses to extend the session later (KIP-368).
+    ``release`` is one of :data:`~aiokproto.net.versions.BEFORE_0_10` if an earlier connection to the broker has found
+    that out; else None.
+
+    ``on_rejected`` is called with the error if the broker refuses to extend the session later (KIP-368).
 
     Raises:
         BrokerConnectionError: The broker cannot be reached; NotKafkaError and AuthenticationError for these causes.

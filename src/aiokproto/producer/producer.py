@@ -239,8 +239,8 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
             DeadlineError: The brokers did not respond in time.
             AuthorizationError, BrokerError: The coordinator rejects the transactional id, its timeout, or two-phase
                 commit.
-            UnsupportedVersionError: The brokers lack transactions, two-phase commit or a part of it, zstd, or idempotence
-                although ``enable_idempotence`` is True.
+            UnsupportedVersionError: The brokers lack transactions, two-phase commit or a part of it, zstd, or
+                idempotence although ``enable_idempotence`` is True.
             ClientClosedError: The producer was started before, or was closed while it started.
         """
         if self._starting or self._sender is not None:

@@ -9,7 +9,7 @@ Large batches are compressed in threads. Their request waits in ``_queued``, and
 batch of the same partition: sequence numbers are already assigned, and the broker would reject a gap. Requests for
 other partitions overtake it.
 
-The format of batches (``_magic``) is that of the broker's Produce version: magic 2 from Kafka 0.11 on, before it 1 or 0.
+The format of batches (``_magic``) is that of the broker's Produce version: magic 2 from Kafka 0.11 on, 1 or 0 before.
 It is known for certain once there is a connection; a request that was built before is then built again.
 """
 
