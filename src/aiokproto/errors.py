@@ -371,9 +371,6 @@ _CLASSES: dict[ErrorCode, type[BrokerError]] = {
     ErrorCode.PRODUCER_FENCED: FencedError,
     ErrorCode.FENCED_INSTANCE_ID: FencedError,
     ErrorCode.ILLEGAL_GENERATION: GroupError,
-    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: (
-        "the topic's message.format.version is older than this needs: raise it, or use enable_idempotence=False"
-    ),
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: GroupError,
     ErrorCode.INVALID_GROUP_ID: GroupError,
     ErrorCode.UNKNOWN_MEMBER_ID: GroupError,
