@@ -147,7 +147,7 @@ class UnsupportedCompressionError(KafkaError):
 
 
 class UnsupportedVersionError(KafkaError):
-    """Client and broker have no version of an API in common; the text has both ranges. Upgrade the older one."""
+    """The broker lacks what was asked for. The text names the release that it needs, and what was found."""
 
 
 class BrokerConnectionError(KafkaError, ConnectionError):

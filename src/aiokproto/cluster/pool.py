@@ -199,7 +199,13 @@ class Pool:
                     await late[0].wait_closed()
                     late.pop(0)
         except asyncio.TimeoutError:
-            logger.warning("%d connections did not close in %.3g s and are aborted", len(late), timeout)
+            # Without any time, as after a start that failed, it was not expected.
+            logger.log(
+                logging.WARNING if timeout else logging.DEBUG,
+                "%d connections did not close in %.3g s and are aborted",
+                len(late),
+                timeout,
+            )
         self.drop(reason)
 
     def fail(self, reason: KafkaError) -> None:
