@@ -341,7 +341,7 @@ def _rack(name: str, value: object) -> str:
     return value
 
 
-def _broker_version(name: str, value: object) -> str | None:
+def _broker_version(name: str, value: str | None) -> str | None:
     return None if value is None else one_of(name, value, ("0.8.2", "0.9"))
 
 

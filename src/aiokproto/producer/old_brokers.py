@@ -47,7 +47,7 @@ def adapted(settings: ProducerConfig, versions: BrokerVersions) -> ProducerConfi
     log.warning(
         "the brokers have no idempotence, which needs Kafka %s: a retry can write a record twice", IDEMPOTENCE.since
     )
-    return settings._replace(idempotent=False, limits=settings.limits._replace(in_flight=1))
+    return settings._replace(idempotent=False)
 
 
 class RecordCheck:

@@ -282,9 +282,11 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
 
     def _adapt(self) -> None:
         """Adapt to brokers before 0.11, for which nothing is decided before the first of them has answered."""
-        versions = self._cluster.versions_seen
-        self._settings = adapted(self._settings, versions)
-        self._accumulator.limits = self._settings.limits
+        versions, wanted = self._cluster.versions_seen, self._settings
+        self._settings = adapted(wanted, versions)
+        if self._settings.idempotent is not wanted.idempotent:
+            # Of each partition, so that records stay in order; a broker can still have several requests.
+            self._accumulator.limits = wanted.limits._replace(in_flight=1)
         if RecordCheck.needed(versions):
             self._check_records(versions)
 

@@ -281,7 +281,8 @@ class Sink:
         try:
             # Only before the first response: the connection of a healthy sink has negotiated its versions.
             if not self._healthy and await self._format_changed():
-                request, max_version = self._request(batches)
+                # Without those that have expired meanwhile.
+                request, max_version = self._request([batch for batch in batches if not batch.done])
                 if not request.topic_data:
                     # Every batch has failed by itself.
                     self._in_flight -= 1
