@@ -38,6 +38,7 @@ PURE = (
     "codec",
     "records",
     "observe",
+    "net.features",
     "net.protocol",
     "net.throttle",
     "net.versions",

@@ -147,7 +147,7 @@ class UnsupportedCompressionError(KafkaError):
 
 
 class UnsupportedVersionError(KafkaError):
-    """The broker lacks what was asked for. The text names the release that it needs, and what was found."""
+    """The broker lacks what the call needs. The text names the release that it needs, and what was found."""
 
 
 class BrokerConnectionError(KafkaError, ConnectionError):

@@ -34,7 +34,7 @@ def adapted(settings: ProducerConfig, versions: BrokerVersions) -> ProducerConfi
     """Return the options as they can be used with these brokers.
 
     Raises:
-        UnsupportedVersionError: The brokers lack something that was asked for.
+        UnsupportedVersionError: The brokers lack something that the options require.
     """
     if settings.compression is Compression.ZSTD:
         versions.require(ZSTD, "choose another compression_type")
