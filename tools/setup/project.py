@@ -82,7 +82,7 @@ def wanted_releases(text: str) -> list[str]:
     if text == "all":
         return list(SCALA)
     newest = kafka_version()
-    names = [name for name in text.split(",") if name != newest] if text else list(USUAL_RELEASES)
+    names = [name for name in (text.split(",") if text else USUAL_RELEASES) if name != newest]
     unknown = [name for name in names if name not in SCALA]
     if unknown:
         raise MissingError(f"RELEASES={text}: {unknown[0]} is none of all, {', '.join((*SCALA, newest))}")

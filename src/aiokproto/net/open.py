@@ -153,7 +153,7 @@ async def _unless_ignored(
                 return BrokerVersions.assume("0.9", peer)
         return await answer
     finally:
-        left = [task for task in (answer, probe) if task is not None and not task.done()]
+        left: list[asyncio.Future[Any]] = [task for task in (answer, probe) if task is not None and not task.done()]
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
