@@ -40,6 +40,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--brokers", type=int, choices=(1, 3), default=1, help="how many brokers `cluster` has, and replicas a topic"
     )
+    group.addoption(
+        "--releases",
+        default="",
+        help="on which releases of Kafka tests/compatibility runs: some, separated by commas, or all; the default is "
+        "the oldest, one of between, and the newest",
+    )
     group.addoption("--crash-runs", type=int, default=5, help="how often to kill a process at its work")
 
 

@@ -40,6 +40,7 @@ PURE = (
     "codec",
     "records",
     "observe",
+    "net.features",
     "net.protocol",
     "net.throttle",
     "net.versions",

@@ -174,6 +174,10 @@ class ConnectionOptions(TypedDict, total=False):
     """The rack of this client, as in ``broker.rack``: consumers can fetch from a closer replica (KIP-392), the leader
     of a group can assign partitions with a replica there (KIP-881), producers can write to closer leaders (KIP-1123).
     ``""`` (the default) is none."""
+    broker_version: Literal["0.8.2", "0.9"] | None
+    """The release of brokers before 0.10, which do not tell their versions. ``None`` (the default) asks: brokers of
+    0.10 and later answer, and the older ones are recognized by the three requests on which they close a connection.
+    With a release no broker is asked."""
     address_map: AddressMap | None
     """Called with host and port before each connection; returns the address to connect to. For port forwarding and
     tunnels. TLS still verifies the host that the broker advertises."""
@@ -211,6 +215,7 @@ class ClusterConfig:
     """None: no authentication by SASL."""
     cluster_check: bool = True
     client_rack: str = ""
+    broker_version: str | None = None
     address_map: AddressMap | None = None
     hooks: HookCalls = NO_HOOKS
     interceptors: Interceptors = NO_INTERCEPTORS
@@ -422,6 +427,10 @@ def _rack(name: str, value: object) -> str:
     return value
 
 
+def _broker_version(name: str, value: str | None) -> str | None:
+    return None if value is None else one_of(name, value, ("0.8.2", "0.9"))
+
+
 _CHECKS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "client_id": ("client_id", text),
     "request_timeout_ms": ("request_timeout", duration),
@@ -438,6 +447,7 @@ _CHECKS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "max_response_size": ("max_response_size", _frame_limit),
     "metadata_cluster_check_enable": ("cluster_check", boolean),
     "client_rack": ("client_rack", _rack),
+    "broker_version": ("broker_version", _broker_version),
     "address_map": ("address_map", function),
     "hooks": ("hooks", parse_hooks),
     "interceptors": ("interceptors", parse_interceptors),

@@ -148,7 +148,7 @@ class UnsupportedCompressionError(KafkaError):
 
 
 class UnsupportedVersionError(KafkaError):
-    """Client and broker have no version of an API in common; the text has both ranges. Upgrade the older one."""
+    """The broker lacks what the call needs. The text names the release that it needs, and what was found."""
 
 
 class BrokerConnectionError(KafkaError, ConnectionError):
@@ -407,6 +407,9 @@ _HINTS: dict[ErrorCode, str] = {
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas asks for",
     ErrorCode.INVALID_REPLICATION_FACTOR: "the cluster has fewer brokers than the replication factor asks for",
     ErrorCode.INVALID_SESSION_TIMEOUT: "session_timeout_ms lies outside what the broker allows",
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: (
+        "the topic's message.format.version is older than this needs: raise it, or use enable_idempotence=False"
+    ),
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "the members of the group share no partition assignment strategy",
 }
 

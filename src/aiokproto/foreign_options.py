@@ -11,7 +11,7 @@ _BROKER_VALIDATES = "leave it out: brokers validate the token"
 _SERIALIZER = "use key_serializer and value_serializer, each a function that returns bytes"
 _DESERIALIZER = "use key_deserializer and value_deserializer, each a function of bytes"
 _TLS = 'use security_protocol="SSL" and ssl_context=ssl.create_default_context(cafile=...)'
-_VERSIONS = "leave it out: versions are negotiated with each broker"
+_VERSIONS = "leave it out: versions are negotiated with each broker (broker_version is for those before Kafka 0.10)"
 _CALLBACK = "await the Delivery of post(), or add_done_callback() to asyncio.ensure_future(delivery)"
 _AUTO_CREATE = (
     "leave it out: for a producer the broker's auto.create.topics.enable decides; consumers never create topics"

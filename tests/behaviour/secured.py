@@ -22,7 +22,7 @@ from tests.behaviour.requests_by_api import errors, everything
 from tests.behaviour.waiting import until
 from tests.broker.secure import AUTHORIZER, USERS, acl, authenticate, plain, unsecured
 from tests.broker.wire import Wire, connect
-from tests.kafka.cluster import KafkaCluster, _free_ports
+from tests.kafka.cluster import KafkaCluster, free_ports
 from tests.kafka.config import HOST
 from tests.kafka.pool import RunningKafka
 from tests.security.oidc import AUDIENCE, ISSUER, Issuer, oidc
@@ -110,7 +110,7 @@ class SecuredKafka(KafkaCluster):
     def _write_config(self, node_id: int) -> None:
         ports = self._ports[node_id]
         # The ports assigned to this node are also free until it has started.
-        more = [port for each in _free_ports((0, 1, 2)).values() for port in (each.broker, each.controller)]
+        more = [port for each in free_ports((0, 1, 2)).values() for port in (each.broker, each.controller)]
         free = (port for port in more if port not in (ports.broker, ports.controller))
         self._address_for_sasl, for_tokens = f"{HOST}:{next(free)}", f"{HOST}:{next(free)}"
         keys = self._serve_keys(node_id, next(free), for_tokens)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.pool import KafkaPool, LocalPool, PoolServer, RemotePool
+from tests.kafka.releases import RELEASES, cluster_of
 
 POOL = pytest.StashKey[KafkaPool]()
 OWNED = pytest.StashKey[tuple[LocalPool, PoolServer]]()
@@ -29,6 +31,7 @@ CLUSTERS: Mapping[str, Callable[[], KafkaCluster]] = {
     "kafka3": lambda: KafkaCluster(3),
     "secured": _secured,
     "two-phase": lambda: KafkaCluster(1, config=TWO_PHASE),
+    **{release: partial(cluster_of, release) for release in RELEASES},
 }
 
 

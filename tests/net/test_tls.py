@@ -11,6 +11,7 @@ import pytest
 
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.schema import Request
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, NotKafkaError
 from aiokproto.net.transport import tls_error
@@ -91,7 +92,7 @@ async def test_plain_to_a_tls_listener(server: ssl.SSLContext) -> None:
     async with peer(ANSWERS, ssl_context=server) as broker:
         with pytest.raises(BrokerConnectionError, match=r"before its first response: .*security_protocol='SSL'"):
             async with connected(broker.port) as line:
-                await line.send(BEAT, timeout=PATIENCE)
+                await line.send(MetadataRequest(topics=[]), timeout=PATIENCE)
 
 
 @pytest.mark.parametrize(

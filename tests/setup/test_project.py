@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tools.setup import project
+from tools.setup.system import MissingError
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 READING_AND_WRITING = (f"reading{SUFFIX}", f"writing{SUFFIX}")
@@ -130,3 +131,21 @@ def test_pure_python_asks_for_no_compiler(machine: Machine, monkeypatch: pytest.
     monkeypatch.delattr(project, "lacks_compiler")
     project.compile_accelerator()
     assert not machine.commands
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", list(project.USUAL_RELEASES)),
+        ("all", list(project.SCALA)),
+        ("1.1.1,3.9.2", ["1.1.1", "3.9.2"]),
+        (project.kafka_version(), []),
+    ],
+)
+def test_which_earlier_releases_are_fetched(text: str, names: list[str]) -> None:
+    assert project.wanted_releases(text) == names
+
+
+def test_a_release_that_is_not_there_is_named() -> None:
+    with pytest.raises(MissingError, match=r"RELEASES=1\.2\.3: 1\.2\.3 is none of all, 0\.8\.2\.2"):
+        project.wanted_releases("1.2.3")

@@ -195,6 +195,7 @@ def test_a_slow_refresh_does_not_delay_connections_while_the_token_is_valid() ->
         began = now()
         assert (await tokens.get()).value == "t1"
         assert now() - began < 6
+        await asyncio.sleep(1)
         assert source.cancelled == 1
 
     simulated(program)

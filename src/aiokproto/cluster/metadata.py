@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 
@@ -27,7 +28,12 @@ from aiokproto.cluster.hedge import first_response
 from aiokproto.cluster.pool import MAIN, Pool
 from aiokproto.cluster.snapshot import BrokerNode, ClusterSnapshot, NodeEndpoint, TopicInfo, topic_info
 from aiokproto.cluster.tracked_topics import TrackedTopics
-from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from aiokproto.codec.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from aiokproto.config import ClusterConfig
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
@@ -40,6 +46,7 @@ from aiokproto.errors import (
 )
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.timeouts import deadline, timeout_at
+from aiokproto.net.versions import BrokerVersions
 from aiokproto.observe.observers import ClusterObserver
 from aiokproto.runtime import uniform
 
@@ -54,6 +61,8 @@ _WARN_EVERY = 30.0
 
 _NO_CREATE_FLAG = 4
 """First version with ``allow_auto_topic_creation``; in earlier ones, only the broker's configuration decides."""
+
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 _REFRESH = Situation(MetadataRequest.api_key)
 _MISSING = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -75,6 +84,8 @@ class MetadataUpdater:
         self.snapshot = ClusterSnapshot()
         # When a broker last answered a refresh (s, the loop's clock); None before the bootstrap.
         self.updated_at: float | None = None
+        # Of the broker that answered last. Others can differ, while a cluster is upgraded.
+        self.versions = BrokerVersions({}, "no broker yet")
         self._observer = observer
         self._config = config
         self._pool = pool
@@ -404,17 +415,27 @@ class MetadataUpdater:
     ) -> MetadataResponse:
         until = _now() + timeout
         connection = await self._pool.connection(node.id, MAIN, timeout)
-        version = connection.versions.pick(MetadataRequest)
+        versions = connection.versions
+        version = versions.pick(MetadataRequest)
+        # Brokers before 0.10 that get one invalid name refuse every topic of the request, with that name's error.
+        invalid = [] if version or names is None else [name for name in names if not is_topic_name(name)]
+        if invalid and names is not None:
+            names = [name for name in names if name not in invalid]
         request = metadata_request(names, create, version)
         # The dial may have used up some of it.
         left = max(until - _now(), 0)
         response = await connection.send(request, timeout=left, deadline=until, version=version)
+        response.topics += [
+            MetadataResponseTopic(name=name, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION) for name in invalid
+        ]
+        self.versions = versions
         if response.error_code:
             code = ErrorCode(response.error_code)
             self._rebootstrap = classify(code, _REFRESH) is Action.REBOOTSTRAP
             raise error_for(code, f"Metadata to {node}")
-        # Applied, it would leave the client with nobody to ask.
-        if not response.brokers:
+        # Applied, it would leave the client with nobody to ask. But 0.8 lists no broker until the first topic exists,
+        # and a request that names one creates it: until then the bootstrap addresses stay in use.
+        if not response.brokers and version:
             raise BrokerConnectionError(f"{node} lists no brokers (it may be starting)")
         return response
 
@@ -486,6 +507,11 @@ class MetadataUpdater:
             # Done if its call was cancelled in this iteration.
             if not waiter.done():
                 waiter.set_result(None)
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether a broker accepts a topic's name."""
+    return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 def metadata_request(names: list[str] | None, create: bool, version: int) -> MetadataRequest:

@@ -86,6 +86,9 @@ class Pool:
         # end it.
         self._dialling: SingleFlight[tuple[int, str], Connection] = SingleFlight()
         self._closed: KafkaError | None = None
+        # By address: the release of a broker that does not tell its versions, and until when it is not probed again (s,
+        # the loop's clock). Recognizing it takes seconds and several connections; but it can be upgraded meanwhile.
+        self._releases: dict[tuple[str, int], tuple[str, float]] = {}
 
     @property
     def bootstrap_nodes(self) -> list[int]:
@@ -116,7 +119,12 @@ class Pool:
                 self._retire(node_id)
 
     def release_bootstrap(self) -> None:
-        """Retire the connections to bootstrap addresses: from now on brokers are used by their advertised addresses."""
+        """Retire the connections to bootstrap addresses: from now on brokers are used by their advertised addresses.
+
+        Without brokers (0.8 lists none until the first topic exists) nothing changes.
+        """
+        if not self._brokers:
+            return
         for node_id in self._bootstrap:
             self._retire(node_id)
 
@@ -198,7 +206,13 @@ class Pool:
                     await late[0].wait_closed()
                     late.pop(0)
         except asyncio.TimeoutError:
-            logger.warning("%d connections did not close in %.3g s and are aborted", len(late), timeout)
+            # Without any time, as after a start that failed, it was not expected.
+            logger.log(
+                logging.WARNING if timeout else logging.DEBUG,
+                "%d connections did not close in %.3g s and are aborted",
+                len(late),
+                timeout,
+            )
         self.drop(reason)
 
     def fail(self, reason: KafkaError) -> None:
@@ -221,6 +235,7 @@ class Pool:
         if state.retry_at > loop.time():
             await asyncio.sleep(state.retry_at - loop.time())
         config, observer, started = self._config, self._observer.node(node.id), loop.time()
+        release, known_until = self._releases.get((node.host, node.port), (None, 0.0))
         try:
             connection = await open_connection(
                 node.host,
@@ -232,6 +247,7 @@ class Pool:
                 observer,
                 self._handle_failure,
                 self._identity(node),
+                release if started < known_until else None,
             )
         except KafkaError as error:
             state.failures += 1
@@ -242,6 +258,9 @@ class Pool:
             self._handle_failure(error)
             raise
         connection.report_open(channel, loop.time() - started)
+        if connection.versions.assumed_release is not None and started >= known_until:
+            found = connection.versions.assumed_release
+            self._releases[node.host, node.port] = found, loop.time() + config.metadata_max_age
         # Reached: the next failure starts with the shortest pause.
         self._dial_states.pop(node.id, None)
         self._retired = {old for old in self._retired if not old.closed}

@@ -39,7 +39,8 @@ class LogOffsets(ConsumerPart):
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first record at or after a time (ms since the epoch) in each partition, None where there is none.
 
-        Raises the errors of :meth:`beginning_offsets`.
+        Raises the errors of :meth:`beginning_offsets`; and UnsupportedVersionError with brokers before 0.10.1, which
+        have no index of times.
         """
         self._engine.check_running()
         given = to_offsets("offsets_for_times", times)

@@ -16,6 +16,7 @@ from aiokproto.codec.messages.list_offsets import (
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
+from aiokproto.net.features import TIMES
 from aiokproto.plurals import counted
 from aiokproto.types import TopicPartition
 
@@ -46,6 +47,7 @@ class OffsetLookup:
 
         Raises:
             UnknownTopicError, AuthorizationError, BrokerError: A lookup was refused; the message names the partition.
+            UnsupportedVersionError: A broker cannot look up times, or has no version in common with this client.
             DeadlineError: Not all are known in time; the message names the last failure.
         """
         loop = asyncio.get_running_loop()
@@ -115,14 +117,18 @@ class OffsetLookup:
             timeout_ms=int(timeout * 1000),
         )
         try:
+            # Version 0 would answer another question: which segments are older than the time.
+            if any(time >= 0 for time in wanted.values()):
+                (await self._cluster.broker_versions(node)).require(TIMES)
             response = await self._cluster.send(
                 request, node, timeout=min(timeout, self._cluster.config.request_timeout)
             )
         except KafkaError as error:
             action = classify(error, _LIST_OFFSETS)
-            if action in (Action.STOP, Action.FAIL):
+            if action is Action.STOP:
                 raise
-            self._cluster.invalidate(f"ListOffsets: {error}")
+            if action is not Action.FAIL:
+                self._cluster.invalidate(f"ListOffsets: {error}")
             # One error object for all partitions of the broker.
             return {}, dict.fromkeys(wanted, error)
         found: dict[TopicPartition, FoundOffset] = {}
