@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 _SASL = "this SASL mechanism is not supported yet"
+_KINIT = "leave it out: with sasl_kerberos_keytab the client gets tickets, and new ones at half of their lifetime"
 _JAAS = "use sasl_mechanism, sasl_username and sasl_password"
 _SERIALIZER = "use key_serializer and value_serializer, each a function that returns bytes"
 _DESERIALIZER = "use key_deserializer and value_deserializer, each a function of bytes"
@@ -25,8 +26,10 @@ HINTS = {
     "sasl_plain_username": "use sasl_username",
     "sasl_plain_password": "use sasl_password",
     "sasl_jaas_config": _JAAS,
-    "sasl_kerberos_service_name": _SASL,
-    "sasl_kerberos_domain_name": _SASL,
+    "sasl_kerberos_kinit_cmd": _KINIT,
+    "sasl_kerberos_min_time_before_relogin": _KINIT,
+    "sasl_kerberos_ticket_renew_window_factor": _KINIT,
+    "sasl_kerberos_ticket_renew_jitter": _KINIT,
     "sasl_oauth_token_provider": _SASL,
     "serializer": _SERIALIZER,
     "deserializer": _DESERIALIZER,
@@ -81,7 +84,7 @@ HINTS = {
     "metric_group_prefix": _METRICS,
     "selector": "leave it out: the running event loop is used",
     "kafka_client": "leave it out: the running event loop is used",
-    "sasl_kerberos_name": _SASL,
+    "sasl_kerberos_name": "use sasl_kerberos_service_name and sasl_kerberos_domain_name: the two parts of the name",
     "proxy_url": _PROXY,
     "socks5_proxy": _PROXY,
     "enable_incremental_fetch_sessions": "leave it out: fetch sessions are always used (KIP-227)",

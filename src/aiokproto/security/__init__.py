@@ -12,12 +12,14 @@ The option ``sasl_mechanism`` takes a name, with the options of that mechanism, 
 classes here, or of your own.
 """
 
+from aiokproto.security.gssapi import Gssapi
 from aiokproto.security.mechanism import SaslExchange, SaslMechanism
 from aiokproto.security.plain import Plain
 from aiokproto.security.scram import Scram
 from aiokproto.security.secret import Secret
 
 __all__ = [
+    "Gssapi",
     "Plain",
     "SaslExchange",
     "SaslMechanism",

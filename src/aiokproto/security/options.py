@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from aiokproto.errors import ConfigurationError
+from aiokproto.security.gssapi import Gssapi
 from aiokproto.security.mechanism import SaslMechanism
 from aiokproto.security.plain import Plain
 from aiokproto.security.scram import DIGESTS, Scram
@@ -33,11 +34,21 @@ def _scram(name: str) -> Callable[..., SaslMechanism]:
     return lambda sasl_username, sasl_password: Scram(name, sasl_username, sasl_password)
 
 
+def _gssapi(**options: Any) -> SaslMechanism:
+    return Gssapi(**{name.removeprefix(_KERBEROS): value for name, value in options.items()})
+
+
+_KERBEROS = "sasl_kerberos_"
 _LOGIN = ("sasl_username", "sasl_password")
 
 MECHANISMS = {
     "PLAIN": MechanismOptions(_plain, _LOGIN),
     **{name: MechanismOptions(_scram(name), _LOGIN) for name in DIGESTS},
+    "GSSAPI": MechanismOptions(
+        _gssapi,
+        (),
+        tuple(_KERBEROS + name for name in ("service_name", "domain_name", "principal", "keytab", "ccache")),
+    ),
 }
 """By name."""
 
