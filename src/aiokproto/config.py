@@ -84,7 +84,8 @@ class ConnectionOptions(TypedDict, total=False):
     verified."""
     sasl_mechanism: str | SaslMechanism | None
     """How the client authenticates with ``SASL_PLAINTEXT`` and ``SASL_SSL``: ``"PLAIN"``, ``"SCRAM-SHA-256"``,
-    ``"SCRAM-SHA-512"``, ``"OAUTHBEARER"``, ``"AWS_MSK_IAM"``, or an object: see :mod:`aiokproto.security`."""
+    ``"SCRAM-SHA-512"``, ``"OAUTHBEARER"``, ``"AWS_MSK_IAM"``, ``"GSSAPI"``, or an object: see
+    :mod:`aiokproto.security`."""
     sasl_username: SecretSource | None
     """User name, for PLAIN and SCRAM."""
     sasl_password: SecretSource | None
@@ -167,6 +168,20 @@ class ConnectionOptions(TypedDict, total=False):
     sasl_aws_region: str | None
     """For AWS_MSK_IAM: the cluster's region. ``None`` (the default) is the one in the broker's host name, or in the
     environment."""
+    sasl_kerberos_service_name: str | None
+    """For GSSAPI: the first part of the brokers' principals. ``None`` (the default) is ``"kafka"``."""
+    sasl_kerberos_domain_name: str | None
+    """For GSSAPI: the second part of the brokers' principals, if it is the same for all. ``None`` (the default) is the
+    host that each broker advertises."""
+    sasl_kerberos_principal: str | None
+    """For GSSAPI: the client's principal. ``None`` (the default) is the first one in the keytab, or that of the tickets
+    in the credential cache."""
+    sasl_kerberos_keytab: str | Path | None
+    """For GSSAPI: a file with keys of the principal, with which the client gets tickets, and new ones before they
+    expire. ``None`` (the default): the client uses tickets that are there, from ``kinit``."""
+    sasl_kerberos_ccache: str | Path | None
+    """For GSSAPI: the credential cache with tickets, a file, or with its type, as ``KCM:``. ``None`` (the default) is
+    that of the environment."""
     metadata_cluster_check_enable: bool
     """Whether brokers since 4.4 check that a connection has reached the broker and cluster that the metadata names
     (KIP-1242). Default ``True``."""

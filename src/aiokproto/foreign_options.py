@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-_SASL = "this SASL mechanism is not supported yet"
 _OAUTH = "use sasl_oauth_token, a function that returns a token, or a pair of token and expiry in seconds"
 _UNSECURED = "use sasl_oauth_token=aiokproto.security.UnsecuredToken(principal), for tests"
 _CLIENT_CREDENTIALS = "use sasl_oauthbearer_client_credentials_client_"
 _RETRIEVER = "leave it out, or use sasl_oauthbearer_jwt_retriever_class"
 _BROKER_VALIDATES = "leave it out: brokers validate the token"
+_KINIT = "leave it out: with sasl_kerberos_keytab the client gets tickets, and new ones at half of their lifetime"
 _SERIALIZER = "use key_serializer and value_serializer, each a function that returns bytes"
 _DESERIALIZER = "use key_deserializer and value_deserializer, each a function of bytes"
 _TLS = 'use security_protocol="SSL" and ssl_context=ssl.create_default_context(cafile=...)'
@@ -28,8 +28,6 @@ HINTS = {
     "sasl_mechanisms": "use sasl_mechanism, with one name",
     "sasl_plain_username": "use sasl_username",
     "sasl_plain_password": "use sasl_password",
-    "sasl_kerberos_service_name": _SASL,
-    "sasl_kerberos_domain_name": _SASL,
     "sasl_oauth_token_provider": f"{_OAUTH}: provider.token; and sasl_oauthbearer_extensions",
     "oauth_cb": _OAUTH,
     "sasl_oauthbearer_method": _RETRIEVER,
@@ -50,6 +48,10 @@ HINTS = {
     "sasl_client_callback_handler_class": "leave it out: sasl_mechanism takes an object for a mechanism of your own",
     "sasl_login_class": "leave it out: sasl_mechanism takes an object for a mechanism of your own",
     "enable_sasl_oauthbearer_unsecure_jwt": _UNSECURED,
+    "sasl_kerberos_kinit_cmd": _KINIT,
+    "sasl_kerberos_min_time_before_relogin": _KINIT,
+    "sasl_kerberos_ticket_renew_window_factor": _KINIT,
+    "sasl_kerberos_ticket_renew_jitter": _KINIT,
     "serializer": _SERIALIZER,
     "deserializer": _DESERIALIZER,
     "errors_deadletterqueue_topic_name": "use on_undecodable=DeadLetterTopic(topic, producer)",
@@ -103,7 +105,7 @@ HINTS = {
     "metric_group_prefix": _METRICS,
     "selector": "leave it out: the running event loop is used",
     "kafka_client": "leave it out: the running event loop is used",
-    "sasl_kerberos_name": _SASL,
+    "sasl_kerberos_name": "use sasl_kerberos_service_name and sasl_kerberos_domain_name: the two parts of the name",
     "proxy_url": _PROXY,
     "socks5_proxy": _PROXY,
     "enable_incremental_fetch_sessions": "leave it out: fetch sessions are always used (KIP-227)",

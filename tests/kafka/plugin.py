@@ -23,6 +23,12 @@ def _secured() -> KafkaCluster:
     return SecuredKafka()
 
 
+def _kerberos() -> KafkaCluster:
+    from tests.kerberos.cluster import KerberosKafka
+
+    return KerberosKafka()
+
+
 TWO_PHASE = {"unstable.api.versions.enable": "true", "transaction.two.phase.commit.enable": "true"}
 """What two-phase commit needs (KIP-939)."""
 
@@ -30,6 +36,7 @@ CLUSTERS: Mapping[str, Callable[[], KafkaCluster]] = {
     "kafka1": lambda: KafkaCluster(1),
     "kafka3": lambda: KafkaCluster(3),
     "secured": _secured,
+    "kerberos": _kerberos,
     "two-phase": lambda: KafkaCluster(1, config=TWO_PHASE),
     **{release: partial(cluster_of, release) for release in RELEASES},
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import struct
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from aiokproto.errors import (
 from aiokproto.net.authentication import MAX_CHALLENGES
 from aiokproto.net.open import open_connection
 from tests.net.authenticating import Counting, answers, beat, refused
+from tests.net.bare import bare, framed
 from tests.net.peer import HangUp, config, connected, peer, raw_peer, serves
 from tests.patience import PATIENCE
 
@@ -37,14 +37,6 @@ async def test_tokens_and_challenges_take_turns(tokens: int) -> None:
     handshake, *exchange = broker.requests[1:-1]
     assert (handshake[0].mechanism, handshake[1]) == ("COUNTING", 1)
     assert [(bytes(request.auth_bytes), version) for request, version in exchange] == [(each, 2) for each in expected]
-
-
-async def bare(reader: asyncio.StreamReader) -> bytes:
-    return await reader.readexactly(struct.unpack(">i", await reader.readexactly(4))[0])
-
-
-def framed(data: bytes) -> bytes:
-    return struct.pack(">i", len(data)) + data
 
 
 @pytest.mark.parametrize("answered", [True, False])

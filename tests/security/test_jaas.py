@@ -14,12 +14,14 @@ from aiokproto.config import ClusterConfig
 from aiokproto.errors import ConfigurationError
 from aiokproto.security import SaslMechanism
 from aiokproto.security.jaas import parse_jaas
+from aiokproto.security.login_modules import login_of
 from tests.security.oidc import oidc
 
 PACKAGE = "org.apache.kafka.common.security"
 PLAIN = f"{PACKAGE}.plain.PlainLoginModule"
 SCRAM = f"{PACKAGE}.scram.ScramLoginModule"
 OAUTH = f"{PACKAGE}.oauthbearer.OAuthBearerLoginModule"
+KERBEROS = "com.sun.security.auth.module.Krb5LoginModule"
 IAM = "software.amazon.msk.auth.iam.IAMLoginModule"
 
 
@@ -153,6 +155,23 @@ async def test_an_unsecured_token() -> None:
     assert message.endswith(b"\x01pool=a\x01\x01")
 
 
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("", {}),
+        ("useTicketCache=true renewTGT=true", {}),
+        (
+            'useKeyTab=true storeKey=true keyTab="/etc/flights.keytab" principal="flights@EXAMPLE.ORG"',
+            {"sasl_kerberos_keytab": "/etc/flights.keytab", "sasl_kerberos_principal": "flights@EXAMPLE.ORG"},
+        ),
+        ('useTicketCache=true ticketCache="/tmp/cc"', {"sasl_kerberos_ccache": "/tmp/cc"}),
+        ('keyTab="/unused" ticketCache="/unused" serviceName=broker', {"sasl_kerberos_service_name": "broker"}),
+    ],
+)
+def test_kerberos(written: str, read: dict[str, str]) -> None:
+    assert login_of(parse_jaas(f"{KERBEROS} required {written};"), None) == ("GSSAPI", read)
+
+
 def test_msk_with_a_profile() -> None:
     made = mechanism(f'{IAM} required awsProfileName="prod" awsDebugCreds="true";')
     assert made.name == "AWS_MSK_IAM"
@@ -177,7 +196,8 @@ def test_msk_with_a_profile() -> None:
         ),
         (f"{OAUTH} required unsecuredLoginStringClaim_sub=a clientId=b;", {}, "option number 2 is none of"),
         (f"{IAM} required s3=b;", {}, "option number 1 is none of IAMLoginModule"),
-        ("com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;", {}, "Krb5LoginModule is for GSSAPI"),
+        (f"{KERBEROS} required useKeyTab=true;", {}, "keyTab is missing"),
+        (f"{KERBEROS} required s3=b;", {}, "option number 1 is none of Krb5LoginModule"),
         ("s3cret required;", {}, "expected the login module PlainLoginModule or"),
         (f"{PLAIN} required {LOGIN};", {"sasl_oauthbearer_scope": "a"}, "is no option of sasl_mechanism='PLAIN'"),
         (f"{PLAIN} required {LOGIN};", {"security_protocol": "SSL"}, "sasl_jaas_config is given, but security_prot"),

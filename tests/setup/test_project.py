@@ -90,6 +90,19 @@ def test_the_project_is_installed_once_with_each_extra(machine: Machine) -> None
     assert machine.pure == [True, True]
 
 
+def test_kerberos_is_installed_where_its_headers_are(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(project, "lacks_kerberos", lambda: "no headers")
+    project.install_kerberos()
+    assert "the tests of Kerberos are skipped: no headers" in capsys.readouterr().err
+    assert not machine.commands
+    monkeypatch.setattr(project, "lacks_kerberos", lambda: None)
+    project.install_kerberos()
+    project.install_kerberos()
+    assert [command[-1] for command in machine.commands] == [".[gssapi]"]
+
+
 def test_the_accelerator_is_compiled_once(machine: Machine) -> None:
     project.compile_accelerator()
     project.compile_accelerator()

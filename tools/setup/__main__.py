@@ -30,11 +30,13 @@ class Needs:
     kafka: Want = Want.NO
     releases: bool = False
     accelerator: bool = False
+    kerberos: bool = False
+    """If possible."""
 
 
 NEEDS = {
     "demo": Needs("demo", java=Want.MUST, accelerator=True),
-    "test": Needs("dev", java=Want.IF_POSSIBLE, kafka=Want.IF_POSSIBLE, releases=True, accelerator=True),
+    "test": Needs("dev", java=Want.IF_POSSIBLE, kafka=Want.IF_POSSIBLE, releases=True, accelerator=True, kerberos=True),
     "style": Needs("dev"),
     "types": Needs("dev"),
     "bench": Needs("bench", java=Want.IF_POSSIBLE, kafka=Want.IF_POSSIBLE, accelerator=True),
@@ -77,6 +79,8 @@ def prepare(needs: Needs) -> Path | None:
         if needs.extra is not None:
             project.make_environment()
             project.install(needs.extra)
+            if needs.kerberos:
+                project.install_kerberos()
             if needs.accelerator:
                 project.compile_accelerator()
         if maven is not None:

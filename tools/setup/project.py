@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from tools.setup.system import MissingError, lacks_compiler, python_config, run, say
+from tools.setup.system import MissingError, lacks_compiler, lacks_kerberos, python_config, run, say
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache"
@@ -151,6 +151,15 @@ def install(extra: str) -> None:
     pure = {**os.environ, "AIOKPROTO_PURE": "1"}
     run([PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-e", f".[{extra}]"], pure)
     stamp.write_text(digest)
+
+
+def install_kerberos() -> None:
+    """Install the extra `gssapi`, which compiles its package; where that cannot be, say so and go on without."""
+    lacking = lacks_compiler(PYTHON) or lacks_kerberos()
+    if lacking:
+        say(f"the tests of Kerberos are skipped: {lacking}")
+        return
+    install("gssapi")
 
 
 def compile_accelerator() -> None:

@@ -24,6 +24,7 @@ from aiokproto.security.assertion import Assertion
 from aiokproto.security.aws import AwsCredentials, BotocoreCredentials
 from aiokproto.security.aws_msk_iam import AwsMskIam, AwsMskIamToken
 from aiokproto.security.client_credentials import ClientCredentials, JwtBearer
+from aiokproto.security.gssapi import Gssapi
 from aiokproto.security.mechanism import SaslExchange, SaslMechanism
 from aiokproto.security.oauth_bearer import OAuthBearer
 from aiokproto.security.plain import Plain
@@ -41,6 +42,7 @@ __all__ = [
     "AwsMskIamToken",
     "BotocoreCredentials",
     "ClientCredentials",
+    "Gssapi",
     "JwtBearer",
     "OAuthBearer",
     "Plain",

@@ -100,11 +100,34 @@ def _iam(entry: JaasEntry) -> dict[str, Any]:
     return {"sasl_aws_credentials": BotocoreCredentials(**arguments)} if arguments else {}
 
 
+_KERBEROS = {
+    "serviceName": "sasl_kerberos_service_name",
+    "principal": "sasl_kerberos_principal",
+    "keyTab": "sasl_kerberos_keytab",
+    "ticketCache": "sasl_kerberos_ccache",
+}
+
+
+def _kerberos(entry: JaasEntry) -> dict[str, Any]:
+    # How Java keeps and renews tickets, which is libkrb5's own affair here.
+    ignored = ("storeKey", "doNotPrompt", "renewTGT", "refreshKrb5Config", "isInitiator", "debug")
+    check_options(entry, (*_KERBEROS, "useKeyTab", "useTicketCache", *ignored))
+    options: dict[str, Any] = {_KERBEROS[name]: value for name, value in entry.options.items() if name in _KERBEROS}
+    # Java's switches: without them it does not look at the file.
+    for switch, name in (("useKeyTab", "keyTab"), ("useTicketCache", "ticketCache")):
+        if entry.options.get(switch, "").lower() != "true":
+            options.pop(_KERBEROS[name], None)
+    if entry.options.get("useKeyTab", "").lower() == "true" and "keyTab" not in entry.options:
+        raise ConfigurationError(f"{OPTION}: keyTab is missing ({entry.module} with useKeyTab)")
+    return options
+
+
 LOGIN_MODULES = {
     "PlainLoginModule": LoginModule(("PLAIN",), _login),
     "ScramLoginModule": LoginModule(tuple(DIGESTS), _scram),
     "OAuthBearerLoginModule": LoginModule(("OAUTHBEARER",), _oauth_bearer),
     "IAMLoginModule": LoginModule(("AWS_MSK_IAM",), _iam),
+    "Krb5LoginModule": LoginModule(("GSSAPI",), _kerberos),
 }
 """By name, without the package."""
 
@@ -119,8 +142,6 @@ def login_of(entry: JaasEntry, mechanism: str | None) -> tuple[str, dict[str, An
     Raises:
         ConfigurationError: The module is unknown, belongs to another mechanism, or has other options.
     """
-    if entry.module == "Krb5LoginModule":
-        raise ConfigurationError(f"{OPTION}: Krb5LoginModule is for GSSAPI, which is not supported yet")
     module = LOGIN_MODULES.get(entry.module)
     if module is None:
         # Not the name: without its quotes, another text can stand in its place.

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.security.aws_msk_iam import AwsMskIam
+from aiokproto.security.gssapi import Gssapi
 from aiokproto.security.jaas import OPTION as JAAS
 from aiokproto.security.jaas import parse_jaas
 from aiokproto.security.login_modules import login_of
@@ -45,6 +46,11 @@ def _aws_msk_iam(sasl_aws_credentials: Any = None, sasl_aws_region: Any = None) 
     return AwsMskIam(sasl_aws_credentials, sasl_aws_region)
 
 
+def _gssapi(**options: Any) -> SaslMechanism:
+    return Gssapi(**{name.removeprefix(_KERBEROS): value for name, value in options.items()})
+
+
+_KERBEROS = "sasl_kerberos_"
 _LOGIN = ("sasl_username", "sasl_password")
 
 MECHANISMS = {
@@ -52,6 +58,11 @@ MECHANISMS = {
     **{name: MechanismOptions(_scram(name), _LOGIN) for name in DIGESTS},
     "OAUTHBEARER": MechanismOptions(oauth_bearer, optional=OAUTH_OPTIONS),
     "AWS_MSK_IAM": MechanismOptions(_aws_msk_iam, optional=("sasl_aws_credentials", "sasl_aws_region")),
+    "GSSAPI": MechanismOptions(
+        _gssapi,
+        (),
+        tuple(_KERBEROS + name for name in ("service_name", "domain_name", "principal", "keytab", "ccache")),
+    ),
 }
 """By name."""
 
