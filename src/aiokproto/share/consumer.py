@@ -65,7 +65,8 @@ class ShareConsumer(ShareReport, AsyncContext):
         topics: Topics to read; :meth:`subscribe` can set them later.
         group_id: The share group. Where it starts to read, what of transactions it reads, how long locks last and how
             often records are delivered are options of the group.
-        acknowledgement_mode: ``"implicit"`` or ``"explicit"``, see above.
+        acknowledgement_mode: ``"implicit"``: a record is accepted when the next one is requested. ``"explicit"``: you
+            acknowledge each record.
         on_acknowledged: A function that is called with a list of
             :class:`~aiokproto.share.AcknowledgeOutcome`, successes and failures, soon after the broker has answered.
             An exception in it ends the consumer. Without it, failures are logged.
