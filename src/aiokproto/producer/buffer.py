@@ -201,8 +201,8 @@ class Buffer:
             assert self._writer is not None, "an open session has a writer"
             now = self._loop.time()
             queues = self._writer._ready_topics.get(record.topic)
-            # The common slow path: the open batch is full and the next one can be opened at once. MAX_LOOP_HOLD bounds how
-            # long a task can stay here without letting the sender run.
+            # The common slow path: the open batch is full and the next one can be opened at once. MAX_LOOP_HOLD bounds
+            # how long a task can stay here without letting the sender run.
             # A locked turn means that an earlier call waits for memory: small records must not take what it waits for.
             if queues is not None and not self._turn.locked() and now - self._yielded <= MAX_LOOP_HOLD:
                 appended = self._add(queues, record, now)

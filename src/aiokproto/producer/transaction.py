@@ -130,7 +130,9 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             try:
                 await self.abort()
             except KafkaError as failure:
-                log.warning("the abort of the transaction is not confirmed yet: %s", failure)
+                # Fenced, for example: it never will be, and every call says so.
+                if self._buffer.closed is None:
+                    log.warning("the abort of the transaction is not confirmed yet: %s", failure)
 
     def _missing(self, error: KafkaError) -> None:
         # As in Java: a task that nobody awaits can have raised it, and a commit would leave its record out.

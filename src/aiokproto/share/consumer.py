@@ -13,6 +13,7 @@ from aiokproto.async_context import AsyncContext
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig, ConnectionOptions, integer, one_of, positive, seconds
 from aiokproto.errors import ConfigurationError
+from aiokproto.foreign_calls import SHARE_CONSUMER_METHODS, ForeignCalls
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
 from aiokproto.share.batch import ShareBatch
 from aiokproto.share.config import ShareConfig, refuse_consumer_options
@@ -31,7 +32,7 @@ Acquired = ShareRecord | ShareBatch | Iterable[ShareRecord]
 _CLOSE_TIMEOUT_MS = 30_000
 
 
-class ShareConsumer(ShareReport, AsyncContext):
+class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
     """Read records as a member of a share group: a queue whose records are acknowledged one by one (KIP-932).
 
     ::
@@ -89,6 +90,8 @@ class ShareConsumer(ShareReport, AsyncContext):
     Raises:
         ConfigurationError: An option is unknown or invalid; the message names it.
     """
+
+    foreign_methods = SHARE_CONSUMER_METHODS
 
     def __init__(
         self,
