@@ -82,7 +82,7 @@ OPTIONS = [
     ),
     made(
         "a dictionary of a producer's options",
-        lambda: Producer({"bootstrap.servers": SERVERS}),  # type: ignore[call-arg,misc]
+        lambda: Producer({"bootstrap.servers": SERVERS}),  # type: ignore[call-arg,arg-type]
         ConfigurationError,
         "Producer(dict)",
         "as keyword arguments: Producer(bootstrap_servers=...)",
