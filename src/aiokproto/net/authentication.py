@@ -45,6 +45,10 @@ _GSSAPI = "GSSAPI"
 logger = logging.getLogger("aiokproto.net")
 
 
+class NoTokenError(BrokerConnectionError):
+    """The mechanism has nothing to send, as a secret cannot be read: the connection itself is sound."""
+
+
 class Authentication:
     """Authenticates one connection, and again before its session ends.
 
@@ -172,12 +176,12 @@ class Authentication:
         except AuthenticationError as error:
             raise AuthenticationError(f"SASL {name} with {peer}: {error}") from error
         except BrokerConnectionError as error:
-            raise BrokerConnectionError(f"SASL {name} with {peer}: {error}") from error
+            raise NoTokenError(f"SASL {name} with {peer}: {error}") from error
         except KafkaError:
             raise
         except Exception as error:
             # The application's code: a token endpoint that is away, a file that is being replaced.
-            raise BrokerConnectionError(f"SASL {name} with {peer}: {type(error).__name__}: {error}") from error
+            raise NoTokenError(f"SASL {name} with {peer}: {type(error).__name__}: {error}") from error
 
     def _rejected(self, response: SaslAuthenticateResponse) -> KafkaError:
         name, peer = self._mechanism.name, self._connection.peer
