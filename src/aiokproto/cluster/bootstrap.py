@@ -8,7 +8,7 @@ from aiokproto.cluster.snapshot import BrokerNode
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.errors import AuthenticationError, BootstrapError, BrokerConnectionError, KafkaError, NotKafkaError
 from aiokproto.failures import Action, Situation, classify
-from aiokproto.net.authentication import NoTokenError
+from aiokproto.security.mechanism import NoTokenError
 
 STARTING = Situation(MetadataRequest.api_key, starting=True)
 

@@ -31,7 +31,7 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.connection import Connection
 from aiokproto.net.timeouts import deadline
 from aiokproto.runtime import uniform
-from aiokproto.security.mechanism import SaslExchange, SaslMechanism
+from aiokproto.security.mechanism import NoTokenError, SaslExchange, SaslMechanism
 
 MAX_CHALLENGES = 64
 """Most challenges of one exchange. The longest of the known mechanisms, GSSAPI, has three."""
@@ -43,10 +43,6 @@ clients do not do it together (as Java)."""
 _GSSAPI = "GSSAPI"
 
 logger = logging.getLogger("aiokproto.net")
-
-
-class NoTokenError(BrokerConnectionError):
-    """The mechanism has nothing to send, as a secret cannot be read: the connection itself is sound."""
 
 
 class Authentication:
