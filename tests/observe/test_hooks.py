@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 
@@ -44,6 +44,7 @@ from aiokproto.hooks import (
     parse_hooks,
 )
 from aiokproto.interceptors import Interceptor
+from aiokproto.types import Record
 from tests.observe.recording import Recording
 from tests.observe.waiting import until
 from tests.patience import PATIENCE
@@ -118,7 +119,8 @@ def test_what_is_not_derived_from_hooks_is_refused(value: object) -> None:
 
 def test_a_mistyped_hook_is_refused_and_other_methods_are_not() -> None:
     class Both(Hooks, Interceptor):
-        def on_acknowledgement(self, *args: Any) -> None: ...
+        def on_records(self, records: Sequence[Record]) -> Sequence[Record]:
+            return records
 
         def on_my_own(self) -> None: ...
 
