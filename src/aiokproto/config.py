@@ -369,7 +369,9 @@ def unknown_option(name: str, valid: Iterable[str]) -> ConfigurationError:
 
 def number(name: str, value: object, minimum: float = 0, maximum: float | None = None) -> float:
     """Check a number against bounds (both inclusive); a ``bool`` is not a number."""
-    takes = f"expected a number of at least {minimum:g}" + (f" and at most {maximum:g}" if maximum is not None else "")
+    # 15 digits: 2147483647 in full, and 0.1 as it is written.
+    most = "" if maximum is None else f" and at most {maximum:.15g}"
+    takes = f"expected a number of at least {minimum:.15g}{most}"
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ConfigurationError(f"{name}={value!r}: {takes}")
     # Written so that NaN fails too.

@@ -410,7 +410,12 @@ _HINTS: dict[ErrorCode, str] = {
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: (
         "the topic's message.format.version is older than this needs: raise it, or use enable_idempotence=False"
     ),
-    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "the members of the group share no partition assignment strategy",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "the members of the group share no partition assignment strategy, or it "
+    "is a share or streams group",
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "transaction_timeout_ms is longer than the broker's "
+    "transaction.max.timeout.ms (15 minutes by default)",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "another producer has a later epoch: give each its own transactional_id",
+    ErrorCode.FENCED_INSTANCE_ID: "another member has this group_instance_id: give each process its own",
 }
 
 
@@ -419,6 +424,16 @@ def copied(error: E) -> E:
     again = copy(error)
     # The original stays visible: its traceback is where the failure happened.
     again.__cause__ = error.__cause__ or error
+    return again
+
+
+def said_of(error: E, what: str) -> E:
+    """Return a copy of an error whose text begins with ``what``."""
+    again = copied(error)
+    if isinstance(again, BrokerError):
+        again.context = f"{what}: {again.context}" if again.context else what
+    else:
+        again.args = (f"{what}: {error}", *error.args[1:])
     return again
 
 

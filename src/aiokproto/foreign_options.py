@@ -20,6 +20,7 @@ _SOCKETS = "leave it out: the operating system chooses the sizes of socket buffe
 _METRICS = "use stats(), hooks, or aiokproto.prometheus and aiokproto.otel"
 _PROXY = "proxies are not supported yet; address_map rewrites addresses, for port forwards and tunnels"
 _LOGGED = "errors that end a client are raised from its calls; others are logged by the logger `aiokproto`"
+_LEVELS = "set the level of the logger `aiokproto`, for example logging.getLogger('aiokproto').setLevel('DEBUG')"
 _TOPICS = 'topics are arguments of calls: Consumer("a", "b", ...), producer.send("a", value)'
 _AUTO_COMMITS = "leave it out: failed automatic commits are logged; the next call raises a fatal one"
 _LIBRDKAFKA_QUEUE = "use buffer_memory (producer) or fetch_buffer_bytes (consumer), in bytes"
@@ -70,7 +71,7 @@ HINTS = {
     "topic": _TOPICS,
     "topics": _TOPICS,
     "max_poll_records": "pass it to the call: poll(max_records=...)",
-    "consumer_timeout_ms": "pass it to the call: poll(timeout_ms=...), or use asyncio.timeout() around `async for`",
+    "consumer_timeout_ms": "use `async for record in consumer.records(timeout_ms=...)`, which ends then",
     "api_version": _VERSIONS,
     "api_version_auto_timeout_ms": _VERSIONS,
     "broker_version_fallback": _VERSIONS,
@@ -121,10 +122,17 @@ HINTS = {
     "topic_metadata_refresh_interval_ms": "use metadata_max_age_ms",
     "batch_num_messages": "use batch_size, in bytes",
     "ssl_key_password": f"{_TLS}, then load_cert_chain(certfile, keyfile, password)",
-    "enable_partition_eof": "compare position() with end_offsets()",
+    "enable_partition_eof": "use consumer.at_end(partition), or read_to_end()",
     "api_version_request": _VERSIONS,
     "metadata_recovery_strategy": "leave it out: a client whose brokers are gone starts again from bootstrap_servers",
     "metadata_recovery_rebootstrap_trigger_ms": "leave it out: bootstrap_servers come after the known brokers",
+    "metadata_broker_list": "use bootstrap_servers",
+    "debug": _LEVELS,
+    "log_level": _LEVELS,
+    "log_connection_close": _LEVELS,
+    "statistics_interval_ms": _METRICS,
+    "socket_keepalive_enable": "leave it out: keepalive is always on",
+    "socket_nagle_disable": "leave it out: Nagle's algorithm is always off",
     "throttle_cb": "override Hooks.on_throttled, and pass hooks",
     "log_cb": _LOGGED,
     "logger": _LOGGED,

@@ -27,6 +27,7 @@ from aiokproto.broker.server.socket_server import SocketServer
 from aiokproto.broker.telemetry import PushedMetrics
 from aiokproto.config import integer, positive
 from aiokproto.errors import BrokerError, ConfigurationError, error_for
+from aiokproto.foreign_calls import foreign_arguments
 from aiokproto.plurals import counted
 
 if TYPE_CHECKING:
@@ -468,6 +469,7 @@ class Broker(Cluster):
         async with Broker(data_dir="data", port=9092) as broker: ...
     """
 
+    @foreign_arguments(brokers="use Cluster(brokers=...)")
     def __init__(
         self,
         *,

@@ -10,13 +10,14 @@ from aiokproto.consumer.commit_result import CommitResult, Committable, to_commi
 from aiokproto.consumer.part import ConsumerPart
 from aiokproto.consumer.progress import Progress
 from aiokproto.errors import CommitError
-from aiokproto.foreign_calls import foreign_commit
+from aiokproto.foreign_calls import foreign_commit, named_after
 from aiokproto.group.arguments import Partition
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, Record, TopicPartition
 
 log = logging.getLogger("aiokproto.consumer")
 
 
+@named_after("Consumer")
 class Committer(ConsumerPart):
     """Commits and reads the group's offsets."""
 

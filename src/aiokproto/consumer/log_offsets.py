@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping
 from aiokproto.consumer.part import ConsumerPart
 from aiokproto.consumer.start_lookup import EARLIEST, LATEST
 from aiokproto.consumer.subscription import to_timestamp
+from aiokproto.foreign_calls import named_after
 from aiokproto.group.arguments import to_offsets, to_partition
 from aiokproto.types import OffsetAndTimestamp, TopicPartition
 
 
+@named_after("Consumer")
 class LogOffsets(ConsumerPart):
     """Looks up offsets, of assigned partitions and others."""
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from aiokproto.cluster import ClusterClient
+from aiokproto.cluster import ClusterClient, TopicInfo
 from aiokproto.codec.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -79,11 +79,8 @@ class OffsetLookup:
         # A partition that does not exist has no leader, which would be retried until the deadline.
         topics = await self._cluster.topics({each.topic for each in partitions}, timeout=timeout)
         for partition in partitions:
-            count = len(topics[partition.topic].partitions)
-            if partition.partition >= count:
-                what = f"ListOffsets of {partition}"
-                has = f"the topic has {counted(count, 'partition')}"
-                raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what, has)
+            if missing := why_missing(topics, partition):
+                raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"ListOffsets of {partition}", missing)
 
     async def once(
         self, wanted: Mapping[TopicPartition, int], timeout: float
@@ -172,6 +169,14 @@ def _found(entry: ListOffsetsPartitionResponse) -> FoundOffset:
     # Version 0 lists the offsets of segments, latest first; with max_num_offsets=1 it is the one.
     offset = entry.old_style_offsets[0] if entry.old_style_offsets else entry.offset
     return FoundOffset(offset, entry.timestamp, entry.leader_epoch)
+
+
+def why_missing(topics: Mapping[str, TopicInfo], partition: TopicPartition) -> str | None:
+    """Return how many partitions the topic has, if that says why this one is missing."""
+    info = topics.get(partition.topic)
+    if info is None or partition.partition < len(info.partitions):
+        return None
+    return f"the topic has {counted(len(info.partitions), 'partition')}"
 
 
 def names(partitions: Iterable[TopicPartition]) -> str:

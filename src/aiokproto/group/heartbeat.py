@@ -98,7 +98,7 @@ class Heartbeat:
             self.session.confirm(sent_at)
         if action is Action.ACCEPT:
             return True
-        refusal = error_for(response.error_code, f"Heartbeat of group {self._config.group_id!r}")
+        refusal = error_for(response.error_code, f"Heartbeat of {self._config.named}")
         self._requests.prepare_retry(action, str(refusal))
         self._on_response(action, refusal)
         # These are responses too; only what is retried (COORDINATOR_NOT_AVAILABLE) counts as a failure.

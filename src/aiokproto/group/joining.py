@@ -87,7 +87,7 @@ class Joining:
             joined = await self._requests.once(membership.join(protocols, reason), timeout=timeout)
             action = membership.joined(joined)
             if action is not Action.ACCEPT:
-                return self._failed(action, error_for(joined.error_code, f"JoinGroup of group {membership.group_id!r}"))
+                return self._failed(action, error_for(joined.error_code, f"JoinGroup of {self._config.named}"))
             # From here on a failure is one of SyncGroup. (The assignment itself may look up topics, whose errors Leader
             # handles.)
             api, assignments = SyncGroupRequest.api_key, await self._assignments()
@@ -96,7 +96,7 @@ class Joining:
             synced = await self._requests.once(membership.sync(assignments), timeout=timeout)
             action = membership.synced(synced.error_code)
             if action is not Action.ACCEPT:
-                return self._failed(action, error_for(synced.error_code, f"SyncGroup of group {membership.group_id!r}"))
+                return self._failed(action, error_for(synced.error_code, f"SyncGroup of {self._config.named}"))
         except KafkaError as error:
             return self._failed(classify(error, Situation(api, member=True)), error)
         # Not by JoinGroup: its response may have been held back for longer than a session.

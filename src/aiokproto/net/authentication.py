@@ -31,7 +31,13 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.connection import Connection
 from aiokproto.net.timeouts import deadline
 from aiokproto.runtime import uniform
-from aiokproto.security.mechanism import ExplainedExchange, RenewableExchange, SaslExchange, SaslMechanism
+from aiokproto.security.mechanism import (
+    ExplainedExchange,
+    NoTokenError,
+    RenewableExchange,
+    SaslExchange,
+    SaslMechanism,
+)
 
 MAX_CHALLENGES = 64
 """Most challenges of one exchange. The longest of the known mechanisms, GSSAPI, has three."""
@@ -175,12 +181,12 @@ class Authentication:
         except AuthenticationError as error:
             raise AuthenticationError(f"SASL {name} with {peer}: {error}") from error
         except BrokerConnectionError as error:
-            raise BrokerConnectionError(f"SASL {name} with {peer}: {error}") from error
+            raise NoTokenError(f"SASL {name} with {peer}: {error}") from error
         except KafkaError:
             raise
         except Exception as error:
             # The application's code: a token endpoint that is away, a file that is being replaced.
-            raise BrokerConnectionError(f"SASL {name} with {peer}: {type(error).__name__}: {error}") from error
+            raise NoTokenError(f"SASL {name} with {peer}: {type(error).__name__}: {error}") from error
 
     def _rejected(self, response: SaslAuthenticateResponse, exchange: SaslExchange) -> KafkaError:
         name, peer = self._mechanism.name, self._connection.peer

@@ -172,6 +172,8 @@ def _transaction_timeout(transactional_id: str | None, timeout_ms: int | None, t
     boolean("transaction_two_phase_commit_enable", two_phase)
     if two_phase and transactional_id is None:
         raise ConfigurationError("transaction_two_phase_commit_enable=True needs a transactional_id")
+    if timeout_ms is not None and transactional_id is None:
+        raise ConfigurationError(f"transaction_timeout_ms={timeout_ms!r} needs a transactional_id")
     if two_phase and timeout_ms is not None:
         raise ConfigurationError(
             f"transaction_timeout_ms={timeout_ms!r}: with transaction_two_phase_commit_enable=True transactions have "

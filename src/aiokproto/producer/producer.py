@@ -14,7 +14,7 @@ from aiokproto.async_context import AsyncContext
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig, ConnectionOptions, seconds
 from aiokproto.errors import ClientClosedError, ConfigurationError, DeadlineError, KafkaError
-from aiokproto.foreign_calls import PRODUCER_METHODS, ForeignCalls, foreign_timeout
+from aiokproto.foreign_calls import PRODUCER_METHODS, ForeignCalls, foreign_timeout, options_by_name
 from aiokproto.observe.health import Health
 from aiokproto.observe.metrics import MetricSource
 from aiokproto.observe.observers import ProducerObserver
@@ -74,6 +74,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
 
     foreign_methods = PRODUCER_METHODS
 
+    @options_by_name
     def __init__(
         self,
         *,
@@ -486,6 +487,11 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         if self._transactions is None:
             raise ConfigurationError("transaction() needs the option transactional_id")
         return Transaction(self._partitioner, self._buffer, self._transactions, self._serializers)
+
+    @property
+    def transactional_id(self) -> str | None:
+        """The option of this name: records are written in transactions if there is one."""
+        return None if self._transactions is None else self._transactions.id.name
 
     @property
     def prepared_transaction(self) -> PreparedTransaction | None:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import cast
 
 from aiokproto.errors import ConfigurationError
+from aiokproto.foreign_calls import named_after
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.producer.appender import RecordAppender
 from aiokproto.producer.arrow_tables import SupportsArrow, TableAppender, is_table
@@ -26,6 +27,7 @@ from aiokproto.records.compression import Bytes
 from aiokproto.types import Header, K, RecordMetadata, V
 
 
+@named_after("Producer")
 class RecordSender(RecordAppender[K, V]):
     """Writes records while its session may append to the buffer."""
 

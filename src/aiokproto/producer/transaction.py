@@ -65,9 +65,10 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             await txn.post("invoices", invoice)
             await txn.post("postings", posting)
 
-    Leaving the block commits. An exception aborts, and is raised as it is. A record that fails aborts too: then
-    :meth:`commit`, or leaving the block, raises ``TransactionAbortedError``. Errors that a call raises for a record
-    that was not buffered, such as ``InvalidRecordError``, abort only if they leave the block.
+    Leaving the block commits. An exception aborts, and is raised as it is. A record that fails aborts too,
+    also if the call raised its error and that was caught: then :meth:`commit`, or leaving the block, raises
+    ``TransactionAbortedError``. Three kinds of errors abort only if they leave the block: wrong arguments and failed
+    serializers (``InvalidRecordError``), wrong use (``ConfigurationError``), and ``BufferFullError``.
 
     A block that is cancelled aborts in the background: the next transaction, and :meth:`Producer.close`, wait for that.
 
@@ -87,6 +88,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
     ) -> None:
         not_begun = ConfigurationError("the transaction has not begun: async with producer.transaction() as txn")
         super().__init__(partitioner, buffer, WriteSession(not_begun), serializers)
+        self._session.on_missing = self._missing
         self._manager = manager
         self.status = TransactionStatus.NEW
 
@@ -128,7 +130,15 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             try:
                 await self.abort()
             except KafkaError as failure:
-                log.warning("the abort of the transaction is not confirmed yet: %s", failure)
+                # Fenced, for example: it never will be, and every call says so.
+                if self._buffer.closed is None:
+                    log.warning("the abort of the transaction is not confirmed yet: %s", failure)
+
+    def _missing(self, error: KafkaError) -> None:
+        # As in Java: a task that nobody awaits can have raised it, and a commit would leave its record out.
+        # A producer that is closed or has failed says why by itself.
+        if self._buffer.closed is None:
+            self._manager.fail_of(self._session, error)
 
     def _end(self, status: TransactionStatus, why: KafkaError | None = None) -> None:
         """Accept nothing more: from now on calls raise ``why``, by default that the transaction was aborted."""

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
+from aiokproto.errors import BrokerConnectionError
+
+
+class NoTokenError(BrokerConnectionError):
+    """The mechanism has nothing to send, as a secret cannot be read: the connection itself is sound."""
+
 
 class SaslExchange(Protocol):
     """One authentication of one connection: tokens out, challenges in.

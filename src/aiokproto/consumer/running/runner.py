@@ -38,6 +38,7 @@ from aiokproto.consumer.running.status import report_stuck, status_of
 from aiokproto.consumer.running.summary import RunStatus, RunSummary, TopicCounts
 from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.fetched.time_slice import TimeSlice
+from aiokproto.plurals import counted
 from aiokproto.types import Record, TopicPartition
 
 log = logging.getLogger("aiokproto.consumer")
@@ -360,7 +361,9 @@ class Runner:
             log.info("run: %s, which is not assigned any more: %r", work, error)
         elif (pause := self._failures.pause(work, error)) is not None:
             counts.retried += 1
-            log.info("run: %s: attempt %d failed, the next is in %.1f s: %r", work, work.attempts, pause, error)
+            # A run that stops makes none: the record comes again after the restart.
+            following = "the run ends" if self._stopping.is_set() else f"the next is in {pause * 1000:.0f} ms"
+            log.info("run: %s: attempt %d failed, %s: %r", work, work.attempts, following, error)
             self._postpone(work)
             self._timed(pause, work)
         elif self._failures.splits(work, error):
@@ -502,7 +505,8 @@ class Runner:
     def _cancel_running(self, backlogs: Collection[Backlog], why: str) -> None:
         works = [work for backlog in backlogs for work in backlog.running if _goes_on(work)]
         if works:
-            log.warning("run: %s: cancelled while %d of its records are handled, such as %s", why, len(works), works[0])
+            calls = counted(len(works), "call")
+            log.warning("run: %s: %s of the handler cancelled, such as that for %s", why, calls, works[0])
         for work in works:
             _cancel(work, why)
 
