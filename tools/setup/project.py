@@ -19,6 +19,7 @@ PYTHON = VENV / "bin" / "python"
 PACKAGE = ROOT / "src" / "aiokproto"
 POM = ROOT / "tests" / "kafka" / "pom.xml"
 TOOLS_POM = ROOT / "tests" / "kafka" / "tools" / "pom.xml"
+KFAKE = ROOT / "tests" / "other_brokers" / "kfake"
 MESSAGES_POM = ROOT / "tests" / "java" / "pom.xml"
 # The newest, and the last that still had the versions which 4.0 removed: together they know almost the whole protocol.
 MESSAGES_RELEASES = ("4.4.0", "3.9.2")
