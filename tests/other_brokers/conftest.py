@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,19 +12,12 @@ from tests.other_brokers.servers import Server, kfake, mock_cluster
 from tools.setup import project
 
 
-@pytest.fixture(scope="session")
-def kfake_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """franz-go's fake cluster, built from the modules that the set-up has fetched."""
-    compiler = shutil.which("go")
-    if compiler is None:
-        pytest.skip("Go is not installed")
-    program = tmp_path_factory.mktemp("other_brokers") / "kfake"
-    environment = os.environ | {"GOTOOLCHAIN": "local", "GOPROXY": "off"}
-    command = [compiler, "build", "-trimpath", "-o", str(program), "."]
-    done = subprocess.run(command, cwd=project.KFAKE, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"kfake cannot be built: {done.stderr.strip().splitlines()[-1]}")
-    return program
+@pytest.fixture
+def kfake_program() -> Path:
+    """franz-go's fake cluster."""
+    if not project.kfake_ready():
+        pytest.skip("kfake is not built: `tools/setup/run test` does it, with Go")
+    return project.kfake_program()
 
 
 @pytest.fixture

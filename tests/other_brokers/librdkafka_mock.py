@@ -1,7 +1,7 @@
 """``python -m tests.other_brokers.librdkafka_mock BROKERS``: librdkafka's mock cluster, until input ends.
 
-The library is the one inside the package ``confluent_kafka``. The first line written has the addresses. Then each line read is a command, which a line answers, ``ok`` or
-why not:
+The library is the one inside the package ``confluent_kafka``. The first line written has the addresses. Then each line
+read is a command, which a line answers, ``ok`` or why not:
 
 * ``create TOPIC PARTITIONS REPLICAS``: a topic;
 * ``move TOPIC PARTITION NODE``: the node leads the partition from now on;
@@ -21,9 +21,9 @@ from typing import Any
 PRODUCER = 0
 
 BROKEN = {11: 5, 13: 1, 14: 3}
-"""By ApiKey, the highest version that it serves as the protocol has it. It lists higher ones of JoinGroup, LeaveGroup and
-SyncGroup, but closes the connection on their requests, which are flexible, or responds with a null where none may be.
-librdkafka's own client does not send them."""
+"""By ApiKey, the highest version that it serves as the protocol has it. It lists higher ones of JoinGroup, LeaveGroup
+and SyncGroup, but closes the connection on their requests, which are flexible, or responds with a null where none may
+be. librdkafka's own client does not send them."""
 
 
 def library() -> Path | None:
@@ -91,6 +91,11 @@ class MockCluster:
         return getattr(self._library, f"rd_kafka_{name}")
 
 
+def _answer(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
 def main() -> None:
     path = library()
     if path is None:
@@ -100,11 +105,11 @@ def main() -> None:
         each.__name__: each
         for each in (cluster.create, cluster.move, cluster.coordinate, cluster.down, cluster.up, cluster.limit)
     }
-    print(cluster.bootstrap_servers, flush=True)
+    _answer(cluster.bootstrap_servers)
     for line in sys.stdin:
         name, *arguments = line.split()
         code = commands[name](*arguments)
-        print("ok" if code == 0 else f"{name} failed with {code}", flush=True)
+        _answer("ok" if code == 0 else f"{name} failed with {code}")
     cluster.close()
 
 

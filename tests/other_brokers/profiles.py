@@ -23,29 +23,113 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.records import Compression, decode
 
 EVENT_HUBS: Mapping[int, str] = {
-    **{0: "3-7", 1: "4-6", 2: "0-7", 3: "0-5", 8: "0-8", 9: "0-8", 10: "0-4", 11: "0-7", 12: "0-4", 13: "0-4"},
-    **{14: "0-5", 15: "0-5", 16: "0-4", 17: "0-1", 18: "0-3", 19: "0-6", 20: "0-2", 22: "0-1", 23: "0", 32: "0-2"},
-    **{36: "0-1", 37: "0-1", 42: "0-2"},
+    0: "3-7",
+    1: "4-6",
+    2: "0-7",
+    3: "0-5",
+    8: "0-8",
+    9: "0-8",
+    10: "0-4",
+    11: "0-7",
+    12: "0-4",
+    13: "0-4",
+    14: "0-5",
+    15: "0-5",
+    16: "0-4",
+    17: "0-1",
+    18: "0-3",
+    19: "0-6",
+    20: "0-2",
+    22: "0-1",
+    23: "0",
+    32: "0-2",
+    36: "0-1",
+    37: "0-1",
+    42: "0-2",
 }
 """Without transactions."""
 
 EVENT_HUBS_OF_2019: Mapping[int, str] = {
-    **{0: "3-5", 1: "4-6", 2: "0-2", 3: "0-5", 8: "0-3", 9: "0-3", 10: "0-1", 11: "0-2", 12: "0-1", 13: "0-1"},
-    **{14: "0-1", 15: "0-1", 16: "0-1", 17: "0", 18: "0-1", 19: "0-2", 20: "0-2", 23: "0"},
+    0: "3-5",
+    1: "4-6",
+    2: "0-2",
+    3: "0-5",
+    8: "0-3",
+    9: "0-3",
+    10: "0-1",
+    11: "0-2",
+    12: "0-1",
+    13: "0-1",
+    14: "0-1",
+    15: "0-1",
+    16: "0-1",
+    17: "0",
+    18: "0-1",
+    19: "0-2",
+    20: "0-2",
+    23: "0",
 }
 """Also without producer ids."""
 
 REDPANDA: Mapping[int, str] = {
-    **{0: "0-7", 1: "4-11", 2: "0-4", 3: "0-8", 8: "0-7", 9: "1-7", 10: "0-4", 11: "0-5", 12: "0-3", 13: "0-2"},
-    **{14: "0-3", 15: "0-4", 16: "0-3", 17: "0-1", 18: "0-3", 19: "0-5", 20: "0-4", 21: "0-1", 22: "0-3", 23: "0-3"},
-    **{24: "0-1", 25: "0-3", 26: "0-3", 28: "0-3", 32: "0-4", 33: "0-1", 36: "0-1", 37: "0-1", 42: "0-1", 44: "0"},
+    0: "0-7",
+    1: "4-11",
+    2: "0-4",
+    3: "0-8",
+    8: "0-7",
+    9: "1-7",
+    10: "0-4",
+    11: "0-5",
+    12: "0-3",
+    13: "0-2",
+    14: "0-3",
+    15: "0-4",
+    16: "0-3",
+    17: "0-1",
+    18: "0-3",
+    19: "0-5",
+    20: "0-4",
+    21: "0-1",
+    22: "0-3",
+    23: "0-3",
+    24: "0-1",
+    25: "0-3",
+    26: "0-3",
+    28: "0-3",
+    32: "0-4",
+    33: "0-1",
+    36: "0-1",
+    37: "0-1",
+    42: "0-1",
+    44: "0",
 }
 """No flexible Produce, Fetch or Metadata, no topic ids, and no groups of the consumer protocol."""
 
 WARPSTREAM: Mapping[int, str] = {
-    **{0: "0-9", 1: "0-11", 2: "0-7", 3: "0-9", 8: "0-8", 9: "0-8", 10: "0-4", 11: "0-9", 12: "0-4", 13: "0-5"},
-    **{14: "0-5", 15: "0-5", 16: "0-4", 17: "0-1", 18: "0-3", 19: "0-7", 20: "0-6", 22: "0-4", 32: "0-4", 36: "0-2"},
-    **{24: "0-3", 25: "0-3", 26: "0-3", 28: "0-3"},
+    0: "0-9",
+    1: "0-11",
+    2: "0-7",
+    3: "0-9",
+    8: "0-8",
+    9: "0-8",
+    10: "0-4",
+    11: "0-9",
+    12: "0-4",
+    13: "0-5",
+    14: "0-5",
+    15: "0-5",
+    16: "0-4",
+    17: "0-1",
+    18: "0-3",
+    19: "0-7",
+    20: "0-6",
+    22: "0-4",
+    32: "0-4",
+    36: "0-2",
+    24: "0-3",
+    25: "0-3",
+    26: "0-3",
+    28: "0-3",
 }
 """What its documentation lists, with versions of the time; no OffsetForLeaderEpoch: partitions have no leaders."""
 
@@ -166,17 +250,23 @@ class Renumbered:
 
     def _coordinator(self, response: FindCoordinatorResponse, info: RequestInfo) -> None:
         self.number += 7919
-        response.node_id = self.number
+        if info.version < 4:
+            response.node_id = self.number
         for coordinator in response.coordinators:
             coordinator.node_id = self.number
 
 
 def only_gzip(cluster: Cluster) -> None:
     """Batches of another compression are UNSUPPORTED_FOR_MESSAGE_FORMAT (Event Hubs)."""
+
     def other(info: RequestInfo) -> bool:
         assert isinstance(info.request, ProduceRequest)
         parts = [part for topic in info.request.topic_data for part in topic.partition_data if part.records]
-        return any(batch.compression not in (Compression.NONE, Compression.GZIP) for part in parts for batch in decode(part.records))
+        return any(
+            batch.compression not in (Compression.NONE, Compression.GZIP)
+            for part in parts
+            for batch in decode(part.records)
+        )
 
     cluster.faults.fail(ProduceRequest, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, when=other)
 

@@ -40,7 +40,8 @@ from tests.other_brokers.profiles import (
 )
 from tests.other_brokers.workload import VALUES, commit_in_transaction, consume, consume_in_turn, produce, transact
 
-NO_EPOCHS = ("no leader epochs", "no topic ids")
+EVERYTHING = dict.fromkeys(range(100), "0+")
+"""The versions that the embedded broker serves anyway."""
 
 
 @asynccontextmanager
@@ -78,7 +79,7 @@ async def test_transactions(quirk: Callable[[Cluster], object]) -> None:
         assert await commit_in_transaction(cluster.bootstrap_servers, "t") == 7
 
 
-@pytest.mark.parametrize("quirk", [quirk for name, quirk in QUIRKS.items() if name not in NO_EPOCHS])
+@pytest.mark.parametrize("quirk", [quirk for name, quirk in QUIRKS.items() if name != "no topic ids"])
 async def test_groups_of_the_consumer_protocol(quirk: Callable[[Cluster], object]) -> None:
     """Assignments have topic ids: without those there are no such groups."""
     async with serving(quirk) as cluster:
@@ -110,13 +111,13 @@ async def test_event_hubs() -> None:
 
 async def test_without_producer_ids_the_error_says_what_to_do() -> None:
     async with serving(as_version=EVENT_HUBS_OF_2019) as cluster:
-        with pytest.raises(UnsupportedVersionError, match=r"InitProducerId: .* use enable_idempotence=False"):
+        with pytest.raises(UnsupportedVersionError, match="use enable_idempotence=False"):
             await produce(cluster.bootstrap_servers, "t")
 
 
 async def test_without_transactions_the_error_names_the_api() -> None:
     async with serving(as_version=EVENT_HUBS) as cluster:
-        with pytest.raises(KafkaError, match="AddPartitionsToTxn: broker .* does not support it"):
+        with pytest.raises(KafkaError, match="AddPartitionsToTxn"):
             await transact(cluster.bootstrap_servers, "t")
 
 
@@ -126,7 +127,7 @@ async def test_without_an_api_for_administration_the_call_fails_and_the_client_g
         Client(bootstrap_servers=cluster.bootstrap_servers) as client,
     ):
         resource = DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=None)
-        with pytest.raises(UnsupportedVersionError, match="DescribeConfigs: broker .* does not support it"):
+        with pytest.raises(UnsupportedVersionError, match="DescribeConfigs"):
             await client.request(DescribeConfigsRequest(resources=[resource]))
         assert (await client.request(ListGroupsRequest())).error_code == 0
 
@@ -136,25 +137,27 @@ async def test_without_an_api_for_administration_the_call_fails_and_the_client_g
 )
 async def test_odd_version_ranges(versions: dict[int, str]) -> None:
     """Coordinators only of groups, one version alone, or an old API beside new ones."""
-    everything = {key: "0+" for key in range(100)}
-    async with serving(as_version=everything | versions) as cluster:
+    async with serving(as_version=EVERYTHING | versions) as cluster:
         await use(cluster.bootstrap_servers)
 
 
 # ---- brokers that change
 
+ANONYMOUS = EVERYTHING | {18: "0-4"}
+"""From version 5 on, ApiVersions says which broker the client expects (KIP-1242): the embedded one would refuse."""
+
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 async def test_node_ids_that_are_new_in_every_response(protocol: str) -> None:
     """As WarpStream's agents, which come and go behind one address, and any of which serves every partition."""
-    async with serving(Renumbered()) as cluster:
+    async with serving(Renumbered(), as_version=ANONYMOUS) as cluster:
         await use(cluster.bootstrap_servers, protocol, metadata_max_age_ms=20)
         await transact(cluster.bootstrap_servers, "t")
 
 
 async def test_a_consumer_goes_on_while_node_ids_change() -> None:
     async with (
-        serving(Renumbered()) as cluster,
+        serving(Renumbered(), as_version=ANONYMOUS) as cluster,
         Consumer(
             "t", bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest", metadata_max_age_ms=20
         ) as consumer,
@@ -252,18 +255,24 @@ async def test_an_error_code_that_no_table_has_is_reported_with_its_number(api: 
             Producer(bootstrap_servers=servers) as producer,
             Consumer(bootstrap_servers=servers, group_id="g", auto_offset_reset="earliest") as consumer,
         ):
+            consumer.assign(("t", 0))
             change(api, unknown)(cluster)
-            with pytest.raises(KafkaError, match="9999"):
-                if api is OffsetCommitRequest:
-                    await consumer.commit({TopicPartition("t", 0): 1})
-                elif api is FetchRequest:
-                    consumer.assign(("t", 0))
-                    await anext(consumer)
-                else:
-                    await producer.send("t", b"v", partition=0)
+            error = await _failure(api, producer, consumer)
+            assert "9999" in str(error)
             cluster.faults.clear()
             await producer.send("t", b"v", partition=0)
             await consumer.commit({TopicPartition("t", 0): 1})
+
+
+async def _failure(api: Any, producer: Producer, consumer: Consumer) -> KafkaError | None:
+    if api is OffsetCommitRequest:
+        (outcome,) = (await consumer.commit({TopicPartition("t", 0): 1})).outcomes.values()
+        return outcome.error
+    try:
+        await (anext(consumer) if api is FetchRequest else producer.send("t", b"v", partition=0))
+    except KafkaError as error:
+        return error
+    return None
 
 
 async def test_a_group_that_the_coordinator_does_not_know_has_committed_nothing() -> None:

@@ -193,7 +193,7 @@ async def test_records_of_a_share_group_are_accepted_once(fake: Server, topic: s
 
 async def test_an_api_that_the_mock_cluster_lacks_is_named(mock: Server, topic: str) -> None:
     await mock.command("limit", 22, -1, -1)
-    with pytest.raises(UnsupportedVersionError, match="InitProducerId: broker .* does not support it"):
+    with pytest.raises(UnsupportedVersionError, match="InitProducerId"):
         await produce(mock.bootstrap_servers, topic)
     assert await produce(mock.bootstrap_servers, topic, enable_idempotence=False) == len(VALUES)
 

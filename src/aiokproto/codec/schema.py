@@ -452,9 +452,7 @@ class Message(Struct):
             raise explain_encode(self, version, error) from error
 
     @classmethod
-    def decode(
-        cls, data: Buffer, version: int, *, limits: Limits = DEFAULT_LIMITS, exact: bool = True
-    ) -> Self:
+    def decode(cls, data: Buffer, version: int, *, limits: Limits = DEFAULT_LIMITS, exact: bool = True) -> Self:
         """Read a whole body.
 
         ``recordset`` fields become views of ``data``, not copies: keep it unchanged while they are used.

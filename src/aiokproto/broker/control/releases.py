@@ -64,7 +64,7 @@ RELEASES = tuple(_CHANGES)
 """The releases, oldest first."""
 
 AsVersion: TypeAlias = "str | Mapping[int | type[Request[Any]], str]"
-"""A release of Kafka; or versions such as ``"0-7"`` by request class or ApiKey, as another implementation lists them."""
+"""A release of Kafka; or versions such as ``"0-7"`` by request class or ApiKey, as other implementations list them."""
 
 
 def versions_served(as_version: AsVersion, served: Mapping[int, Versions]) -> dict[int, Versions]:
@@ -81,10 +81,13 @@ def versions_served(as_version: AsVersion, served: Mapping[int, Versions]) -> di
         return versions_of_release(as_version, served)
     theirs: dict[int, Versions] = {}
     for api, versions in as_version.items():
+        key = api if isinstance(api, int) else key_of(api)
         try:
-            theirs[api if isinstance(api, int) else key_of(api)] = Versions.parse(versions)
+            theirs[key] = Versions.parse(versions)
         except (AttributeError, ValueError):
-            raise ConfigurationError(f"as_version: {api!r} has the versions {versions!r}, expected e.g. '0-7'") from None
+            raise ConfigurationError(
+                f"as_version: {api!r} has the versions {versions!r}, expected e.g. '0-7'"
+            ) from None
     return _both(theirs, served)
 
 

@@ -1,0 +1,24 @@
+"""The page about other implementations names tests that are there."""
+
+from __future__ import annotations
+
+import re
+
+from tests.docs.snippets import ROOT
+from tests.docs.test_troubles import names_in
+from tests.other_brokers import profiles
+
+PAGE = (ROOT / "docs" / "compatibility.md").read_text().partition("## Other implementations")[2]
+ROWS = [row.split(" | ") for row in re.findall(r"^\| (.+) \|$", PAGE, re.MULTILINE) if "|---" not in row][1:]
+NAMED = re.compile(r"`(?:(tests/[\w/]+\.py)::)?(test_\w+)(?:\[([^]]+)\])?`")
+
+
+def test_every_quirk_has_a_test_that_is_there_or_says_that_it_has_none() -> None:
+    assert len(ROWS) >= 25
+    for implementation, quirk, _, _, proof in ROWS:
+        found = NAMED.findall(proof)
+        assert found or "tests/behaviour" in proof or "test_servers.py" in proof or proof == "not tested", quirk
+        for path, name, case in found:
+            file = path or "tests/other_brokers/test_quirks.py"
+            assert name in names_in(ROOT / file), f"{implementation}: {file} has no {name}"
+            assert not case or case in profiles.QUIRKS, f"{implementation}: no quirk {case!r}"
