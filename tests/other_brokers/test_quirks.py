@@ -123,7 +123,7 @@ async def test_without_transactions_the_error_names_the_api() -> None:
 
 async def test_without_an_api_for_administration_the_call_fails_and_the_client_goes_on() -> None:
     async with (
-        serving(as_version=WARPSTREAM | {32: "none"}) as cluster,
+        serving(as_version={**WARPSTREAM, 32: "none"}) as cluster,
         Client(bootstrap_servers=cluster.bootstrap_servers) as client,
     ):
         resource = DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=None)
@@ -277,7 +277,8 @@ async def _failure(api: Any, producer: Producer, consumer: Consumer) -> KafkaErr
 
 async def test_a_group_that_the_coordinator_does_not_know_has_committed_nothing() -> None:
     async with serving() as cluster:
-        await produce(cluster.bootstrap_servers, "t")
+        async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            await producer.send("t", b"v", partition=0)
         cluster.faults.fail(OffsetFetchRequest, ErrorCode.GROUP_ID_NOT_FOUND)
         async with Consumer(
             bootstrap_servers=cluster.bootstrap_servers, group_id="g", auto_offset_reset="earliest"
@@ -314,10 +315,10 @@ async def test_every_response_carries_a_throttle_time() -> None:
     """As of services with a quota: the client waits it out before its next request on the connection."""
 
     async def throttled(info: RequestInfo, serve: Serve) -> Response | None:
-        response = await serve(info.request)
+        response: Any = await serve(info.request)
         if response is not None and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = 3
-        return response
+        return response  # type: ignore[no-any-return]
 
     async with serving() as cluster:
         cluster.faults.intercept([ProduceRequest, FetchRequest, MetadataRequest, JoinGroupRequest], throttled)

@@ -180,7 +180,7 @@ async def test_records_of_a_share_group_are_accepted_once(fake: Server, topic: s
     async with Client(bootstrap_servers=fake.bootstrap_servers) as client:
         answer = await client.request(IncrementalAlterConfigsRequest(resources=[resource]))
         assert answer.responses[0].error_code == 0, answer
-    seen = []
+    seen: list[bytes | None] = []
     for _ in range(2):
         async with ShareConsumer(topic, bootstrap_servers=fake.bootstrap_servers, group_id=topic) as consumer:
             while len(seen) < len(VALUES):
