@@ -103,8 +103,8 @@ REDPANDA: Mapping[int, str] = {
     42: "0-1",
     44: "0",
 }
-"""No flexible Produce, Fetch or Metadata, no topic ids, and no groups of the consumer protocol. Those of Produce, Fetch,
-Metadata and OffsetFetch are in its sources; the others are assumed."""
+"""No flexible Produce, Fetch or Metadata, no topic ids, and no groups of the consumer protocol. Those of Produce,
+Fetch, Metadata and OffsetFetch are in its sources; the others are assumed."""
 
 WARPSTREAM: Mapping[int, str] = {
     0: "0-9",
@@ -132,7 +132,7 @@ WARPSTREAM: Mapping[int, str] = {
     26: "0-3",
     28: "0-3",
 }
-"""The APIs that its documentation lists; the versions are assumed. No OffsetForLeaderEpoch: partitions have no leaders."""
+"""The APIs that its documentation lists; the versions are assumed. No OffsetForLeaderEpoch: there are no leaders."""
 
 VERSIONS = {
     "Event Hubs": EVENT_HUBS,
