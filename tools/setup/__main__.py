@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,11 +33,20 @@ class Needs:
     accelerator: bool = False
     kerberos: bool = False
     """If possible."""
+    kfake: bool = False
 
 
 NEEDS = {
     "demo": Needs("demo", java=Want.MUST, accelerator=True),
-    "test": Needs("dev", java=Want.IF_POSSIBLE, kafka=Want.IF_POSSIBLE, releases=True, accelerator=True, kerberos=True),
+    "test": Needs(
+        "dev",
+        java=Want.IF_POSSIBLE,
+        kafka=Want.IF_POSSIBLE,
+        releases=True,
+        accelerator=True,
+        kerberos=True,
+        kfake=True,
+    ),
     "style": Needs("dev"),
     "types": Needs("dev"),
     "bench": Needs("bench", java=Want.IF_POSSIBLE, kafka=Want.IF_POSSIBLE, accelerator=True),
@@ -86,6 +96,11 @@ def prepare(needs: Needs) -> Path | None:
         if maven is not None:
             with _forgiving(needs.kafka):
                 _fetch_jars(maven, releases)
+        # Without Go its tests are skipped: too much to install for them.
+        compiler = shutil.which("go") if needs.kfake else None
+        if compiler is not None:
+            with _forgiving(Want.IF_POSSIBLE):
+                project.build_kfake(compiler)
     return java
 
 

@@ -1,4 +1,5 @@
-"""What the project keeps in its own folder: the virtual environment, and the jars of real Kafka and of its messages."""
+"""What the project keeps in its own folder: the virtual environment, the jars of real Kafka and of its messages, and
+franz-go's fake cluster."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ PACKAGE = ROOT / "src" / "aiokproto"
 POM = ROOT / "tests" / "kafka" / "pom.xml"
 TOOLS_POM = ROOT / "tests" / "kafka" / "tools" / "pom.xml"
 RELEASES_POM = ROOT / "tests" / "kafka" / "release" / "pom.xml"
+KFAKE = ROOT / "tests" / "other_brokers" / "kfake"
 MESSAGES_POM = ROOT / "tests" / "java" / "pom.xml"
 # The newest, and the last that still had the versions which 4.0 removed: together they know almost the whole protocol.
 MESSAGES_RELEASES = ("4.4.0", "3.9.2")
@@ -131,6 +133,27 @@ def fetch_messages(maven: Path) -> None:
         target = (f"-Dkafka.version={release}", "dependency:copy", f"-DoutputDirectory={jars}")
         run([maven, *QUIET, "-f", MESSAGES_POM, *target])
         (jars / ".complete").write_text(_digest(MESSAGES_POM))
+
+
+def kfake_program() -> Path:
+    """franz-go's fake cluster, which the clients are tested against; `kfake_ready` says whether it is built."""
+    return CACHE / "kfake" / _digest(*sorted(KFAKE.iterdir()))[:16]
+
+
+def kfake_ready() -> bool:
+    return kfake_program().exists()
+
+
+def build_kfake(compiler: str) -> None:
+    """Fetch the modules of franz-go's fake cluster, and build it, unless it is there."""
+    if kfake_ready():
+        return
+    say("building franz-go's kfake with Go")
+    # An older Go would otherwise look for the version in go.mod, and wait long if it cannot be found.
+    run(
+        [compiler, "build", "-C", KFAKE, "-trimpath", "-o", kfake_program(), "."],
+        {**os.environ, "GOTOOLCHAIN": "local"},
+    )
 
 
 def make_environment() -> None:

@@ -119,7 +119,7 @@ class Authentication:
         connection, name = self._connection, self._mechanism.name
         version = connection.versions.pick(SaslHandshakeRequest, max_version)
         frame = await connection.send_raw(SaslHandshakeRequest(mechanism=name), version, self._timeout, past_hold=True)
-        response = decode_response(frame, SaslHandshakeResponse, version)
+        response = decode_response(frame, SaslHandshakeResponse, version, exact=False)
         if not response.error_code:
             return
         error = error_for(response.error_code, f"SaslHandshake to {connection.peer}")
@@ -148,7 +148,7 @@ class Authentication:
             frame = await connection.send_raw(
                 SaslAuthenticateRequest(auth_bytes=token), version, self._timeout, past_hold=True
             )
-            response = decode_response(frame, SaslAuthenticateResponse, version)
+            response = decode_response(frame, SaslAuthenticateResponse, version, exact=False)
             if response.error_code:
                 raise self._rejected(response, exchange)
             lifetime = response.session_lifetime_ms / 1000

@@ -354,7 +354,7 @@ class Connection(asyncio.BufferedProtocol):
     def _decode(self, request: Request[R], version: int, frame: memoryview) -> R:
         """Decode a response, and start the throttle time that it carries."""
         try:
-            response = decode_response(frame, cast("type[R]", request.response), version)
+            response = decode_response(frame, cast("type[R]", request.response), version, exact=False)
         except DecodeError as error:
             # The connection stays open: the frame was delimited by its length, so the next one is intact.
             raise DecodeError(f"{api_name(request.api_key)} to {self.peer}: malformed response: {error}") from error

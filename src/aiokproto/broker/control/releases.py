@@ -1,12 +1,41 @@
-"""The API versions that each Kafka release served to clients, for ``as_version``."""
+"""The API versions that a broker serves with ``as_version``: those of a Kafka release, or named ones."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, TypeAlias
 
+from aiokproto.broker.control.fault_rule import key_of
 from aiokproto.codec.releases import RELEASES, versions_of
-from aiokproto.codec.schema import Versions
+from aiokproto.codec.schema import Request, Versions
 from aiokproto.errors import ConfigurationError
+
+AsVersion: TypeAlias = "str | Mapping[int | type[Request[Any]], str]"
+"""A release of Kafka; or versions such as ``"0-7"`` by request class or ApiKey, as other implementations list them."""
+
+
+def versions_served(as_version: AsVersion, served: Mapping[int, Versions]) -> dict[int, Versions]:
+    """Return the versions that both this broker and the named release, or implementation, serve.
+
+    Args:
+        as_version: See :data:`AsVersion`. ApiKeys that the protocol does not have are left out.
+        served: The versions that this broker serves.
+
+    Raises:
+        ConfigurationError: The release is unknown, or the value names no API or versions.
+    """
+    if not isinstance(as_version, Mapping):
+        return versions_of_release(as_version, served)
+    theirs: dict[int, Versions] = {}
+    for api, versions in as_version.items():
+        key = api if isinstance(api, int) else key_of(api)
+        try:
+            theirs[key] = Versions.parse(versions)
+        except (AttributeError, ValueError):
+            raise ConfigurationError(
+                f"as_version: {api!r} has the versions {versions!r}, expected e.g. '0-7'"
+            ) from None
+    return _both(theirs, served)
 
 
 def versions_of_release(release: str, served: Mapping[int, Versions]) -> dict[int, Versions]:
@@ -25,7 +54,10 @@ def versions_of_release(release: str, served: Mapping[int, Versions]) -> dict[in
         raise ConfigurationError(
             f"as_version={release!r} is no release of Kafka; expected one of {', '.join(RELEASES)}"
         )
-    theirs = versions_of(name)
+    return _both(versions_of(name), served)
+
+
+def _both(theirs: Mapping[int, Versions], served: Mapping[int, Versions]) -> dict[int, Versions]:
     both = {key: _common(versions, theirs[key]) for key, versions in served.items() if key in theirs}
     return {key: versions for key, versions in both.items() if versions.lowest <= versions.highest}
 
