@@ -116,7 +116,13 @@ class Committer(ConsumerPart):
         them come again after an abort.
 
         Raises:
-            ConfigurationError: There is no group, or a partition of the records is not assigned.
+            ConfigurationError: There is no group, ``enable_auto_commit`` is on, or a partition of the records is not
+                assigned.
         """
         self._group()
+        if self._engine.config.enable_auto_commit:
+            raise ConfigurationError(
+                "progress() needs enable_auto_commit=False: else the offsets are committed whether or not the "
+                "transaction is"
+            )
         return Progress(records, self._assignment, self.group_metadata)
