@@ -79,9 +79,7 @@ class OffsetLookup:
         for partition in partitions:
             count = len(topics[partition.topic].partitions)
             if partition.partition >= count:
-                what = f"ListOffsets of {partition}"
-                has = f"the topic has {counted(count, 'partition')}"
-                raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what, has)
+                raise _missing(partition, count)
 
     async def once(
         self, wanted: Mapping[TopicPartition, int], timeout: float
@@ -93,7 +91,11 @@ class OffsetLookup:
             node = self._cluster.snapshot.leader(*partition)
             if node is None:
                 self._cluster.invalidate(f"{partition} has no leader")
-                failures[partition] = error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"ListOffsets of {partition}")
+                topic = self._cluster.snapshot.topics.get(partition.topic)
+                if topic is not None and topic.partitions and partition.partition >= len(topic.partitions):
+                    failures[partition] = _missing(partition, len(topic.partitions))
+                else:
+                    failures[partition] = error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"ListOffsets of {partition}")
             else:
                 by_node.setdefault(node, {})[partition] = time
         found: dict[TopicPartition, FoundOffset] = {}
@@ -155,6 +157,12 @@ class OffsetLookup:
                 ListOffsetsPartition(partition_index=number, current_leader_epoch=epoch, timestamp=time)
             )
         return list(topics.values())
+
+
+def _missing(partition: TopicPartition, count: int) -> KafkaError:
+    """Return the error of a partition that a topic with ``count`` of them does not have."""
+    has = f"the topic has {counted(count, 'partition')}"
+    return error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"ListOffsets of {partition}", has)
 
 
 def may_pass(failure: KafkaError, situation: Situation) -> bool:

@@ -175,8 +175,9 @@ class PositionResolver(Lookups[StartLookup]):
         ):
             lookup.missing_since = None
         elif lookup.is_missing(asyncio.get_running_loop().time(), MISSING_FOR):
-            context = f"ListOffsets of {cursor.partition}"
-            self._assignment.fail(cursor, error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, context))
+            if not isinstance(failure, UnknownTopicError):
+                failure = error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"ListOffsets of {cursor.partition}")
+            self._assignment.fail(cursor, failure)
             return False
         if may_pass(failure, Situation(ListOffsetsRequest.api_key)):
             return True
