@@ -201,7 +201,13 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         self._check_not_ended()
         await self._finish_records("prepared")
         self.status = TransactionStatus.PREPARED
-        return self._manager.prepare()
+        return self._manager.prepare(self._decided)
+
+    def _decided(self, committed: bool) -> None:
+        # COMMITTING: its own commit() has decided.
+        if self.status is TransactionStatus.PREPARED:
+            self.status = TransactionStatus.COMMITTED if committed else TransactionStatus.ABORTED
+            self._session.closed = ConfigurationError("complete_transaction() has decided about this transaction")
 
     async def _finish_records(self, what: str) -> None:
         """Wait for the outcome of everything; if that is bad, abort.
@@ -296,8 +302,8 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         Raises:
             TransactionAbortedError: The coordinator refused them, for example because the group has assigned the
                 partitions to another member. The transaction can only be aborted.
-            ConfigurationError: There is no group, the consumer has ``enable_auto_commit`` on, an offset is out of range,
-                or the transaction has ended.
+            ConfigurationError: There is no group, the consumer has ``enable_auto_commit`` on, an offset is out of
+                range, or the transaction has ended.
             KafkaError: The producer is closed, or has failed.
         """
         # Before the arguments: after the end every call says how it ended.
