@@ -108,7 +108,7 @@ def test_the_error_of_an_assigned_partition_that_does_not_exist_says_how_many_th
             consumer.assign(("t", 7))
             await consumer.poll(1000)
             assert "the topic has 2 partitions" in str(consumer.partition_state(("t", 7)))
-            with pytest.raises(UnknownTopicError, match="t-7: .*: the topic has 2 partitions"):
+            with pytest.raises(UnknownTopicError, match=r"t-7: .*: the topic has 2 partitions"):
                 await consumer.poll(10_000)
 
     run(program)

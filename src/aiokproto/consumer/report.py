@@ -132,8 +132,9 @@ class Report(ConsumerPart):
         """Return whether the consumer works, and what is wrong. No I/O.
 
         Findings are, for example, that no broker can be reached, that a partition has no leader or cannot be read, that
-        the group is rebalancing, that a deserializer does not return, or that a handler of :meth:`run` takes longer than
-        30 seconds or half of ``max_poll_interval_ms``, or ignores its cancellation. A topic without new records is none.
+        the group is rebalancing, that a deserializer does not return, or that a handler of :meth:`run` takes longer
+        than 30 seconds or half of ``max_poll_interval_ms``, or ignores its cancellation. A topic without new records is
+        none.
         """
         engine = self._engine
         engine.cluster.check_loop()

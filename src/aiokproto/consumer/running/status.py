@@ -58,8 +58,8 @@ async def report_stuck(running: Callable[[], list[Work]]) -> None:
 
 
 def trouble_of(works: list[Work], after: float) -> str:
-    """Return what is wrong with running calls: one does not end although it is cancelled, or takes longer than ``after``
-    seconds; empty if nothing is."""
+    """Return what is wrong with running calls: one does not end although it is cancelled, or takes longer than
+    ``after`` seconds; empty if nothing is."""
     now = asyncio.get_running_loop().time()
     stuck = [work for work in works if work.cancelled or now - work.began >= after]
     if not stuck:
