@@ -19,7 +19,7 @@ from aiokproto.group.commits import Commits
 from aiokproto.group.config import GroupConfig, LeaveMode
 from aiokproto.group.heartbeat import Heartbeat
 from aiokproto.group.joining import Joining
-from aiokproto.group.membership import Membership
+from aiokproto.group.membership import Membership, Phase
 from aiokproto.group.offsets import FoundOffsets, GroupOffsets
 from aiokproto.group.rebalance import RebalanceLoop
 from aiokproto.observe.observers import Timing
@@ -104,6 +104,11 @@ class ClassicMember:
     def outside(self) -> bool:
         """Whether it is not a member, and has no subscription for which to join."""
         return self._rebalance.outside
+
+    @property
+    def awaits_join(self) -> bool:
+        """Whether a JoinGroup has no response yet: the coordinator can hold it back for a whole rebalance timeout."""
+        return self._membership.phase is Phase.JOINING
 
     @property
     def removed(self) -> bool:

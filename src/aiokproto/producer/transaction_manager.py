@@ -389,7 +389,7 @@ class TransactionManager:
             pass
 
     def prepare(self, decided: Callable[[bool], None]) -> PreparedTransaction:
-        """After :meth:`flush`, wait for a decision, which ``decided`` is told; return the name of the transaction."""
+        """After :meth:`flush`, wait for a decision; ``decided`` is called with it. Return its name."""
         self._decided = decided
         # The coordinator knows nothing of an empty one, and would leave its epoch, and so its name, to the next one.
         self._needs_epoch = not self._has_started
