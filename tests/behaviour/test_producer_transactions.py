@@ -363,6 +363,18 @@ async def test_a_consumers_progress_is_committed_with_the_results(
     await read_when(client, topic, [b"a", b"b", b"c", b"from a"])
 
 
+async def test_a_consumer_that_commits_by_itself_is_refused(
+    cluster: BehaviourCluster, topic: str, producer: Producer
+) -> None:
+    await cluster.create_topic(topic)
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, group_id=topic) as consumer:
+        with pytest.raises(ConfigurationError, match="enable_auto_commit=False"):
+            consumer.progress([])
+        with pytest.raises(ConfigurationError, match="enable_auto_commit=False"):
+            async with producer.transaction() as txn:
+                await txn.send_offsets(consumer)
+
+
 async def test_offsets_of_a_member_that_the_group_has_left_behind_are_refused(
     cluster: BehaviourCluster, client: Client, topic: str, producer: Producer
 ) -> None:

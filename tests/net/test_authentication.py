@@ -173,6 +173,24 @@ async def test_a_mechanism_that_fails(cause: Exception, error: type[KafkaError],
         assert (isinstance(raised.value, error), raised.value.__cause__) == (True, cause)
 
 
+async def test_the_methods_of_an_own_mechanism_need_not_be_coroutines() -> None:
+    class Plain:
+        complete = True
+
+        def start(self) -> bytes:
+            return b"first"
+
+        def respond(self, challenge: bytes) -> None:
+            return None
+
+    class Mechanism(Counting):
+        def exchange(self, host: str) -> Any:
+            return Plain()
+
+    async with peer(answers()) as broker, connected(broker.port, sasl=Mechanism()):
+        pass
+
+
 async def test_an_exchange_without_end() -> None:
     async with peer(answers()) as broker:
         with pytest.raises(AuthenticationError, match=f"not complete after {MAX_CHALLENGES} challenges"):

@@ -92,7 +92,9 @@ class OffsetLookup:
             node = self._cluster.snapshot.leader(*partition)
             if node is None:
                 self._cluster.invalidate(f"{partition} has no leader")
-                failures[partition] = error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"ListOffsets of {partition}")
+                missing = why_missing(self._cluster.snapshot.topics, partition)
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if missing else ErrorCode.LEADER_NOT_AVAILABLE
+                failures[partition] = error_for(code, f"ListOffsets of {partition}", missing)
             else:
                 by_node.setdefault(node, {})[partition] = time
         found: dict[TopicPartition, FoundOffset] = {}
@@ -174,7 +176,7 @@ def _found(entry: ListOffsetsPartitionResponse) -> FoundOffset:
 def why_missing(topics: Mapping[str, TopicInfo], partition: TopicPartition) -> str | None:
     """Return how many partitions the topic has, if that says why this one is missing."""
     info = topics.get(partition.topic)
-    if info is None or partition.partition < len(info.partitions):
+    if info is None or not info.partitions or partition.partition < len(info.partitions):
         return None
     return f"the topic has {counted(len(info.partitions), 'partition')}"
 

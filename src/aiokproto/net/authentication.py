@@ -16,6 +16,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from inspect import isawaitable
+from typing import cast
 
 from aiokproto.codec.frames import decode_response
 from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -177,7 +179,9 @@ class Authentication:
     async def _token(self, exchange: SaslExchange, challenge: bytes | None) -> bytes | None:
         name, peer = self._mechanism.name, self._connection.peer
         try:
-            return await (exchange.start() if challenge is None else exchange.respond(challenge))
+            token: object = exchange.start() if challenge is None else exchange.respond(challenge)
+            # Of an application's own mechanism a plain method will do: most have nothing to wait for.
+            return cast("bytes | None", await token if isawaitable(token) else token)
         except AuthenticationError as error:
             raise AuthenticationError(f"SASL {name} with {peer}: {error}") from error
         except BrokerConnectionError as error:

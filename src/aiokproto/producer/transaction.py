@@ -211,7 +211,13 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         self._check_not_ended()
         await self._finish_records("prepared")
         self.status = TransactionStatus.PREPARED
-        return self._manager.prepare()
+        return self._manager.prepare(self._decided)
+
+    def _decided(self, committed: bool) -> None:
+        # COMMITTING: its own commit() has decided.
+        if self.status is TransactionStatus.PREPARED:
+            self.status = TransactionStatus.COMMITTED if committed else TransactionStatus.ABORTED
+            self._session.closed = ConfigurationError("complete_transaction() has decided about this transaction")
 
     async def _finish_records(self, what: str) -> None:
         """Wait for the outcome of everything; if that is bad, abort.
@@ -306,7 +312,8 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         Raises:
             TransactionAbortedError: The coordinator refused them, for example because the group has assigned the
                 partitions to another member. The transaction can only be aborted.
-            ConfigurationError: There is no group, an offset is out of range, or the transaction has ended.
+            ConfigurationError: There is no group, the consumer has ``enable_auto_commit`` on, an offset is out of
+                range, or the transaction has ended.
             KafkaError: The producer is closed, or has failed.
         """
         # Before the arguments: after the end every call says how it ended.
@@ -315,6 +322,11 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             given = to_offsets("send_offsets", offsets)
             chosen = {to_partition(partition): to_position(offset) for partition, offset in given.items()}
         elif hasattr(offsets, "positions") and hasattr(offsets, "group_metadata"):
+            if getattr(getattr(offsets, "config", None), "enable_auto_commit", False):
+                raise ConfigurationError(
+                    "send_offsets(consumer) needs a consumer with enable_auto_commit=False: else its offsets are "
+                    "committed whether or not the transaction is"
+                )
             chosen = dict(offsets.positions())
             try:
                 group = offsets.group_metadata() if group is None else group

@@ -34,7 +34,7 @@ from aiokproto.consumer.running.failed import Failures
 from aiokproto.consumer.running.options import NotAwaitableError, RunOptions
 from aiokproto.consumer.running.scheduler import Backlog, Scheduler, Work
 from aiokproto.consumer.running.signals import signals_handled
-from aiokproto.consumer.running.status import report_stuck, status_of
+from aiokproto.consumer.running.status import STUCK_AFTER, report_stuck, status_of, trouble_of
 from aiokproto.consumer.running.summary import RunStatus, RunSummary, TopicCounts
 from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.fetched.time_slice import TimeSlice
@@ -94,7 +94,7 @@ class Runner:
         with signals_handled(self._signalled) if self._options.handle_signals else nullcontext():
             self._assignment.mark_processed()
             self._assignment.end_turn()
-            self._assignment.handling = self
+            self._assignment.handling = self._assignment.handled = self
             self._engine.reader.owner = self
             intake = asyncio.create_task(self._take_records(), name="aiokproto-consumer-run-intake")
             watch = asyncio.create_task(report_stuck(self._running), name="aiokproto-consumer-run-watch")
@@ -574,6 +574,12 @@ class Runner:
         self._engine.reader.give_up_waiting()
 
     # Reports
+
+    def trouble(self) -> str:
+        """See :class:`~aiokproto.consumer.handling.Handling`."""
+        group = self._engine.config.group
+        limit = STUCK_AFTER if group is None else min(STUCK_AFTER, group.max_poll_interval / 2)
+        return trouble_of(self._running(), limit)
 
     def summary(self) -> RunSummary:
         """Return what was done so far."""
