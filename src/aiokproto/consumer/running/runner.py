@@ -57,12 +57,11 @@ _FOLLOWING = (True,) * 7 + (False,)
 
 
 class Runner:
-    """One call of :meth:`Consumer.run`."""
+    """One call of :meth:`Consumer.run`. Without deserializers, ``deserializing`` is None."""
 
     def __init__(
         self, engine: Engine, options: RunOptions, deserializing: DeserializingReader[Any, Any] | None
     ) -> None:
-        """``deserializing``: None if there are no deserializers."""
         self._deserializing = deserializing
         self._engine = engine
         self._assignment = engine.assignment
