@@ -14,7 +14,6 @@ _AUTO_CREATE = (
 )
 _SOCKETS = "leave it out: the operating system chooses the sizes of socket buffers"
 _METRICS = "use stats(), hooks, or aiokproto.prometheus and aiokproto.otel"
-_PROXY = "proxies are not supported yet; address_map rewrites addresses, for port forwards and tunnels"
 _LOGGED = "errors that end a client are raised from its calls; others are logged by the logger `aiokproto`"
 _TOPICS = 'topics are arguments of calls: Consumer("a", "b", ...), producer.send("a", value)'
 _AUTO_COMMITS = "leave it out: failed automatic commits are logged; the next call raises a fatal one"
@@ -37,6 +36,7 @@ HINTS = {
     "ssl_password": f"{_TLS}, then load_cert_chain(certfile, keyfile, password)",
     "ssl_crlfile": f"{_TLS}, then load_verify_locations(crlfile)",
     "ssl_ciphers": f"{_TLS}, then set_ciphers(...)",
+    "ssl_endpoint_identification_algorithm": f"{_TLS}, and its check_hostname",
     "ssl_check_hostname": f"{_TLS}, and its check_hostname",
     "ssl_ca_location": _TLS,
     "ssl_certificate_location": f"{_TLS}, then load_cert_chain(certfile, keyfile)",
@@ -68,7 +68,6 @@ HINTS = {
     "max_batch_size": "use batch_size",
     "rebalance_timeout_ms": "use max_poll_interval_ms",
     "allow_auto_create_topics": _AUTO_CREATE,
-    "client_dns_lookup": "leave it out: all addresses of a name are tried",
     "receive_message_max_bytes": "use max_response_size",
     "receive_buffer_bytes": _SOCKETS,
     "send_buffer_bytes": _SOCKETS,
@@ -82,8 +81,7 @@ HINTS = {
     "selector": "leave it out: the running event loop is used",
     "kafka_client": "leave it out: the running event loop is used",
     "sasl_kerberos_name": _SASL,
-    "proxy_url": _PROXY,
-    "socks5_proxy": _PROXY,
+    "socks5_proxy": "use proxy_url, which takes SOCKS5 and HTTP proxies",
     "enable_incremental_fetch_sessions": "leave it out: fetch sessions are always used (KIP-227)",
     "default_offset_commit_callback": _AUTO_COMMITS,
     "sasl_oauthbearer_config": _SASL,

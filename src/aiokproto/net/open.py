@@ -7,9 +7,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from aiokproto.config import ClusterConfig
-from aiokproto.errors import BrokerConnectionError, KafkaError, NotKafkaError
+from aiokproto.errors import BrokerConnectionError, DeadlineError, DecodeError, KafkaError, NotKafkaError
 from aiokproto.net.authentication import Authentication
 from aiokproto.net.connection import Connection
+from aiokproto.net.foreign_protocols import describe_bytes, recognize
 from aiokproto.net.timeouts import deadline
 from aiokproto.net.transport import dial
 from aiokproto.net.versions import ANYONE, BEFORE_0_10, BrokerVersions, Identity, Negotiation
@@ -65,8 +66,7 @@ async def open_connection(
             lambda: Connection(peer, config, observer),
             host,
             port,
-            ssl_context=config.ssl_context,
-            address_map=config.address_map,
+            config,
             deadline=until,
             peer=peer,
             threads=threads,
@@ -93,13 +93,26 @@ async def open_connection(
 
 
 async def _negotiate(connection: Connection, negotiation: Negotiation, until: float, timeout: float) -> BrokerVersions:
-    async with deadline(until, lambda: f"ApiVersions to {connection.peer}: no response in {timeout:.3g} s"):
-        # At most once per version: Negotiation lowers the version with every refusal.
-        while True:
-            frame = await connection.send_raw(negotiation.request(), negotiation.version, timeout)
-            versions = negotiation.handle_response(frame)
-            if versions is not None:
-                return versions
+    try:
+        async with deadline(until, lambda: f"ApiVersions to {connection.peer}: no response in {timeout:.3g} s"):
+            # At most once per version: Negotiation lowers the version with every refusal.
+            while True:
+                frame = await connection.send_raw(negotiation.request(), negotiation.version, timeout)
+                versions = _versions_of(frame, negotiation)
+                if versions is not None:
+                    return versions
+    except DeadlineError as error:
+        raise connection.unresponsive(error) from error
+
+
+def _versions_of(frame: memoryview, negotiation: Negotiation) -> BrokerVersions | None:
+    try:
+        return negotiation.handle_response(frame)
+    except DecodeError as error:
+        seen = len(frame).to_bytes(4, "big") + bytes(frame[:256])
+        if recognize(seen) is None:
+            raise
+        raise NotKafkaError(f"{negotiation.peer} does not speak Kafka: {describe_bytes(seen)}") from error
 
 
 def _closed_on_first_request(connection: Connection, error: BrokerConnectionError) -> bool:

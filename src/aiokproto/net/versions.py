@@ -15,6 +15,9 @@ from aiokproto.errors import MisroutedConnectionError, NotKafkaError, Unsupporte
 from aiokproto.failures import Action, Situation, classify
 
 API_VERSIONS = 18
+# Controllers serve the second, and clients' Metadata requests not at all.
+_METADATA, _VOTE = 3, 52
+
 SOFTWARE_NAME = "aiokproto"
 
 BEFORE_0_10 = {
@@ -88,6 +91,8 @@ class BrokerVersions:
         has = f"supports versions {theirs}" if theirs.lowest <= theirs.highest else "does not support it"
         if self.assumed:
             has += " (assumed to be a broker before 0.10, as it closes the connection on ApiVersions)"
+        if _METADATA not in self.ranges and _VOTE in self.ranges:
+            has += " (it is a listener of KRaft controllers: connect to one of brokers)"
         limit = "" if max_version is None else f", this call at most {max_version}"
         return f"{api_name(request_type.api_key)}: {self._peer} {has}, this client supports {ours}{limit}"
 
