@@ -42,6 +42,7 @@ HostnameMap = Callable[[str, int], str]
 T = TypeVar("T")
 
 DEFAULT_PORT = 9092
+MAX_PORT = 65535
 
 TLS_IN_TLS = sys.version_info >= (3, 11)
 """Whether event loops can set up TLS in a connection that has TLS already."""
@@ -309,7 +310,7 @@ def _parse_address(name: str, text: str) -> Address:
         raise ConfigurationError(f"{name}: {text!r} has no usable host")
     if not colon:
         return host, DEFAULT_PORT
-    if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
+    if not (port.isascii() and port.isdigit() and 1 <= int(port) <= MAX_PORT):
         raise ConfigurationError(f"{name}: {text!r} has the port {port!r}: expected 1 to 65535")
     return host, int(port)
 

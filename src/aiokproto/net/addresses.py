@@ -68,7 +68,7 @@ async def resolve(
             found = await current().getaddrinfo(threads, host, port)
     except asyncio.TimeoutError:
         raise BrokerConnectionError(f"{what}: resolving {host!r} took too long") from None
-    except (OSError, UnicodeError) as error:
+    except (OSError, ValueError) as error:
         raise BrokerConnectionError(f"{what}: {host!r} cannot be resolved: {reason(error)}") from error
     # Once each: getaddrinfo repeats an address for every socket type.
     endpoints = list(dict.fromkeys(Endpoint(int(family), address) for family, _, _, _, address in found))

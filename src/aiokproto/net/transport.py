@@ -16,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
-from aiokproto.config import ClusterConfig
+from aiokproto.config import MAX_PORT, ClusterConfig
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, KafkaError, NotKafkaError
 from aiokproto.net.addresses import Endpoint, connect, reason, resolve
 from aiokproto.net.foreign_protocols import describe_bytes
@@ -120,6 +120,8 @@ class _Dial(Generic[P]):
         # Only the connection goes elsewhere; the host stays what the certificate is verified against.
         if config.address_map is not None:
             host, port = await self._ask("address_map", config.address_map, host, port, _is_address)
+        if not host or not 0 < port <= MAX_PORT:
+            raise BrokerConnectionError(f"{self._what}: {host!r}:{port} is no address")
         if config.dialer is not None:
             opened = await self._ask("dialer", config.dialer, host, port, _is_connected)
             opened.setblocking(False)
