@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Any
 
 from aiokproto.codec.frames import RequestFrame, decode_request_header, decode_response, encode_response
 from aiokproto.codec.registry import response as response_type
-from aiokproto.codec.schema import Response, Struct
+from aiokproto.codec.schema import Response
 from aiokproto.errors import KafkaError
+from tests.simulation.damage import change_fields, places
 
 INTERVAL = 1.0
 """Seconds between the bytes of a slow response."""
-
-_EDGES = (7, 15, 31, 63)
-_NUMBERS = (-2, -1, 0, 1, 2, 1000, 65_536, *(-(1 << bits) for bits in _EDGES), *((1 << bits) - 1 for bits in _EDGES))
-_TEXTS = ("", "\0", "a b\r\nc", "x" * 30_000, "ä" * 100, "localhost:0", "127.0.0.1")
-_COPIES = 2000
 
 
 class HostileServer:
@@ -124,13 +119,7 @@ class HostileServer:
         return self._changed(header, frame, lambda response: _set_errors(response, self._random.randrange(-2, 140)))
 
     def _fields(self, header: RequestFrame, frame: bytes) -> list[bytes]:
-        def change(response: Response) -> None:
-            for _ in range(self._random.randrange(1, 4)):
-                places = list(_places(response))
-                if places:
-                    self._change(*self._random.choice(places))
-
-        return self._changed(header, frame, change)
+        return self._changed(header, frame, lambda response: change_fields(self._random, response))
 
     def _changed(self, header: RequestFrame, frame: bytes, change: Callable[[Response], None]) -> list[bytes]:
         try:
@@ -140,22 +129,6 @@ class HostileServer:
         # The values do not fit the fields; or an ApiVersions response of version 0.
         except KafkaError:
             return [_framed(frame)]
-
-    def _change(self, owner: Struct, name: str) -> None:
-        random, value = self._random, getattr(owner, name)
-        if isinstance(value, bool):
-            changed: Any = not value
-        elif isinstance(value, int):
-            changed = random.choice(_NUMBERS)
-        elif isinstance(value, str):
-            changed = random.choice(_TEXTS)
-        elif isinstance(value, bytes | memoryview):
-            changed = random.randbytes(len(value)) if random.random() < 0.5 else bytes(value)[: len(value) // 2]
-        elif isinstance(value, list):
-            changed = random.choice([[], value * 2, value * min(_COPIES, _COPIES // (len(value) or 1)), value[:1]])
-        else:
-            return
-        setattr(owner, name, changed)
 
 
 @asynccontextmanager
@@ -175,16 +148,7 @@ def _framed(frame: bytes) -> bytes:
     return len(frame).to_bytes(4, "big") + frame
 
 
-def _places(struct: Struct) -> Iterator[tuple[Struct, str]]:
-    for spec in struct.fields():
-        value = getattr(struct, spec.name)
-        yield struct, spec.name
-        for item in value if isinstance(value, list) else [value]:
-            if isinstance(item, Struct):
-                yield from _places(item)
-
-
 def _set_errors(response: Response, code: int) -> None:
-    for owner, name in list(_places(response)):
+    for owner, name in list(places(response)):
         if name == "error_code":
             setattr(owner, name, code)
