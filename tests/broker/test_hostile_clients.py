@@ -135,7 +135,7 @@ async def test_a_request_with_more_items_than_memory_is_refused() -> None:
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.ZSTD])
 async def test_a_compressed_bomb_is_stored_or_refused_without_its_memory(codec: Compression) -> None:
     """A batch of kilobytes that would be 200 MB, in a topic whose records the broker must decompress."""
-    builder = BatchBuilder(codec)
+    builder = BatchBuilder(compression=codec)
     builder.append(0, None, bytes(200 << 20))
     bomb = bytes(builder.close())
     assert len(bomb) < 1_000_000

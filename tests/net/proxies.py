@@ -19,7 +19,7 @@ class Proxy:
         login: User and password that it wants; None for nobody.
         leads_to: Where names lead that only the proxy can resolve; without an entry the address itself is used.
         refuses: The reply code (SOCKS5) or status line (HTTP) in place of a connection.
-        asked: The hosts and ports that clients asked for.
+        asked: The hosts and ports that clients have requested.
     """
 
     login: tuple[str, str] | None = None
