@@ -14,7 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.foreign_options import HINTS
@@ -401,11 +401,11 @@ def _canonical(name: str, value: object) -> bool:
 
 
 def _server_hostname(name: str, value: object) -> HostnameMap | None:
-    if value is None or callable(value):
-        return value
-    if not isinstance(value, str) or not value:
+    if isinstance(value, str) and value:
+        return lambda host, port: value
+    if value == "" or not (value is None or callable(value)):
         raise ConfigurationError(f"{name}={value!r}: expected a host name, or a function that returns one")
-    return lambda host, port: value
+    return cast("HostnameMap | None", value)
 
 
 def _rack(name: str, value: object) -> str:

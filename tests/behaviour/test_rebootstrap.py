@@ -9,10 +9,10 @@ import pytest
 from aiokproto import Consumer, Producer
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
-from aiokproto.codec.schema import Response
+from aiokproto.codec.schema import Request, Response
 from aiokproto.error_codes import ErrorCode
 from tests.clusters import BehaviourCluster
-from tests.net.peer import HangUp, Peer, peer, serves
+from tests.net.peer import Answer, HangUp, Peer, peer, serves
 
 
 class Leaving:
@@ -58,7 +58,10 @@ async def test_a_replaced_cluster_is_left_for_the_one_at_the_bootstrap_addresses
     await cluster.create_topic(topic, 1)
     leaving = Leaving(cluster.bootstrap_servers)
     options: Any = {"bootstrap_servers": "kafka.test:9092", "address_map": leaving.address, "retry_backoff_ms": 10}
-    answers = {ApiVersionsRequest: leaving.versions, MetadataRequest: leaving.metadata}
+    answers: dict[type[Request[Any]], Answer] = {
+        ApiVersionsRequest: leaving.versions,
+        MetadataRequest: leaving.metadata,
+    }
     async with (
         peer(answers) as leaving.old,
         Producer(**options) as producer,

@@ -22,7 +22,7 @@ _TEXTS = (
     "(a+)+$",
     "__consumer_offsets",
 )
-_COPIES = 2000
+_COPIES = 200
 
 
 def places(struct: Struct) -> Iterator[tuple[Struct, str]]:

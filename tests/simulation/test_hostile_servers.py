@@ -71,6 +71,7 @@ class Session:
                     # Wherever the metadata sends the client.
                     "address_map": lambda host, given: ("127.0.0.1", port),
                     "request_timeout_ms": 1000,
+                    "max_response_size": 2 << 20,
                     "default_api_timeout_ms": LIMIT * 1000,
                     "bootstrap_resolve_timeout_ms": 2000,
                     "socket_connection_setup_timeout_ms": 2000,
