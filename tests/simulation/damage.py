@@ -38,8 +38,11 @@ def places(struct: Struct) -> Iterator[tuple[Struct, str]]:
 def change_fields(random: Random, message: Struct) -> None:
     """Change up to three fields."""
     for _ in range(random.randrange(1, 4)):
-        owner, name = random.choice(list(places(message)))
-        setattr(owner, name, _changed(random, getattr(owner, name)))
+        found = list(places(message))
+        # A message can have no fields.
+        if found:
+            owner, name = random.choice(found)
+            setattr(owner, name, _changed(random, getattr(owner, name)))
 
 
 def _changed(random: Random, value: Any) -> Any:

@@ -127,7 +127,7 @@ def run(seed: int) -> Session:
 
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_clients_survive_hostile_servers(block: int, caplog: pytest.LogCaptureFixture) -> None:
-    for seed in range(FIRST + block, FIRST + SEEDS // 10, BLOCKS):
+    for seed in range(FIRST + block, FIRST + SEEDS // 4, BLOCKS):
         caplog.clear()
         with caplog.at_level(logging.WARNING, "aiokproto"):
             try:
