@@ -8,16 +8,19 @@ raises :class:`~aiokproto.errors.ConfigurationError` with the option, the value,
 from __future__ import annotations
 
 import re
+import socket
 import ssl
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.foreign_options import HINTS
 from aiokproto.hooks import NO_HOOKS, HookCalls, Hooks, parse_hooks
 from aiokproto.interceptors import NO_INTERCEPTORS, Interceptor, Interceptors, parse_interceptors
+from aiokproto.proxy_options import Proxy, parse_proxy
 from aiokproto.security.mechanism import SaslMechanism
 from aiokproto.security.secret import SecretSource
 
@@ -32,11 +35,24 @@ if TYPE_CHECKING:
 Address = tuple[str, int]
 """Host and port."""
 
-AddressMap = Callable[[str, int], Address]
+AddressMap = Callable[[str, int], "Address | Awaitable[Address]"]
+"""From a broker's host and port to the address to connect to."""
+
+Dialer = Callable[[str, int], Awaitable[socket.socket]]
+"""From host and port to a connected socket."""
+
+HostnameMap = Callable[[str, int], str]
+"""From a broker's host and port to a host name."""
 
 T = TypeVar("T")
 
 DEFAULT_PORT = 9092
+MAX_PORT = 65535
+
+TLS_IN_TLS = sys.version_info >= (3, 11)
+"""Whether event loops can set up TLS in a connection that has TLS already."""
+
+DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -194,8 +210,29 @@ class ConnectionOptions(TypedDict, total=False):
     0.10 and later answer, and the older ones are recognized by the three requests on which they close a connection.
     With a release no broker is asked."""
     address_map: AddressMap | None
-    """Called with host and port before each connection; returns the address to connect to. For port forwarding and
-    tunnels. TLS still verifies the host that the broker advertises."""
+    """Function, async or not, that is called with host and port before each connection, and returns the address to
+    connect to. For port forwarding and tunnels. TLS still verifies the host that the broker advertises."""
+    client_dns_lookup: Literal["use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"]
+    """How host names become addresses. All addresses of a name are tried in either case (KIP-302). With
+    ``"resolve_canonical_bootstrap_servers_only"`` each address of a bootstrap server is used by its canonical name,
+    which Kerberos or TLS may need for an alias of several brokers (KIP-235). Default ``"use_all_dns_ips"``."""
+    proxy_url: str | None
+    """Proxy for all connections: ``socks5://host:port`` (the client resolves the brokers' names), ``socks5h://…`` (the
+    proxy does), ``http://…`` or ``https://…`` (CONNECT; the proxy resolves names), with ``user:password@`` before the
+    host where it wants credentials. ``None`` (the default) is none."""
+    no_proxy: str | Sequence[str] | None
+    """Hosts that are reached without the proxy, separated by commas or as a list: names, with all names below them
+    (``.internal``), addresses, networks (``10.0.0.0/8``), or ``*``. ``None`` (the default) is none."""
+    proxy_ssl_context: ssl.SSLContext | None
+    """Certificates and checks for TLS to an ``https://`` proxy. By default the system's certificate authorities, with
+    the host name verified."""
+    dialer: Dialer | None
+    """Async function of host and port that returns a connected ``socket.socket``, for ways of your own: an SSH tunnel,
+    a Unix socket. It is called for each connection, after ``address_map``; TLS is set up on its socket. ``None`` (the
+    default) is none."""
+    ssl_server_hostname: str | HostnameMap | None
+    """Host name that TLS sends (SNI) and verifies in place of the one that the broker advertises: a name for all, or a
+    function of host and port that returns it. ``None`` (the default) is none."""
     hooks: Hooks | Sequence[Hooks] | None
     """Called about what happens in the client: connections, requests, batches, rebalances. ``None`` (the default) is
     none."""
@@ -232,6 +269,12 @@ class ClusterConfig:
     client_rack: str = ""
     broker_version: str | None = None
     address_map: AddressMap | None = None
+    canonical_bootstrap: bool = False
+    """Whether bootstrap addresses are replaced by the canonical names of their hosts."""
+    proxy: Proxy | None = None
+    dialer: Dialer | None = None
+    server_hostname: HostnameMap | None = None
+    """None: the host that the broker advertises."""
     hooks: HookCalls = NO_HOOKS
     interceptors: Interceptors = NO_INTERCEPTORS
     metrics_push: bool = True
@@ -262,6 +305,7 @@ class ClusterConfig:
         protocol = one_of("security_protocol", options.get("security_protocol", "PLAINTEXT"), SECURITY_PROTOCOLS)
         given["ssl_context"] = _ssl_context(protocol, options)
         given["sasl"] = _sasl(protocol, options)
+        given["proxy"] = _proxy(options)
         # Only what is given: defaults are those of the dataclass, and stand there alone.
         config = cls(**given)
         _check_order("retry_backoff_max_ms", config.retry_backoff_max, "retry_backoff_ms", config.retry_backoff)
@@ -289,6 +333,24 @@ def _ssl_context(protocol: str, options: Mapping[str, Any]) -> ssl.SSLContext | 
         return None
     # Made once per client, as it reads the files of the certificate authorities.
     return context or ssl.create_default_context()
+
+
+def _proxy(options: Mapping[str, Any]) -> Proxy | None:
+    url, context = options.get("proxy_url"), options.get("proxy_ssl_context")
+    if url is None:
+        for name in ("no_proxy", "proxy_ssl_context"):
+            if options.get(name) is not None:
+                raise ConfigurationError(f"{name} has no effect without proxy_url")
+        return None
+    if options.get("dialer") is not None:
+        raise ConfigurationError("proxy_url has no effect with dialer, which makes the connections itself")
+    if context is not None and not isinstance(context, ssl.SSLContext):
+        raise ConfigurationError(f"proxy_ssl_context={context!r}: expected an ssl.SSLContext")
+    no_proxy = options.get("no_proxy")
+    proxy = parse_proxy(url, "" if no_proxy is None else no_proxy, context)
+    if proxy.scheme == "https" and "SSL" in str(options.get("security_protocol", "")).upper() and not TLS_IN_TLS:
+        raise ConfigurationError("TLS to brokers through an https:// proxy needs Python 3.11 or later")
+    return proxy
 
 
 def _sasl(protocol: str, options: Mapping[str, Any]) -> SaslMechanism | None:
@@ -350,7 +412,7 @@ def _parse_address(name: str, text: str) -> Address:
         raise ConfigurationError(f"{name}: {text!r} has no usable host")
     if not colon:
         return host, DEFAULT_PORT
-    if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
+    if not (port.isascii() and port.isdigit() and 1 <= int(port) <= MAX_PORT):
         raise ConfigurationError(f"{name}: {text!r} has the port {port!r}: expected 1 to 65535")
     return host, int(port)
 
@@ -438,6 +500,18 @@ def _frame_limit(name: str, value: object) -> int:
     return integer(name, value, 1 << 16, (1 << 31) - 1)
 
 
+def _canonical(name: str, value: object) -> bool:
+    return one_of(name, value, DNS_LOOKUPS) != DNS_LOOKUPS[0]
+
+
+def _server_hostname(name: str, value: object) -> HostnameMap | None:
+    if isinstance(value, str) and value:
+        return lambda host, port: value
+    if value == "" or not (value is None or callable(value)):
+        raise ConfigurationError(f"{name}={value!r}: expected a host name, or a function that returns one")
+    return cast("HostnameMap | None", value)
+
+
 def _rack(name: str, value: object) -> str:
     if not isinstance(value, str) or len(value.encode()) > 0x7FFF:
         raise ConfigurationError(f"{name}={value!r}: expected text of at most 32767 bytes")
@@ -466,6 +540,9 @@ _CHECKS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "client_rack": ("client_rack", _rack),
     "broker_version": ("broker_version", _broker_version),
     "address_map": ("address_map", function),
+    "client_dns_lookup": ("canonical_bootstrap", _canonical),
+    "dialer": ("dialer", function),
+    "ssl_server_hostname": ("server_hostname", _server_hostname),
     "hooks": ("hooks", parse_hooks),
     "interceptors": ("interceptors", parse_interceptors),
     "enable_metrics_push": ("metrics_push", boolean),

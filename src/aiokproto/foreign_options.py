@@ -18,7 +18,6 @@ _AUTO_CREATE = (
 )
 _SOCKETS = "leave it out: the operating system chooses the sizes of socket buffers"
 _METRICS = "use stats(), hooks, or aiokproto.prometheus and aiokproto.otel"
-_PROXY = "proxies are not supported yet; address_map rewrites addresses, for port forwards and tunnels"
 _LOGGED = "errors that end a client are raised from its calls; others are logged by the logger `aiokproto`"
 _LEVELS = "set the level of the logger `aiokproto`, for example logging.getLogger('aiokproto').setLevel('DEBUG')"
 _TOPICS = 'topics are arguments of calls: Consumer("a", "b", ...), producer.send("a", value)'
@@ -62,6 +61,7 @@ HINTS = {
     "ssl_password": f"{_TLS}, then load_cert_chain(certfile, keyfile, password)",
     "ssl_crlfile": f"{_TLS}, then load_verify_locations(crlfile)",
     "ssl_ciphers": f"{_TLS}, then set_ciphers(...)",
+    "ssl_endpoint_identification_algorithm": f"{_TLS}, and its check_hostname",
     "ssl_check_hostname": f"{_TLS}, and its check_hostname",
     "ssl_ca_location": _TLS,
     "ssl_certificate_location": f"{_TLS}, then load_cert_chain(certfile, keyfile)",
@@ -93,7 +93,6 @@ HINTS = {
     "max_batch_size": "use batch_size",
     "rebalance_timeout_ms": "use max_poll_interval_ms",
     "allow_auto_create_topics": _AUTO_CREATE,
-    "client_dns_lookup": "leave it out: all addresses of a name are tried",
     "receive_message_max_bytes": "use max_response_size",
     "receive_buffer_bytes": _SOCKETS,
     "send_buffer_bytes": _SOCKETS,
@@ -107,8 +106,7 @@ HINTS = {
     "selector": "leave it out: the running event loop is used",
     "kafka_client": "leave it out: the running event loop is used",
     "sasl_kerberos_name": "use sasl_kerberos_service_name and sasl_kerberos_domain_name: the two parts of the name",
-    "proxy_url": _PROXY,
-    "socks5_proxy": _PROXY,
+    "socks5_proxy": "use proxy_url, which takes SOCKS5 and HTTP proxies",
     "enable_incremental_fetch_sessions": "leave it out: fetch sessions are always used (KIP-227)",
     "default_offset_commit_callback": _AUTO_COMMITS,
     "sasl_oauthbearer_config": _UNSECURED,

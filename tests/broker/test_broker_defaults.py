@@ -100,6 +100,7 @@ KAFKA = {
     "offsets.topic.num.partitions": "50",
     "offsets.topic.replication.factor": "3",
     "producer.id.expiration.ms": "86400000",
+    "queued.max.request.bytes": "-1",
     "quota.window.num": "11",
     "quota.window.size.seconds": "1",
     "sasl.enabled.mechanisms": "GSSAPI",

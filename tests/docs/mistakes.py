@@ -89,7 +89,7 @@ OPTIONS = [
     ),
     made(
         "the address of a client by position",
-        lambda: Client(SERVERS),  # type: ignore[arg-type, call-arg]
+        lambda: Client(SERVERS),  # type: ignore[call-arg]
         ConfigurationError,
         "Client(str)",
         "Client(bootstrap_servers=...)",

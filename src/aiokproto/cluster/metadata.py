@@ -56,6 +56,9 @@ UNKNOWN_LIMIT = 9
 _SOON = 0.01
 """First pause (s) between refreshes that succeed: a new topic or leader is mostly known within milliseconds."""
 
+_DIAL_GRACE = 1.0
+"""Seconds that the bootstrap waits for a dial beyond its own deadline: the dial's error has the cause."""
+
 _WARN_EVERY = 30.0
 """Seconds between two warnings that no broker responds."""
 
@@ -188,14 +191,18 @@ class MetadataUpdater:
 
     async def bootstrap(self, timeout: float | None) -> None:
         """Request the first metadata: try all addresses until one responds, none can succeed, or time is up."""
-        config, nodes = self._config, self._pool.bootstrap_nodes
+        config = self._config
         retry_timeout = config.bootstrap_timeout if timeout is None else timeout
         # Without a timeout of the caller, every address is tried once, however short the option is.
-        limit = max(retry_timeout, config.connect_timeout * len(nodes)) if timeout is None else timeout
+        addresses = len(config.bootstrap_servers)
+        once = config.connect_timeout * addresses + _DIAL_GRACE
+        limit = max(retry_timeout, once) if timeout is None else timeout
         start, attempt = _now(), 0
         while True:
             attempt += 1
+            await self._pool.resolve_bootstrap(start + limit)
             # Without topics: the bootstrap needs only the brokers, and an empty list means none from version 1 on.
+            nodes = self._pool.bootstrap_nodes
             response, failures = await self._try(nodes, [], False, start + limit, STARTING)
             if response is not None:
                 self._apply(response, [])
@@ -389,6 +396,8 @@ class MetadataUpdater:
         """Try the known brokers one after the other, then the bootstrap addresses (KIP-899)."""
         # A known broker is preferred to the bootstrap addresses, which may be a load balancer, or outdated.
         known = [] if self._rebootstrap else self._pool.by_preference(self.snapshot.brokers)
+        if self._rebootstrap:
+            await self._pool.resolve_bootstrap(until)
         nodes = [*known, *self._pool.bootstrap_nodes]
         response, failures = await self._try(nodes, names, create, until, _REFRESH)
         if response is None:
@@ -431,7 +440,8 @@ class MetadataUpdater:
         self.versions = versions
         if response.error_code:
             code = ErrorCode(response.error_code)
-            self._rebootstrap = classify(code, _REFRESH) is Action.REBOOTSTRAP
+            if classify(code, _REFRESH) is Action.REBOOTSTRAP:
+                self._rebootstrap = True
             raise error_for(code, f"Metadata to {node}")
         # Applied, it would leave the client with nobody to ask. But 0.8 lists no broker until the first topic exists,
         # and a request that names one creates it: until then the bootstrap addresses stay in use.

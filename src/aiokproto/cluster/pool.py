@@ -16,9 +16,10 @@ from aiokproto.cluster.hedge import HEDGE_DELAY
 from aiokproto.cluster.single_flight import SingleFlight
 from aiokproto.cluster.snapshot import BrokerNode
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
-from aiokproto.config import ClusterConfig
+from aiokproto.config import Address, ClusterConfig
 from aiokproto.errors import BrokerConnectionError, KafkaError, copied
 from aiokproto.failures import Action, Situation, classify
+from aiokproto.net.addresses import canonical_names
 from aiokproto.net.connection import Connection
 from aiokproto.net.open import open_connection
 from aiokproto.net.timeouts import timeout_at
@@ -42,6 +43,10 @@ class _DialState:
         self.failures = 0
         self.retry_at = 0.0
         self.last_error: KafkaError | None = None
+
+
+def _bootstrap_nodes(addresses: Iterable[Address]) -> dict[int, BrokerNode]:
+    return {-1 - number: BrokerNode(-1 - number, *address) for number, address in enumerate(addresses)}
 
 
 class Pool:
@@ -74,7 +79,7 @@ class Pool:
         self._backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max, uniform)
         # Ids of their own, as their node ids are unknown: so they can be dialled, preferred and backed off like
         # brokers.
-        self._bootstrap = {-1 - i: BrokerNode(-1 - i, *address) for i, address in enumerate(config.bootstrap_servers)}
+        self._bootstrap = _bootstrap_nodes(config.bootstrap_servers)
         self._brokers: Mapping[int, BrokerNode] = {}
         self._cluster_id: str | None = None
         self._connections: dict[tuple[int, str], Connection] = {}
@@ -94,6 +99,26 @@ class Pool:
     def bootstrap_nodes(self) -> list[int]:
         """The node ids of the bootstrap addresses, all negative, as in Java."""
         return list(self._bootstrap)
+
+    async def resolve_bootstrap(self, deadline: float) -> None:
+        """Replace the bootstrap addresses by the canonical names of their hosts, if the options say so (KIP-235).
+
+        One that cannot be resolved stays as it is: the error of its connection says why.
+        """
+        if not self._config.canonical_bootstrap:
+            return
+        found: list[Address] = []
+        for host, port in self._config.bootstrap_servers:
+            try:
+                names = await canonical_names(host, port, deadline, self._threads)
+            except BrokerConnectionError as error:
+                logger.debug("%s", error)
+                names = [host]
+            found += [(name, port) for name in names]
+        nodes = _bootstrap_nodes(dict.fromkeys(found))
+        if nodes != self._bootstrap:
+            self.release_bootstrap()
+            self._bootstrap = nodes
 
     def node(self, node_id: int) -> BrokerNode:
         """Return a broker's address.

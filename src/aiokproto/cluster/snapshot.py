@@ -14,11 +14,11 @@ from typing import NamedTuple, Protocol
 
 from aiokproto.codec.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from aiokproto.codec.wire import ZERO_UUID
+from aiokproto.config import MAX_PORT
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DecodeError
 
 NO_LEADER = -1
-MAX_PORT = 0xFFFF
 MAX_PARTITIONS = 1_000_000
 """More than any cluster supports. A larger index in a response is an error; memory is not allocated for it."""
 MOST_REWINDS = 5

@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 
 from aiokproto.codec.messages.list_groups import ListGroupsRequest
 from aiokproto.config import ClusterConfig
-from aiokproto.errors import BrokerConnectionError, DeadlineError, KafkaError, NotKafkaError
+from aiokproto.errors import BrokerConnectionError, DeadlineError, DecodeError, KafkaError, NotKafkaError
 from aiokproto.net.authentication import Authentication
 from aiokproto.net.connection import Connection
+from aiokproto.net.foreign_protocols import describe_bytes, recognize
 from aiokproto.net.timeouts import deadline
 from aiokproto.net.transport import dial
 from aiokproto.net.versions import ANYONE, BrokerVersions, Identity, Negotiation
@@ -86,8 +87,7 @@ async def open_connection(
             lambda: Connection(peer, config, observer),
             host,
             port,
-            ssl_context=config.ssl_context,
-            address_map=config.address_map,
+            config,
             deadline=until,
             peer=peer,
             threads=threads,
@@ -190,13 +190,26 @@ async def _list_groups(connection: Connection, until: float, timeout: float) -> 
 
 
 async def _negotiate(connection: Connection, negotiation: Negotiation, until: float, timeout: float) -> BrokerVersions:
-    async with deadline(until, lambda: f"ApiVersions to {connection.peer}: no response in {timeout:.3g} s"):
-        # At most once per version: Negotiation lowers the version with every refusal.
-        while True:
-            frame = await connection.send_raw(negotiation.request(), negotiation.version, timeout)
-            versions = negotiation.handle_response(frame)
-            if versions is not None:
-                return versions
+    try:
+        async with deadline(until, lambda: f"ApiVersions to {connection.peer}: no response in {timeout:.3g} s"):
+            # At most once per version: Negotiation lowers the version with every refusal.
+            while True:
+                frame = await connection.send_raw(negotiation.request(), negotiation.version, timeout)
+                versions = _versions_of(frame, negotiation)
+                if versions is not None:
+                    return versions
+    except DeadlineError as error:
+        raise connection.unresponsive(error) from error
+
+
+def _versions_of(frame: memoryview, negotiation: Negotiation) -> BrokerVersions | None:
+    try:
+        return negotiation.handle_response(frame)
+    except DecodeError as error:
+        seen = len(frame).to_bytes(4, "big") + bytes(frame[:256])
+        if recognize(seen) is None:
+            raise
+        raise NotKafkaError(f"{negotiation.peer} does not speak Kafka: {describe_bytes(seen)}") from error
 
 
 def _closed_on_first_request(connection: Connection, error: BrokerConnectionError) -> bool:

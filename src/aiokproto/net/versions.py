@@ -17,6 +17,9 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.features import Feature, need_of
 
 API_VERSIONS = 18
+# Controllers serve the second, and clients' Metadata requests not at all.
+_METADATA, _VOTE = 3, 52
+
 SOFTWARE_NAME = "aiokproto"
 
 BEFORE_0_10 = ("0.8.2", "0.9")
@@ -110,6 +113,8 @@ class BrokerVersions:
         self, request_type: type[Request[Any]], ours: Versions, theirs: Versions, max_version: int | None
     ) -> str:
         has = f"supports versions {theirs}" if theirs.lowest <= theirs.highest else "does not support it"
+        if _METADATA not in self.ranges and _VOTE in self.ranges:
+            has += " (it is a listener of KRaft controllers: connect to one of brokers)"
         limit = "" if max_version is None else f", this call at most {max_version}"
         # Only of a broker that is too old: one that is too new needs another client.
         need = need_of(request_type.api_key, ours.lowest) if theirs.highest < ours.lowest else None

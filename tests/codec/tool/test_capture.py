@@ -28,7 +28,7 @@ async def conversations() -> list[Conversation]:
     async with Broker() as broker:
         await broker.create_topic("captured")
         async with recorder(broker.bootstrap_servers, NEWEST) as recording:
-            # Wireshark 4.0 knows ApiVersions without cluster and node (KIP-1242), and reads on behind them if they are empty.
+            # Wireshark 4.0 does not know the cluster and node in ApiVersions (KIP-1242).
             options: dict[str, Any] = {
                 "bootstrap_servers": f"127.0.0.1:{recording.port}",
                 "metadata_cluster_check_enable": False,

@@ -178,6 +178,7 @@ BROKER: dict[str, Option] = {
     "offsets.topic.num.partitions": _integer(50, 1),
     "offsets.topic.replication.factor": _integer(3, 1),
     "producer.id.expiration.ms": _integer(86_400_000, 1),
+    "queued.max.request.bytes": _long(-1, -1),
     "quota.window.num": _integer(11, 2),
     "quota.window.size.seconds": _integer(1, 1),
     # Kafka's default is GSSAPI, which this broker does not implement.
