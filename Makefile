@@ -28,6 +28,9 @@ SPLIT := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # What says little about most changes, and takes long: `make test THOROUGH=1`, as continuous integration does.
 THOROUGH :=
 SELECTED := $(if $(THOROUGH),,-m "not thorough")
+# On which releases of Kafka tests/compatibility runs: some, separated by commas, or all.
+RELEASES := $(if $(THOROUGH),all)
+export RELEASES
 
 # Set-up first: what the machine lacks is reported before any work. Tests last: their summary closes the run.
 test: setup-test style types  ## style, types, and all tests (those that need Java or real Kafka are skipped where these are missing)
@@ -37,7 +40,7 @@ ifdef THOROUGH
 	@$(BIN)/python -m pytest -q -rfE $(SPLIT) --loop coarse $(HERE) $(TIMED)
 	@$(BIN)/python -m pytest -q -rfE $(SPLIT) --loop stalling $(HERE) $(TIMED)
 endif
-	@$(SETUP) test -- $(BIN)/python -m pytest $(SPLIT) $(SELECTED)
+	@$(SETUP) test -- $(BIN)/python -m pytest $(SPLIT) $(SELECTED) --releases "$(RELEASES)"
 
 style:  ## ruff and the layer contracts
 	@$(SETUP) style -- $(BIN)/ruff check
@@ -73,7 +76,7 @@ wheels:  ## build the wheels and the source distribution into dist, and prove ea
 asan:  ## run the accelerator's tests with it compiled for the sanitizers of addresses and undefined behaviour
 	@$(SETUP) asan -- $(BIN)/python -m tools.asan
 
-kafka:  ## fetch the jars of real Kafka (`python -m tests.kafka` then runs a cluster)
+kafka:  ## fetch the jars of real Kafka (`python -m tests.kafka` then runs a cluster; RELEASES=all takes earlier ones)
 	@$(SETUP) kafka
 
 schema-check:  ## compare the messages declared here with those of Kafka (JARS="kafka-clients.jar ..." takes these instead)

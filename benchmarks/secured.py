@@ -12,7 +12,7 @@ from aiokproto.codec.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from benchmarks.work import Security
-from tests.kafka.cluster import KafkaCluster, _free_ports
+from tests.kafka.cluster import KafkaCluster, free_ports
 from tests.kafka.config import HOST
 from tests.security.certificates import PASSWORD, Files, make
 
@@ -42,7 +42,7 @@ class SecuredKafka(KafkaCluster):
 
     def _write_config(self, node_id: int) -> None:
         ports = self._ports[node_id]
-        more = [port for each in _free_ports((0, 1)).values() for port in (each.broker, each.controller)]
+        more = [port for each in free_ports((0, 1)).values() for port in (each.broker, each.controller)]
         free = [port for port in more if port not in (ports.broker, ports.controller)]
         self._listeners = {
             protocol: f"{HOST}:{port}" for protocol, port in zip(("SSL", "SASL_SSL"), free, strict=False)

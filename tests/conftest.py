@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from tests.clusters import BehaviourCluster, embedded_cluster, real_cluster
 from tests.java import generated_vectors
 from tests.kafka import cluster as kafka
+from tests.kafka import kdc
 from tests.kafka.pool import KafkaPool, RunningKafka
 from tools.setup.system import find_java, java_home
 
@@ -39,6 +40,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("aiokproto")
     group.addoption(
         "--brokers", type=int, choices=(1, 3), default=1, help="how many brokers `cluster` has, and replicas a topic"
+    )
+    group.addoption(
+        "--releases",
+        default="",
+        help="on which releases of Kafka tests/compatibility runs: some, separated by commas, or all; the default is "
+        "the oldest, one of between, and the newest",
     )
     group.addoption("--crash-runs", type=int, default=5, help="how often to kill a process at its work")
 
@@ -65,18 +72,30 @@ def java_missing() -> str | None:
     return generated_vectors.missing()
 
 
+@cache
+def kerberos_missing() -> str | None:
+    if importlib.util.find_spec("gssapi") is None:
+        return "the package gssapi is not installed: the `gssapi` extra has it"
+    return kdc.missing()
+
+
 REQUIREMENTS: dict[str, Callable[[], str | None]] = {
     "java": java_missing,
     "kafka": kafka_missing,
+    "kerberos": kerberos_missing,
     "spark": spark_missing,
 }
+
+
+MAY_LACK = {"kerberos"}
+"""What also a machine that runs everything may be unable to have."""
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test whose needs this machine cannot meet; under CI, where all must run, fail it."""
     for name, missing in REQUIREMENTS.items():
         reason = missing() if item.get_closest_marker(name) else None
-        if reason and os.environ.get("CI"):
+        if reason and name not in MAY_LACK and os.environ.get("CI"):
             pytest.fail(f"not to be skipped under CI: {reason}", pytrace=False)
         elif reason:
             pytest.skip(reason)

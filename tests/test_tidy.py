@@ -27,6 +27,7 @@ PURE = (
     "error_codes",
     "types",
     "config",
+    "security.jaas",
     "security.mechanism",
     "security.secret",
     "security.tls.ciphers",
@@ -35,6 +36,7 @@ PURE = (
     "security.tls.stores",
     "hooks",
     "interceptors",
+    "proxy_options",
     "foreign_options",
     "foreign_calls",
     "async_context",
@@ -44,6 +46,8 @@ PURE = (
     "codec",
     "records",
     "observe",
+    "net.features",
+    "net.foreign_protocols",
     "net.protocol",
     "net.throttle",
     "net.versions",
@@ -281,6 +285,7 @@ def test_clocks_and_chance_come_from_the_runtime() -> None:
         "runtime.py",
         "broker/control/random_faults.py",  # seeded by the test that uses it
         "broker/threaded.py",  # another thread is what it is for
+        "security/serial_calls.py",  # this too
     }
     modules = (
         path

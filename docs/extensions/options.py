@@ -20,7 +20,7 @@ from aiokproto.share import ShareConsumer
 
 PAGE = Path(__file__).parents[1] / "configuration.md"
 
-_UNITS = {"_ms": "milliseconds", "_bytes": "bytes", "_size": "bytes", "_memory": "bytes"}
+_UNITS = {"_ms": "milliseconds", "_seconds": "seconds", "_bytes": "bytes", "_size": "bytes", "_memory": "bytes"}
 _ROLE = re.compile(r":(\w+):`(?:~[\w.]*\.)?([\w.]+)`")
 _ARGUMENT = re.compile(r"    (\w+): (.*)")
 _DOCUMENTED_DEFAULT = re.compile(r"Default (``[^`]+``|\d[\d,]*(?: MiB)?(?<!,))|(``[^`]+``) \(the default\)")
@@ -58,7 +58,7 @@ def options_of(cls: type) -> list[Option]:
     if missing := named.keys() ^ (texts.keys() - others):
         raise LookupError(f"{cls.__name__}: signature and docstring differ in {', '.join(sorted(missing))}")
     return [
-        Option(name, _plain(str(one.annotation)), _as_text(one.default), _unit(name), texts[name])
+        Option(name, _plain(str(one.annotation)), _default(one), _unit(name), texts[name])
         for name, one in named.items()
     ]
 
@@ -117,6 +117,10 @@ def _unit(name: str) -> str:
 def _plain(kind: str) -> str:
     """``Literal[0, "all"]`` as ``0 | "all"``."""
     return re.sub(r"Literal\[([^]]*)\]", lambda found: found[1].replace(", ", " | "), kind).replace("'", '"')
+
+
+def _default(parameter: inspect.Parameter) -> str | None:
+    return None if parameter.default is parameter.empty else _as_text(parameter.default)
 
 
 def _as_text(default: object) -> str:

@@ -13,6 +13,7 @@ from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request, Response, Versions
 from aiokproto.config import ClusterConfig, ConnectionOptions, seconds
 from aiokproto.errors import ConfigurationError
+from aiokproto.foreign_calls import CLIENT_METHODS, ForeignCalls, options_by_name
 from aiokproto.observe.health import Health
 from aiokproto.observe.metrics import MetricSource
 from aiokproto.observe.stats import ClientStats
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Response)
 
 
-class Client(AsyncContext):
+class Client(AsyncContext, ForeignCalls):
     """Sends any request of the protocol, and returns its response.
 
     ::
@@ -48,6 +49,9 @@ class Client(AsyncContext):
         ConfigurationError: An option is unknown or unusable.
     """
 
+    foreign_methods = CLIENT_METHODS
+
+    @options_by_name
     def __init__(self, **options: Unpack[ConnectionOptions]) -> None:
         self._cluster = ClusterClient(ClusterConfig.parse(options))
 

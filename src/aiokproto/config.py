@@ -8,34 +8,54 @@ raises :class:`~aiokproto.errors.ConfigurationError` with the option, the value,
 from __future__ import annotations
 
 import re
+import socket
 import ssl
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.foreign_options import HINTS
 from aiokproto.hooks import NO_HOOKS, HookCalls, Hooks, parse_hooks
 from aiokproto.interceptors import NO_INTERCEPTORS, Interceptor, Interceptors, parse_interceptors
+from aiokproto.proxy_options import Proxy, parse_proxy
 from aiokproto.security.mechanism import SaslMechanism
 from aiokproto.security.secret import SecretSource
 from aiokproto.security.tls.options import TLS_OPTIONS, parse_tls
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from typing_extensions import Required
 
+    from aiokproto.security.aws import AwsCredentialsSource
     from aiokproto.security.tls.contexts import TlsContexts
+    from aiokproto.security.token import TokenSource
 
 Address = tuple[str, int]
 """Host and port."""
 
-AddressMap = Callable[[str, int], Address]
+AddressMap = Callable[[str, int], "Address | Awaitable[Address]"]
+"""From a broker's host and port to the address to connect to."""
+
+Dialer = Callable[[str, int], Awaitable[socket.socket]]
+"""From host and port to a connected socket."""
+
+HostnameMap = Callable[[str, int], str]
+"""From a broker's host and port to a host name."""
 
 T = TypeVar("T")
 
 DEFAULT_PORT = 9092
+MAX_PORT = 65535
+
+TLS_IN_TLS = sys.version_info >= (3, 11)
+"""Whether event loops can set up TLS in a connection that has TLS already."""
+
+DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -133,12 +153,104 @@ class ConnectionOptions(TypedDict, total=False):
     are named, or none, which excludes that version."""
     sasl_mechanism: str | SaslMechanism | None
     """How the client authenticates with ``SASL_PLAINTEXT`` and ``SASL_SSL``: ``"PLAIN"``, ``"SCRAM-SHA-256"``,
-    ``"SCRAM-SHA-512"``, or an object: see :mod:`aiokproto.security`."""
+    ``"SCRAM-SHA-512"``, ``"OAUTHBEARER"``, ``"AWS_MSK_IAM"``, ``"GSSAPI"``, or an object: see
+    :mod:`aiokproto.security`."""
     sasl_username: SecretSource | None
     """User name, for PLAIN and SCRAM."""
     sasl_password: SecretSource | None
     """Password, for PLAIN and SCRAM. As user name and password a :class:`~pathlib.Path` is a file that has it, and a
     function, async or not, returns it: both are read again for each connection."""
+    sasl_jaas_config: str | None
+    """Java's option: the login module of PLAIN, SCRAM, OAUTHBEARER or AWS_MSK_IAM with its values. Other options come
+    over it."""
+    sasl_oauth_token: TokenSource | None
+    """For OAUTHBEARER: a function, async or not, that returns a token (text, a :class:`~aiokproto.security.Token`, or
+    a pair of token and expiry in seconds since the epoch), a :class:`~pathlib.Path` of a file, or a token."""
+    sasl_oauthbearer_extensions: Mapping[str, str] | None
+    """For OAUTHBEARER: further values for the broker (KIP-342), by names of letters."""
+    sasl_oauthbearer_token_endpoint_url: str | None
+    """For OAUTHBEARER: the token endpoint of the identity provider, ``https``, or ``http`` on this machine; or a file
+    that has the token, as ``file:///path``."""
+    sasl_oauthbearer_jwt_retriever_class: str | None
+    """How the token endpoint is asked: ``"ClientCredentialsJwtRetriever"``, ``"JwtBearerJwtRetriever"`` (KIP-1139), or
+    ``"FileJwtRetriever"``, also with Java's package name. ``None`` (the default) is the first, or the last for a
+    file."""
+    sasl_oauthbearer_client_credentials_client_id: SecretSource | None
+    """The client's id at the token endpoint."""
+    sasl_oauthbearer_client_credentials_client_secret: SecretSource | None
+    """The client's secret at the token endpoint. A file or a function is read for each request."""
+    sasl_oauthbearer_scope: str | None
+    """What the token shall be good for, separated by spaces."""
+    sasl_oauthbearer_header_urlencode: bool | None
+    """Whether the client's id and secret are URL-encoded for the header ``Authorization`` (RFC 6749). ``None`` (the
+    default) is False."""
+    sasl_oauthbearer_assertion_file: str | Path | None
+    """A file with an assertion, for the token endpoint: in place of a secret (KIP-1258), or for the JWT bearer
+    grant."""
+    sasl_oauthbearer_assertion_private_key_file: str | Path | None
+    """A file with the private key, in PEM, that signs assertions here. Needs the extra ``oauth``."""
+    sasl_oauthbearer_assertion_private_key_passphrase: SecretSource | None
+    """What the private key is encrypted with."""
+    sasl_oauthbearer_assertion_algorithm: str | None
+    """``"RS256"`` or ``"ES256"``. ``None`` (the default) is RS256."""
+    sasl_oauthbearer_assertion_claim_aud: str | None
+    """The claim ``aud`` of assertions: the token endpoint, or the identity provider."""
+    sasl_oauthbearer_assertion_claim_iss: str | None
+    """The claim ``iss`` of assertions: the client."""
+    sasl_oauthbearer_assertion_claim_sub: str | None
+    """The claim ``sub`` of assertions: the client, or for whom the token is."""
+    sasl_oauthbearer_assertion_claim_exp_seconds: int | None
+    """How long an assertion is valid. ``None`` (the default) is 300."""
+    sasl_oauthbearer_assertion_claim_nbf_seconds: int | None
+    """How long before now an assertion is valid already, for clocks that differ. ``None`` (the default) is 60."""
+    sasl_oauthbearer_assertion_claim_jti_include: bool | None
+    """Whether assertions have a unique id, the claim ``jti``. ``None`` (the default) is False."""
+    sasl_oauthbearer_assertion_template_file: str | Path | None
+    """A file with header and claims of assertions, as JSON: ``{"header": {…}, "payload": {…}}``."""
+    sasl_oauth_ssl_context: ssl.SSLContext | None
+    """Certificates and checks for the token endpoint. ``None`` (the default) is the system's certificate authorities,
+    with the host name verified."""
+    sasl_oauth_allow_http: bool | None
+    """Whether the token endpoint can be ``http``, without encryption, on another machine. ``None`` (the default) is
+    False."""
+    sasl_login_connect_timeout_ms: float | None
+    """Longest time to connect to the token endpoint, for each attempt. ``None`` (the default) is 10,000."""
+    sasl_login_read_timeout_ms: float | None
+    """Longest time for the response of the token endpoint, for each attempt. ``None`` (the default) is 10,000."""
+    sasl_login_retry_backoff_ms: float | None
+    """Wait before the second request to the token endpoint; doubles with each further one, with jitter. ``None`` (the
+    default) is 100."""
+    sasl_login_retry_backoff_max_ms: float | None
+    """Longest such wait, and the time after which no further request begins. ``None`` (the default) is 10,000."""
+    sasl_login_refresh_window_factor: float | None
+    """The part of a token's lifetime after which it is replaced, 0.5 to 1. ``None`` (the default) is 0.8."""
+    sasl_login_refresh_window_jitter: float | None
+    """The largest random part added to it, 0 to 0.25. ``None`` (the default) is 0.05."""
+    sasl_login_refresh_min_period_seconds: float | None
+    """Shortest time between two replacements, 0 to 900. ``None`` (the default) is 60."""
+    sasl_login_refresh_buffer_seconds: float | None
+    """Time before its expiry by which a token is replaced at the latest, 0 to 3600. This and the shortest time are
+    ignored for tokens that do not live as long as both. ``None`` (the default) is 300."""
+    sasl_aws_credentials: AwsCredentialsSource | None
+    """For AWS_MSK_IAM: :class:`~aiokproto.security.AwsCredentials`, or a function, async or not, that returns them.
+    ``None`` (the default) is those that AWS's tools use; this needs the extra ``aws``."""
+    sasl_aws_region: str | None
+    """For AWS_MSK_IAM: the cluster's region. ``None`` (the default) is the one in the broker's host name, or in the
+    environment."""
+    sasl_kerberos_service_name: str | None
+    """For GSSAPI: the first part of the brokers' principals. ``None`` (the default) is ``"kafka"``."""
+    sasl_kerberos_domain_name: str | None
+    """For GSSAPI: the second part of the brokers' principals, if it is the same for all. ``None`` (the default) is the
+    host that each broker advertises."""
+    sasl_kerberos_principal: str | None
+    """For GSSAPI: the client's principal. ``None`` (the default) is the first one in the keytab, or that of the tickets
+    in the credential cache."""
+    sasl_kerberos_keytab: str | Path | None
+    """For GSSAPI: a file with keys of the principal, with which the client gets tickets, and new ones before they
+    expire. ``None`` (the default): the client uses tickets that are there, from ``kinit``."""
+    sasl_kerberos_ccache: str | Path | None
+    """For GSSAPI: the credential cache with tickets, a file, or with its type, as ``KCM:``. ``None`` (the default) is
+    that of the environment."""
     metadata_cluster_check_enable: bool
     """Whether brokers since 4.4 check that a connection has reached the broker and cluster that the metadata names
     (KIP-1242). Default ``True``."""
@@ -146,9 +258,34 @@ class ConnectionOptions(TypedDict, total=False):
     """The rack of this client, as in ``broker.rack``: consumers can fetch from a closer replica (KIP-392), the leader
     of a group can assign partitions with a replica there (KIP-881), producers can write to closer leaders (KIP-1123).
     ``""`` (the default) is none."""
+    broker_version: Literal["0.8.2", "0.9"] | None
+    """The release of brokers before 0.10, which do not tell their versions. ``None`` (the default) asks: brokers of
+    0.10 and later answer, and the older ones are recognized by the three requests on which they close a connection.
+    With a release no broker is asked."""
     address_map: AddressMap | None
-    """Called with host and port before each connection; returns the address to connect to. For port forwarding and
-    tunnels. TLS still verifies the host that the broker advertises."""
+    """Function, async or not, that is called with host and port before each connection, and returns the address to
+    connect to. For port forwarding and tunnels. TLS still verifies the host that the broker advertises."""
+    client_dns_lookup: Literal["use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"]
+    """How host names become addresses. All addresses of a name are tried in either case (KIP-302). With
+    ``"resolve_canonical_bootstrap_servers_only"`` each address of a bootstrap server is used by its canonical name,
+    which Kerberos or TLS may need for an alias of several brokers (KIP-235). Default ``"use_all_dns_ips"``."""
+    proxy_url: str | None
+    """Proxy for all connections: ``socks5://host:port`` (the client resolves the brokers' names), ``socks5h://…`` (the
+    proxy does), ``http://…`` or ``https://…`` (CONNECT; the proxy resolves names), with ``user:password@`` before the
+    host where it wants credentials. ``None`` (the default) is none."""
+    no_proxy: str | Sequence[str] | None
+    """Hosts that are reached without the proxy, separated by commas or as a list: names, with all names below them
+    (``.internal``), addresses, networks (``10.0.0.0/8``), or ``*``. ``None`` (the default) is none."""
+    proxy_ssl_context: ssl.SSLContext | None
+    """Certificates and checks for TLS to an ``https://`` proxy. By default the system's certificate authorities, with
+    the host name verified."""
+    dialer: Dialer | None
+    """Async function of host and port that returns a connected ``socket.socket``, for ways of your own: an SSH tunnel,
+    a Unix socket. It is called for each connection, after ``address_map``; TLS is set up on its socket. ``None`` (the
+    default) is none."""
+    ssl_server_hostname: str | HostnameMap | None
+    """Host name that TLS sends (SNI) and verifies in place of the one that the broker advertises: a name for all, or a
+    function of host and port that returns it. ``None`` (the default) is none."""
     hooks: Hooks | Sequence[Hooks] | None
     """Called about what happens in the client: connections, requests, batches, rebalances. ``None`` (the default) is
     none."""
@@ -183,7 +320,14 @@ class ClusterConfig:
     """None: no authentication by SASL."""
     cluster_check: bool = True
     client_rack: str = ""
+    broker_version: str | None = None
     address_map: AddressMap | None = None
+    canonical_bootstrap: bool = False
+    """Whether bootstrap addresses are replaced by the canonical names of their hosts."""
+    proxy: Proxy | None = None
+    dialer: Dialer | None = None
+    server_hostname: HostnameMap | None = None
+    """None: the host that the broker advertises."""
     hooks: HookCalls = NO_HOOKS
     interceptors: Interceptors = NO_INTERCEPTORS
     metrics_push: bool = True
@@ -214,6 +358,7 @@ class ClusterConfig:
         protocol = one_of("security_protocol", options.get("security_protocol", "PLAINTEXT"), SECURITY_PROTOCOLS)
         given["tls"] = _tls(protocol, options)
         given["sasl"] = _sasl(protocol, options)
+        given["proxy"] = _proxy(options)
         # Only what is given: defaults are those of the dataclass, and stand there alone.
         config = cls(**given)
         _check_order("retry_backoff_max_ms", config.retry_backoff_max, "retry_backoff_ms", config.retry_backoff)
@@ -248,6 +393,24 @@ def _tls(protocol: str, options: Mapping[str, Any]) -> TlsContexts | None:
     if len(given) > 1:
         raise ConfigurationError(f"{given[1]} has no effect: ssl_context is given; set it there")
     return Given(context)
+
+
+def _proxy(options: Mapping[str, Any]) -> Proxy | None:
+    url, context = options.get("proxy_url"), options.get("proxy_ssl_context")
+    if url is None:
+        for name in ("no_proxy", "proxy_ssl_context"):
+            if options.get(name) is not None:
+                raise ConfigurationError(f"{name} has no effect without proxy_url")
+        return None
+    if options.get("dialer") is not None:
+        raise ConfigurationError("proxy_url has no effect with dialer, which makes the connections itself")
+    if context is not None and not isinstance(context, ssl.SSLContext):
+        raise ConfigurationError(f"proxy_ssl_context={context!r}: expected an ssl.SSLContext")
+    no_proxy = options.get("no_proxy")
+    proxy = parse_proxy(url, "" if no_proxy is None else no_proxy, context)
+    if proxy.scheme == "https" and "SSL" in str(options.get("security_protocol", "")).upper() and not TLS_IN_TLS:
+        raise ConfigurationError("TLS to brokers through an https:// proxy needs Python 3.11 or later")
+    return proxy
 
 
 def _sasl(protocol: str, options: Mapping[str, Any]) -> SaslMechanism | None:
@@ -309,7 +472,7 @@ def _parse_address(name: str, text: str) -> Address:
         raise ConfigurationError(f"{name}: {text!r} has no usable host")
     if not colon:
         return host, DEFAULT_PORT
-    if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
+    if not (port.isascii() and port.isdigit() and 1 <= int(port) <= MAX_PORT):
         raise ConfigurationError(f"{name}: {text!r} has the port {port!r}: expected 1 to 65535")
     return host, int(port)
 
@@ -328,7 +491,9 @@ def unknown_option(name: str, valid: Iterable[str]) -> ConfigurationError:
 
 def number(name: str, value: object, minimum: float = 0, maximum: float | None = None) -> float:
     """Check a number against bounds (both inclusive); a ``bool`` is not a number."""
-    takes = f"expected a number of at least {minimum:g}" + (f" and at most {maximum:g}" if maximum is not None else "")
+    # 15 digits: 2147483647 in full, and 0.1 as it is written.
+    most = "" if maximum is None else f" and at most {maximum:.15g}"
+    takes = f"expected a number of at least {minimum:.15g}{most}"
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ConfigurationError(f"{name}={value!r}: {takes}")
     # Written so that NaN fails too.
@@ -395,10 +560,26 @@ def _frame_limit(name: str, value: object) -> int:
     return integer(name, value, 1 << 16, (1 << 31) - 1)
 
 
+def _canonical(name: str, value: object) -> bool:
+    return one_of(name, value, DNS_LOOKUPS) != DNS_LOOKUPS[0]
+
+
+def _server_hostname(name: str, value: object) -> HostnameMap | None:
+    if isinstance(value, str) and value:
+        return lambda host, port: value
+    if value == "" or not (value is None or callable(value)):
+        raise ConfigurationError(f"{name}={value!r}: expected a host name, or a function that returns one")
+    return cast("HostnameMap | None", value)
+
+
 def _rack(name: str, value: object) -> str:
     if not isinstance(value, str) or len(value.encode()) > 0x7FFF:
         raise ConfigurationError(f"{name}={value!r}: expected text of at most 32767 bytes")
     return value
+
+
+def _broker_version(name: str, value: str | None) -> str | None:
+    return None if value is None else one_of(name, value, ("0.8.2", "0.9"))
 
 
 _CHECKS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
@@ -417,7 +598,11 @@ _CHECKS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "max_response_size": ("max_response_size", _frame_limit),
     "metadata_cluster_check_enable": ("cluster_check", boolean),
     "client_rack": ("client_rack", _rack),
+    "broker_version": ("broker_version", _broker_version),
     "address_map": ("address_map", function),
+    "client_dns_lookup": ("canonical_bootstrap", _canonical),
+    "dialer": ("dialer", function),
+    "ssl_server_hostname": ("server_hostname", _server_hostname),
     "hooks": ("hooks", parse_hooks),
     "interceptors": ("interceptors", parse_interceptors),
     "enable_metrics_push": ("metrics_push", boolean),

@@ -149,7 +149,7 @@ class UnsupportedCompressionError(KafkaError):
 
 
 class UnsupportedVersionError(KafkaError):
-    """Client and broker have no version of an API in common; the text has both ranges. Upgrade the older one."""
+    """The broker lacks what the call needs. The text names the release that it needs, and what was found."""
 
 
 class BrokerConnectionError(KafkaError, ConnectionError):
@@ -423,7 +423,15 @@ _HINTS: dict[ErrorCode, str] = {
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas asks for",
     ErrorCode.INVALID_REPLICATION_FACTOR: "the cluster has fewer brokers than the replication factor asks for",
     ErrorCode.INVALID_SESSION_TIMEOUT: "session_timeout_ms lies outside what the broker allows",
-    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "the members of the group share no partition assignment strategy",
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: (
+        "the topic's message.format.version is older than this needs: raise it, or use enable_idempotence=False"
+    ),
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "the members of the group share no partition assignment strategy, or it "
+    "is a share or streams group",
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "transaction_timeout_ms is longer than the broker's "
+    "transaction.max.timeout.ms (15 minutes by default)",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "another producer has a later epoch: give each its own transactional_id",
+    ErrorCode.FENCED_INSTANCE_ID: "another member has this group_instance_id: give each process its own",
 }
 
 
@@ -432,6 +440,16 @@ def copied(error: E) -> E:
     again = copy(error)
     # The original stays visible: its traceback is where the failure happened.
     again.__cause__ = error.__cause__ or error
+    return again
+
+
+def said_of(error: E, what: str) -> E:
+    """Return a copy of an error whose text begins with ``what``."""
+    again = copied(error)
+    if isinstance(again, BrokerError):
+        again.context = f"{what}: {again.context}" if again.context else what
+    else:
+        again.args = (f"{what}: {error}", *error.args[1:])
     return again
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import wraps
+from types import FunctionType
 from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from aiokproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec
@@ -12,6 +15,7 @@ if TYPE_CHECKING:
     P = ParamSpec("P")
 
 R = TypeVar("R")
+T = TypeVar("T", bound=type)
 
 _TRANSACTION = "use `async with producer.transaction() as txn`, and txn.send() in it"
 _OFFSETS = "call `await txn.send_offsets(consumer)` in a transaction"
@@ -64,6 +68,31 @@ CONSUMER_METHODS = {
 }
 """Method → what to do instead."""
 
+_ACKNOWLEDGE = "call consumer.accept(record), release(), reject() or renew()"
+_CANCEL = "cancel the task that awaits run()"
+
+SHARE_CONSUMER_METHODS = {
+    "acknowledge": _ACKNOWLEDGE,
+    "commit_async": "call `await consumer.commit()`, in a task of its own if nothing shall wait for it",
+    "commit_sync": "call `await consumer.commit()`",
+    "stop_run": _CANCEL,
+    "stop": _CLOSE.format("consumer"),
+}
+"""Method → what to do instead."""
+
+_ADMIN = "send the request with `await client.request(...)`: docs/howto/admin.md has examples"
+
+CLIENT_METHODS = dict.fromkeys(
+    [
+        *("create_topics", "delete_topics", "create_partitions", "describe_topics", "list_topics", "delete_records"),
+        *("describe_configs", "alter_configs", "incremental_alter_configs", "describe_cluster", "list_offsets"),
+        *("list_consumer_groups", "describe_consumer_groups", "delete_consumer_groups"),
+        *("list_consumer_group_offsets", "alter_consumer_group_offsets", "create_acls", "describe_acls", "delete_acls"),
+    ],
+    _ADMIN,
+)
+"""Method of admin clients → what to do instead."""
+
 
 class ForeignCalls:
     """A base class: a method that only a similar class has raises an error that says what to do instead."""
@@ -90,6 +119,34 @@ class _ForeignMethod:
 
     def __get__(self, instance: object, owner: type) -> object:
         raise AttributeError(f"{owner.__name__!r} object has no attribute {self._name!r}: {self._hint}")
+
+
+def options_by_name(init: Callable[P, R]) -> Callable[P, R]:
+    """Make a constructor that takes options by name alone raise a ``ConfigurationError`` that says so."""
+
+    @wraps(init)
+    def checked(*args: P.args, **named: P.kwargs) -> R:
+        if len(args) > 1:
+            name = type(args[0]).__name__
+            raise ConfigurationError(
+                f"{name}({type(args[1]).__name__}): pass options as keyword arguments: {name}(bootstrap_servers=...)"
+            )
+        return init(*args, **named)
+
+    return checked
+
+
+def named_after(public: str) -> Callable[[T], T]:
+    """Name the methods of a base class after the public class, as the texts of Python's own errors have their names."""
+
+    def rename(base: T) -> T:
+        for name, method in vars(base).items():
+            while isinstance(method, FunctionType):
+                method.__qualname__ = f"{public}.{name}"
+                method = getattr(method, "__wrapped__", None)
+        return base
+
+    return rename
 
 
 def foreign_arguments(**hints: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

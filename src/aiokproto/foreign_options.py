@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-_SASL = "this SASL mechanism is not supported yet"
-_JAAS = "use sasl_mechanism, sasl_username and sasl_password"
+_OAUTH = "use sasl_oauth_token, a function that returns a token, or a pair of token and expiry in seconds"
+_UNSECURED = "use sasl_oauth_token=aiokproto.security.UnsecuredToken(principal), for tests"
+_CLIENT_CREDENTIALS = "use sasl_oauthbearer_client_credentials_client_"
+_RETRIEVER = "leave it out, or use sasl_oauthbearer_jwt_retriever_class"
+_BROKER_VALIDATES = "leave it out: brokers validate the token"
+_KINIT = "leave it out: with sasl_kerberos_keytab the client gets tickets, and new ones at half of their lifetime"
 _SERIALIZER = "use key_serializer and value_serializer, each a function that returns bytes"
 _DESERIALIZER = "use key_deserializer and value_deserializer, each a function of bytes"
 _CONTEXT = "pass ssl_context, in which ssl has settings for it"
 _PROVIDERS = "leave it out: OpenSSL does what Java has providers for"
-_VERSIONS = "leave it out: versions are negotiated with each broker"
+_VERSIONS = "leave it out: versions are negotiated with each broker (broker_version is for those before Kafka 0.10)"
 _CALLBACK = "await the Delivery of post(), or add_done_callback() to asyncio.ensure_future(delivery)"
 _AUTO_CREATE = (
     "leave it out: for a producer the broker's auto.create.topics.enable decides; consumers never create topics"
 )
 _SOCKETS = "leave it out: the operating system chooses the sizes of socket buffers"
 _METRICS = "use stats(), hooks, or aiokproto.prometheus and aiokproto.otel"
-_PROXY = "proxies are not supported yet; address_map rewrites addresses, for port forwards and tunnels"
 _LOGGED = "errors that end a client are raised from its calls; others are logged by the logger `aiokproto`"
+_LEVELS = "set the level of the logger `aiokproto`, for example logging.getLogger('aiokproto').setLevel('DEBUG')"
 _TOPICS = 'topics are arguments of calls: Consumer("a", "b", ...), producer.send("a", value)'
 _AUTO_COMMITS = "leave it out: failed automatic commits are logged; the next call raises a fatal one"
 _LIBRDKAFKA_QUEUE = "use buffer_memory (producer) or fetch_buffer_bytes (consumer), in bytes"
@@ -25,10 +29,30 @@ HINTS = {
     "sasl_mechanisms": "use sasl_mechanism, with one name",
     "sasl_plain_username": "use sasl_username",
     "sasl_plain_password": "use sasl_password",
-    "sasl_jaas_config": _JAAS,
-    "sasl_kerberos_service_name": _SASL,
-    "sasl_kerberos_domain_name": _SASL,
-    "sasl_oauth_token_provider": _SASL,
+    "sasl_oauth_token_provider": f"{_OAUTH}: provider.token; and sasl_oauthbearer_extensions",
+    "oauth_cb": _OAUTH,
+    "sasl_oauthbearer_method": _RETRIEVER,
+    "sasl_oauthbearer_grant_type": _RETRIEVER,
+    "sasl_oauthbearer_client_id": f"{_CLIENT_CREDENTIALS}id",
+    "sasl_oauthbearer_client_secret": f"{_CLIENT_CREDENTIALS}secret",
+    "sasl_oauthbearer_assertion_jwt_template_file": "use sasl_oauthbearer_assertion_template_file",
+    "sasl_oauthbearer_assertion_private_key_pem": (
+        "use sasl_oauthbearer_assertion_private_key_file, or aiokproto.security.Assertion(key)"
+    ),
+    "sasl_oauthbearer_jwt_validator_class": _BROKER_VALIDATES,
+    "sasl_oauthbearer_sub_claim_name": _BROKER_VALIDATES,
+    "sasl_oauthbearer_scope_claim_name": _BROKER_VALIDATES,
+    "sasl_oauthbearer_expected_audience": _BROKER_VALIDATES,
+    "sasl_oauthbearer_expected_issuer": _BROKER_VALIDATES,
+    "sasl_oauthbearer_clock_skew_seconds": _BROKER_VALIDATES,
+    "sasl_login_callback_handler_class": f"{_OAUTH}; those of Kafka are chosen by sasl_oauthbearer_... options",
+    "sasl_client_callback_handler_class": "leave it out: sasl_mechanism takes an object for a mechanism of your own",
+    "sasl_login_class": "leave it out: sasl_mechanism takes an object for a mechanism of your own",
+    "enable_sasl_oauthbearer_unsecure_jwt": _UNSECURED,
+    "sasl_kerberos_kinit_cmd": _KINIT,
+    "sasl_kerberos_min_time_before_relogin": _KINIT,
+    "sasl_kerberos_ticket_renew_window_factor": _KINIT,
+    "sasl_kerberos_ticket_renew_jitter": _KINIT,
     "serializer": _SERIALIZER,
     "deserializer": _DESERIALIZER,
     "errors_deadletterqueue_topic_name": "use on_undecodable=DeadLetterTopic(topic, producer)",
@@ -52,7 +76,7 @@ HINTS = {
     "topic": _TOPICS,
     "topics": _TOPICS,
     "max_poll_records": "pass it to the call: poll(max_records=...)",
-    "consumer_timeout_ms": "pass it to the call: poll(timeout_ms=...), or use asyncio.timeout() around `async for`",
+    "consumer_timeout_ms": "use `async for record in consumer.records(timeout_ms=...)`, which ends then",
     "api_version": _VERSIONS,
     "api_version_auto_timeout_ms": _VERSIONS,
     "broker_version_fallback": _VERSIONS,
@@ -74,7 +98,6 @@ HINTS = {
     "max_batch_size": "use batch_size",
     "rebalance_timeout_ms": "use max_poll_interval_ms",
     "allow_auto_create_topics": _AUTO_CREATE,
-    "client_dns_lookup": "leave it out: all addresses of a name are tried",
     "receive_message_max_bytes": "use max_response_size",
     "receive_buffer_bytes": _SOCKETS,
     "send_buffer_bytes": _SOCKETS,
@@ -87,12 +110,11 @@ HINTS = {
     "metric_group_prefix": _METRICS,
     "selector": "leave it out: the running event loop is used",
     "kafka_client": "leave it out: the running event loop is used",
-    "sasl_kerberos_name": _SASL,
-    "proxy_url": _PROXY,
-    "socks5_proxy": _PROXY,
+    "sasl_kerberos_name": "use sasl_kerberos_service_name and sasl_kerberos_domain_name: the two parts of the name",
+    "socks5_proxy": "use proxy_url, which takes SOCKS5 and HTTP proxies",
     "enable_incremental_fetch_sessions": "leave it out: fetch sessions are always used (KIP-227)",
     "default_offset_commit_callback": _AUTO_COMMITS,
-    "sasl_oauthbearer_config": _SASL,
+    "sasl_oauthbearer_config": _UNSECURED,
     "queued_min_messages": _LIBRDKAFKA_QUEUE,
     "message_max_bytes": "use max_request_size",
     "message_timeout_ms": "use delivery_timeout_ms",
@@ -102,10 +124,17 @@ HINTS = {
     "fetch_message_max_bytes": "use max_partition_fetch_bytes",
     "topic_metadata_refresh_interval_ms": "use metadata_max_age_ms",
     "batch_num_messages": "use batch_size, in bytes",
-    "enable_partition_eof": "compare position() with end_offsets()",
+    "enable_partition_eof": "use consumer.at_end(partition), or read_to_end()",
     "api_version_request": _VERSIONS,
     "metadata_recovery_strategy": "leave it out: a client whose brokers are gone starts again from bootstrap_servers",
     "metadata_recovery_rebootstrap_trigger_ms": "leave it out: bootstrap_servers come after the known brokers",
+    "metadata_broker_list": "use bootstrap_servers",
+    "debug": _LEVELS,
+    "log_level": _LEVELS,
+    "log_connection_close": _LEVELS,
+    "statistics_interval_ms": _METRICS,
+    "socket_keepalive_enable": "leave it out: keepalive is always on",
+    "socket_nagle_disable": "leave it out: Nagle's algorithm is always off",
     "throttle_cb": "override Hooks.on_throttled, and pass hooks",
     "log_cb": _LOGGED,
     "logger": _LOGGED,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
 
 from aiokproto.errors import ConfigurationError, KafkaError
@@ -492,7 +493,19 @@ def parse_hooks(name: str, value: object) -> HookCalls:
     for hook in hooks:
         if not isinstance(hook, Hooks):
             raise ConfigurationError(f"{name}={hook!r}: expected an object of a class derived from Hooks")
+        _check_names(name, type(hook))
     return HookCalls(hook for hook in hooks if isinstance(hook, Hooks))
+
+
+def _check_names(name: str, kind: type[Hooks]) -> None:
+    """Raise ConfigurationError for a method that is probably a mistyped hook, and would never be called."""
+    for method in dir(kind):
+        if not method.startswith("on_") or hasattr(Hooks, method):
+            continue
+        # Not of another base class, such as Interceptor.
+        first = [each for each in kind.__mro__ if method in vars(each)][-1]
+        if issubclass(first, Hooks) and (close := get_close_matches(method, vars(Hooks), n=1, cutoff=0.8)):
+            raise ConfigurationError(f"{name}: {kind.__name__}.{method} is no hook; did you mean {close[0]!r}?")
 
 
 def _each(calls: Sequence[Callable[[Any], None]]) -> Callable[[Any], None]:

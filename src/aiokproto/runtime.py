@@ -48,9 +48,19 @@ class Runtime:
         look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         return asyncio.get_running_loop().run_in_executor(threads, look_up)
 
+    def getnameinfo(self, threads: ThreadPoolExecutor | None, sockaddr: tuple[Any, ...]) -> Awaitable[str]:
+        """Return the host name of an address, or the address itself if it has none, as ``InetAddress`` in Java."""
+        look_up = partial(socket.getnameinfo, sockaddr, socket.NI_NUMERICSERV)
+        found = asyncio.get_running_loop().run_in_executor(threads, look_up)
+        return _first(found)
+
     def uuid(self) -> UUID:
         """Return a random UUID (version 4)."""
         return UUID(int=self.random.getrandbits(128), version=4)
+
+
+async def _first(found: Awaitable[tuple[str, str]]) -> str:
+    return (await found)[0]
 
 
 SYSTEM = Runtime(SystemRandom())
@@ -74,6 +84,11 @@ def monotonic() -> float:
         return asyncio.get_running_loop().time()
     except RuntimeError:
         return time.monotonic()
+
+
+def utc(seconds: int) -> str:
+    """Return a time since the epoch as ``20260131T235959Z`` (ISO 8601, basic format)."""
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(seconds))
 
 
 def uniform(low: float, high: float) -> float:

@@ -7,7 +7,14 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.behaviour.secured import Secured, secured_broker, until_open
+from tests.behaviour.secured import (
+    Identified,
+    Secured,
+    identified_broker,
+    identified_kafka,
+    secured_broker,
+    until_open,
+)
 from tests.clusters import BehaviourCluster
 from tests.conftest import ON_BOTH
 from tests.kafka.pool import KafkaPool, RunningKafka
@@ -31,6 +38,18 @@ async def secured(request: pytest.FixtureRequest) -> AsyncIterator[Secured]:
         address = request.getfixturevalue("secured_kafka").bootstrap_servers
         await until_open(address)
         yield Secured("kafka", address)
+
+
+@pytest.fixture(params=ON_BOTH)
+async def identified(request: pytest.FixtureRequest) -> AsyncIterator[Identified]:
+    """A cluster of one broker, of each kind, that accepts signed tokens, and where only ``admin`` has permissions."""
+    if request.param == "embedded":
+        async with identified_broker() as cluster:
+            yield cluster
+    else:
+        cluster = identified_kafka(request.getfixturevalue("secured_kafka"))
+        await until_open(cluster.bootstrap_servers)
+        yield cluster
 
 
 @pytest.fixture

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from aiokproto.broker import Broker, Security
 from aiokproto.codec.messages.create_acls import AclCreation
@@ -16,12 +22,15 @@ from tests.behaviour.requests_by_api import errors, everything
 from tests.behaviour.waiting import until
 from tests.broker.secure import AUTHORIZER, USERS, acl, authenticate, plain, unsecured
 from tests.broker.wire import Wire, connect
-from tests.kafka.cluster import KafkaCluster, _free_ports
+from tests.kafka.cluster import KafkaCluster, free_ports
 from tests.kafka.config import HOST
+from tests.kafka.pool import RunningKafka
+from tests.security.oidc import AUDIENCE, ISSUER, Issuer, oidc
 
 _LOGINS = " ".join(f'user_{user}="{password}"' for user, password in USERS.items())
 _MODULES = "org.apache.kafka.common.security"
 _JAAS = "listener.name.sasl_plaintext.{}.sasl.jaas.config"
+_TOKENS = "listener.name.tokens.oauthbearer."
 SHORT, SHORT_MS = "SCRAM-SHA-512", 3000
 """A mechanism with short sessions on real Kafka, and how short. The embedded broker has one time for all mechanisms."""
 
@@ -42,12 +51,56 @@ class Secured(NamedTuple):
     bootstrap_servers: str
 
 
+ISSUER_FOLDER = "issuer"
+"""In a node's folder: the issuer whose tokens the broker accepts, and the address of the listener for them."""
+
+_VALIDATION = {
+    "sasl.oauthbearer.expected.audience": AUDIENCE,
+    "sasl.oauthbearer.expected.issuer": ISSUER,
+    "sasl.oauthbearer.clock.skew.seconds": "0",
+}
+
+
+class Identified(NamedTuple):
+    """A cluster that accepts the tokens of an issuer."""
+
+    kind: str
+    bootstrap_servers: str
+    issuer: Issuer
+
+
 class SecuredKafka(KafkaCluster):
-    """Real Kafka with a second listener, for SASL; clients of the first one are super users."""
+    """Real Kafka with more listeners: one for SASL, and one for signed tokens. Clients of the first are super users.
+
+    The keys for the tokens are served over HTTP, by a process that ends with the cluster.
+    """
 
     def __init__(self) -> None:
         super().__init__(1)
         self._address_for_sasl = ""
+        self._keys: subprocess.Popen[bytes] | None = None
+
+    def stop(self) -> None:
+        if self._keys is not None:
+            self._keys.kill()
+            self._keys.wait()
+            self._tell_watchdog("-", self._keys.pid)
+            self._keys = None
+        super().stop()
+
+    def _serve_keys(self, node_id: int, port: int, listener: str) -> str:
+        """Create an issuer, and serve its keys; return their URL."""
+        folder, issuer = self._node_folder(node_id) / ISSUER_FOLDER, Issuer()
+        (folder / "public").mkdir(parents=True)
+        (folder / "key.pem").write_bytes(issuer.pem())
+        (folder / "listener").write_text(listener)
+        (folder / "public" / "keys.json").write_text(json.dumps(issuer.keys()))
+        command = [sys.executable, "-I", "-m", "http.server", str(port), "--bind", HOST]
+        self._keys = subprocess.Popen(
+            command, cwd=folder / "public", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        self._tell_watchdog("+", self._keys.pid)
+        return f"http://{HOST}:{port}/keys.json"
 
     @property
     def bootstrap_servers(self) -> str:
@@ -57,15 +110,20 @@ class SecuredKafka(KafkaCluster):
     def _write_config(self, node_id: int) -> None:
         ports = self._ports[node_id]
         # The ports assigned to this node are also free until it has started.
-        more = [port for each in _free_ports((0, 1)).values() for port in (each.broker, each.controller)]
-        self._address_for_sasl = f"{HOST}:{next(port for port in more if port not in (ports.broker, ports.controller))}"
+        more = [port for each in free_ports((0, 1, 2)).values() for port in (each.broker, each.controller)]
+        free = (port for port in more if port not in (ports.broker, ports.controller))
+        self._address_for_sasl, for_tokens = f"{HOST}:{next(free)}", f"{HOST}:{next(free)}"
+        keys = self._serve_keys(node_id, next(free), for_tokens)
+        self._jvm = (*self._jvm, f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys}")
+        validation = {**_VALIDATION, "sasl.oauthbearer.jwks.endpoint.url": keys}
         self._config = {
             **SECURED,
             "listeners": (
                 f"PLAINTEXT://{HOST}:{ports.broker},CONTROLLER://{HOST}:{ports.controller},"
-                f"SASL_PLAINTEXT://{self._address_for_sasl}"
+                f"SASL_PLAINTEXT://{self._address_for_sasl},TOKENS://{for_tokens}"
             ),
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT"
+            ",TOKENS:SASL_PLAINTEXT",
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
             _JAAS.format("plain"): f"{_MODULES}.plain.PlainLoginModule required {_LOGINS};",
             _JAAS.format("scram-sha-256"): f"{_MODULES}.scram.ScramLoginModule required;",
@@ -74,8 +132,39 @@ class SecuredKafka(KafkaCluster):
             _JAAS.format("oauthbearer"): (
                 f'{_MODULES}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
             ),
+            "listener.name.tokens.sasl.enabled.mechanisms": "OAUTHBEARER",
+            f"{_TOKENS}sasl.jaas.config": (
+                f'{_MODULES}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
+            ),
+            f"{_TOKENS}sasl.server.callback.handler.class": (
+                f"{_MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler"
+            ),
+            **{f"{_TOKENS}{name}": value for name, value in validation.items()},
         }
         super()._write_config(node_id)
+
+
+def identified_kafka(cluster: RunningKafka) -> Identified:
+    """The listener for signed tokens of a running :class:`SecuredKafka`."""
+    folder = cluster.data_folder(1).parent / ISSUER_FOLDER
+    key = serialization.load_pem_private_key((folder / "key.pem").read_bytes(), None)
+    assert isinstance(key, rsa.RSAPrivateKey)
+    return Identified("kafka", (folder / "listener").read_text(), Issuer(key))
+
+
+@asynccontextmanager
+async def identified_broker(**config: str) -> AsyncIterator[Identified]:
+    """The embedded broker, which gets the keys over HTTP."""
+    async with oidc() as provider:
+        options = {
+            **SECURED,
+            **_VALIDATION,
+            "sasl.oauthbearer.jwks.endpoint.url": provider.keys_url,
+            "sasl.enabled.mechanisms": "OAUTHBEARER",
+            **config,
+        }
+        async with Broker(security=Security("SASL_PLAINTEXT"), config=options) as broker:
+            yield Identified("embedded", broker.bootstrap_servers, provider.issuer)
 
 
 @asynccontextmanager

@@ -28,7 +28,7 @@ async def test_manual_commits(cluster: BehaviourCluster, topic: str, protocol: s
         assert known is not None
         assert (known.offset, known.metadata) == (3, "a note")
         await take(consumer, 5)
-        other = TopicPartition(f"{topic}-not", 0)
+        other = TopicPartition(topic, 99)
         result = await consumer.commit({at: 3, other: 1})
         assert (result.committed, result.lost, result.refused) == ({at: OffsetAndMetadata(3)}, [other], [])
         with pytest.raises(CommitError, match=f"{other} not committed"):

@@ -35,8 +35,11 @@ asyncio.run(main())
 
 
 READING = """
-import asyncio, sys
+import asyncio, signal, sys
 from aiokproto import Consumer
+
+# What a process inherits that is started in the background of a shell is to ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 async def main():
     options = {"group_id": "g", "auto_offset_reset": "earliest"}

@@ -13,9 +13,11 @@ from aiokproto.client import Client
 from aiokproto.consumer import Consumer
 from aiokproto.errors import (
     BrokerError,
+    BufferFullError,
     ConfigurationError,
     FencedError,
     InvalidRecordError,
+    InvalidTopicError,
     MessageTooLargeError,
     TransactionAbortedError,
 )
@@ -207,6 +209,49 @@ async def test_a_record_that_send_many_rejects_aborts(
     assert isinstance(caught.value.__cause__, InvalidRecordError)
 
 
+@pytest.mark.parametrize("how", ["send", "post", "try_post", "send_batch"])
+async def test_a_record_that_is_too_large_aborts_although_its_error_was_caught(
+    cluster: BehaviourCluster, client: Client, topic: str, producer: Producer, how: str
+) -> None:
+    """Also if a task that nobody awaits has raised it: the rest would be committed without the record."""
+    await cluster.create_topic(topic)
+    txn = await producer.transaction().__aenter__()
+    await txn.send(topic, b"fits")
+
+    async def write() -> None:
+        if how == "try_post":
+            txn.try_post(topic, bytes(2_000_000))
+        elif how == "send_batch":
+            builder = BatchBuilder()
+            builder.append(1, None, bytes(2_000_000), ())
+            await txn.send_batch(topic, builder.close(), partition=0)
+        else:
+            await getattr(txn, how)(topic, bytes(2_000_000))
+
+    with pytest.raises(MessageTooLargeError):
+        await write()
+    with pytest.raises(TransactionAbortedError) as caught:
+        await txn.commit()
+    assert isinstance(caught.value.__cause__, MessageTooLargeError)
+    async with producer.transaction() as txn:
+        await txn.send(topic, b"next")
+    await read_when(client, topic, [b"next"])
+
+
+async def test_a_record_of_an_unknown_topic_aborts_although_its_error_was_caught(
+    cluster: BehaviourCluster, client: Client, topic: str, producer: Producer
+) -> None:
+    await cluster.create_topic(topic)
+    txn = await producer.transaction().__aenter__()
+    await txn.send(topic, b"known")
+    with pytest.raises(InvalidTopicError):
+        await txn.send("no topic", b"unknown")
+    with pytest.raises(TransactionAbortedError) as caught:
+        await txn.commit()
+    assert isinstance(caught.value.__cause__, InvalidTopicError)
+    await read_when(client, topic, [])
+
+
 async def test_a_record_that_a_call_refuses_does_not(
     cluster: BehaviourCluster, client: Client, topic: str, producer: Producer
 ) -> None:
@@ -214,6 +259,10 @@ async def test_a_record_that_a_call_refuses_does_not(
     async with producer.transaction() as txn:
         with pytest.raises(InvalidRecordError):
             await txn.send(topic, "text")  # type: ignore[arg-type]
+        with pytest.raises(InvalidRecordError):
+            await txn.send(topic, b"bytes", partition=7)
+        with pytest.raises(BufferFullError):
+            txn.try_post(f"{topic}-not-known-yet", b"bytes")
         await txn.send(topic, b"bytes")
     await read_when(client, topic, [b"bytes"])
 
@@ -312,6 +361,18 @@ async def test_a_consumers_progress_is_committed_with_the_results(
         assert consumer.group_metadata().generation > 0
     assert await committed(cluster, topic, topic) == 1
     await read_when(client, topic, [b"a", b"b", b"c", b"from a"])
+
+
+async def test_a_consumer_that_commits_by_itself_is_refused(
+    cluster: BehaviourCluster, topic: str, producer: Producer
+) -> None:
+    await cluster.create_topic(topic)
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, group_id=topic) as consumer:
+        with pytest.raises(ConfigurationError, match="enable_auto_commit=False"):
+            consumer.progress([])
+        with pytest.raises(ConfigurationError, match="enable_auto_commit=False"):
+            async with producer.transaction() as txn:
+                await txn.send_offsets(consumer)
 
 
 async def test_offsets_of_a_member_that_the_group_has_left_behind_are_refused(

@@ -463,7 +463,7 @@ async def test_a_connection_stays_open_while_records_are_processed(cluster: Beha
             self.count += event.api == "ShareAcknowledge"
 
     sent = Sent()
-    options: dict[str, Any] = {"renew_locks": False, "connections_max_idle_ms": 300, "hooks": sent}
+    options: dict[str, Any] = {"renew_locks": False, "connections_max_idle_ms": 2000, "hooks": sent}
     async with share_harness(cluster, topic) as at:
         await at.produce(1)
         async with consumer(cluster, topic, acknowledgement_mode="explicit", **options) as jobs:

@@ -80,7 +80,7 @@ async def test_a_serializer_that_returns_no_bytes_is_an_error_of_the_record(
     await cluster.create_topic(topic)
     returns_text: Any = json.dumps
     async with Producer(bootstrap_servers=cluster.bootstrap_servers, value_serializer=returns_text) as producer:
-        with pytest.raises(InvalidRecordError, match="value must be bytes, got str"):
+        with pytest.raises(InvalidRecordError, match="value_serializer returned str, not bytes"):
             await producer.send(topic, 1)
 
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from aiokproto.broker import Broker, Security
-from tests.kafka.cluster import KafkaCluster, _free_ports
+from tests.kafka.cluster import KafkaCluster, free_ports
 from tests.kafka.config import HOST
 from tests.security.certificates import KEY_PASSWORD, PASSWORD, Files, add_java_stores, make
 
@@ -43,7 +43,7 @@ class TlsKafka(KafkaCluster):
     def _write_config(self, node_id: int) -> None:
         ports = self._ports[node_id]
         taken = (ports.broker, ports.controller)
-        more = [port for each in _free_ports((0, 1)).values() for port in (each.broker, each.controller)]
+        more = [port for each in free_ports((0, 1)).values() for port in (each.broker, each.controller)]
         self._addresses = [f"{HOST}:{port}" for port in more if port not in taken][:2]
         files = make(self._node_folder(node_id).parent / "certificates")
         add_java_stores(files, "broker", "client")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.kafka.cluster import _free_ports
+from tests.kafka.cluster import free_ports
 
 
 def free_port() -> int:
     """A free port outside of the range from which the system chooses."""
-    return _free_ports((0,))[0].broker
+    return free_ports((0,))[0].broker

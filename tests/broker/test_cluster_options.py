@@ -22,6 +22,9 @@ from aiokproto.errors import ConfigurationError
         ({"clock": 5}, "clock=5: expected a VirtualClock"),
         ({"security": "SSL"}, "security='SSL': expected a Security"),
         ({"as_version": 2.8}, "as_version=2.8 is no release of Kafka; expected one of 0.8.2, "),
+        ({"as_version": {0: "new"}}, "as_version: 0 has the versions 'new', expected e.g. '0-7'"),
+        ({"as_version": {0: 7}}, "as_version: 0 has the versions 7, expected e.g. '0-7'"),
+        ({"as_version": {"Produce": "0-7"}}, "'Produce' is not an API; pass its request class, such as Produce"),
         ({"as_version": "5.0"}, "as_version='5.0' is no release of Kafka; expected one of 0.8.2, "),
     ],
 )

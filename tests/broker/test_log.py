@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -25,7 +26,7 @@ SMALL = LogConfig(segment_bytes=700, index_interval_bytes=100)
 
 
 def batch(
-    values: list[bytes], timestamp: int = NOW, compression: Compression = Compression.NONE, **producer: int
+    values: list[bytes], timestamp: int = NOW, compression: Compression = Compression.NONE, **producer: Any
 ) -> bytearray:
     """A batch as a producer sends it."""
     builder = BatchBuilder(compression=compression)

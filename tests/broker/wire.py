@@ -7,7 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from itertools import count
-from typing import Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from aiokproto.broker import Cluster
 from aiokproto.codec.frames import decode_response, encode_request, response_correlation_id
@@ -93,7 +93,7 @@ async def connect_to(address: str, context: ssl.SSLContext | None = None) -> Asy
             pass
 
 
-def batch(values: Iterable[bytes], timestamp: int = NOW, **producer: int) -> bytes:
+def batch(values: Iterable[bytes], timestamp: int = NOW, **producer: Any) -> bytes:
     """A batch as a producer sends it."""
     builder = BatchBuilder()
     for value in values:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from typing import Any
 
 import pytest
 
@@ -95,3 +97,30 @@ async def test_no_common_version() -> None:
         with pytest.raises(BootstrapError, match=r"Metadata: .* supports versions 50-60, this client supports 0-13"):
             async with started(broker.port):
                 pass
+
+
+async def test_bootstrap_addresses_by_their_canonical_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An alias of three addresses becomes two names; an address without a name stands for itself (KIP-235)."""
+    names = {"10.0.0.1": "b1.kafka", "10.0.0.2": "b1.kafka", "10.0.0.3": "10.0.0.3"}
+
+    def getaddrinfo(host: str, port: int, **_: object) -> list[Any]:
+        if host != "alias":
+            raise socket.gaierror(socket.EAI_NONAME, "unknown")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in names]
+
+    def getnameinfo(sockaddr: tuple[Any, ...], flags: int) -> tuple[str, str]:
+        return names[sockaddr[0]], str(sockaddr[1])
+
+    def refuse(host: str, port: int) -> tuple[str, int]:
+        asked.append((host, port))
+        raise OSError("not here")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(socket, "getnameinfo", getnameinfo)
+    for canonical, expected in ((True, {"b1.kafka", "10.0.0.3", "unknown"}), (False, {"alias", "unknown"})):
+        asked: list[tuple[str, int]] = []
+        servers = (("alias", 9092), ("unknown", 9092))
+        cluster = ClusterClient(config(bootstrap_servers=servers, canonical_bootstrap=canonical, address_map=refuse))
+        with pytest.raises(BootstrapError):
+            await cluster.start()
+        assert {host for host, _ in asked} == expected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiokproto.cluster.snapshot import MAX_PARTITIONS, BrokerNode, ClusterSnapshot
+from aiokproto.cluster.snapshot import MAX_PARTITIONS, MOST_REWINDS, BrokerNode, ClusterSnapshot
 from aiokproto.codec.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -54,6 +54,34 @@ def test_an_epoch_never_goes_backwards() -> None:
     assert (older.leader("t", 0), older.leader_epoch("t", 0)) == (2, 5)
     assert (older.leader("t", 1), older.leader_epoch("t", 1)) == (2, 4)
     assert older.generation == newer.generation + 1
+
+
+def test_a_lower_epoch_is_believed_when_several_responses_in_a_row_have_it() -> None:
+    """A cluster that was restored counts its epochs from an older one."""
+    shot = ClusterSnapshot().updated(answer(partition(0, 2, 5)))
+    leaders = []
+    for _ in range(MOST_REWINDS + 1):
+        shot = shot.updated(answer(partition(0, 1, 3)))
+        leaders.append((shot.leader("t", 0), shot.leader_epoch("t", 0)))
+    assert leaders == [(2, 5)] * MOST_REWINDS + [(1, 3)]
+
+
+def test_a_response_with_the_known_epoch_ends_the_row_of_lower_ones() -> None:
+    shot = ClusterSnapshot()
+    for _ in range(3):
+        shot = shot.updated(answer(partition(0, 2, 5)))
+        for _ in range(MOST_REWINDS):
+            shot = shot.updated(answer(partition(0, 1, 3)))
+    assert shot.leader("t", 0) == 2
+
+
+def test_a_partition_without_leader_and_epoch_keeps_the_known_epoch() -> None:
+    """Redpanda sends no epoch while there is no leader; an outdated response may follow."""
+    leaderless = ClusterSnapshot().updated(answer(partition(0, 2, 5))).updated(answer(partition(0, -1, -1, error=5)))
+    assert (leaderless.leader("t", 0), leaderless.leader_epoch("t", 0)) == (None, 5)
+    outdated = leaderless.updated(answer(partition(0, 1, 4)))
+    assert (outdated.leader("t", 0), outdated.leader_epoch("t", 0)) == (None, 5)
+    assert outdated.updated(answer(partition(0, 1, 6))).leader("t", 0) == 1
 
 
 def test_a_topic_created_again_starts_at_its_own_epoch() -> None:

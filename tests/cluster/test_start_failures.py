@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from aiokproto.broker import Broker
+from aiokproto.broker import Broker, Security
 from aiokproto.client import Client
 from aiokproto.consumer import Consumer
 from aiokproto.errors import BootstrapError, ConfigurationError
@@ -33,6 +34,20 @@ async def test_start_names_the_addresses_and_the_cause(kind: Any) -> None:
     assert "connection refused" in text
     assert text.endswith("; check bootstrap_servers and security_protocol")
     await client.close()
+
+
+async def test_a_password_file_that_is_missing_is_the_only_thing_to_check(tmp_path: Path) -> None:
+    async with Broker(security=Security("SASL_PLAINTEXT", users={"me": "secret"})) as broker:
+        client = Client(
+            bootstrap_servers=broker.bootstrap_servers,
+            bootstrap_resolve_timeout_ms=0,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="PLAIN",
+            sasl_username="me",
+            sasl_password=tmp_path / "missing.txt",
+        )
+        with pytest.raises(BootstrapError, match=r"sasl_password cannot be read: FileNotFoundError.*missing\.txt'$"):
+            await client.start()
 
 
 @pytest.mark.parametrize("topics", ["flights", b"flights", [b"flights"]])

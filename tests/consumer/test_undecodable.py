@@ -18,7 +18,15 @@ from aiokproto.consumer.deserializing import DeserializingReader
 from aiokproto.consumer.reader import Reader
 from aiokproto.consumer.start_lookup import COMMITTED
 from aiokproto.consumer.undecodable import Policy, Undecodable
-from aiokproto.errors import ConfigurationError, CorruptBatchError, DeadlineError, RecordDeserializationError
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import (
+    ConfigurationError,
+    CorruptBatchError,
+    DeadlineError,
+    RecordDeserializationError,
+    UnknownTopicError,
+    error_for,
+)
 from aiokproto.fetched.chunk import BufferedBytes, chunks
 from aiokproto.records import BatchRecord, encode
 from aiokproto.types import Header, Record, TopicPartition
@@ -75,6 +83,15 @@ class Letters:
         loop = asyncio.get_running_loop()
         loop.call_soon(lambda: loop.call_soon(acknowledge))
         return FakeDelivery(outcome)
+
+
+class NoTopic:
+    """A producer whose topic does not exist."""
+
+    async def post_bytes(
+        self, topic: str, value: bytes | None, *, key: bytes | None = None, headers: Sequence[Header] = ()
+    ) -> Awaitable[Any]:
+        raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Metadata")
 
 
 class World:
@@ -287,6 +304,32 @@ async def test_a_dead_letter_is_acknowledged_before_the_position_moves() -> None
     assert (world.committable(), world.letters.acknowledged) == (0, set())
     [record] = await task
     assert (record.offset, world.letters.acknowledged, world.committable()) == (1, {0}, 1)
+
+
+@pytest.mark.parametrize("topic", ["dead", lambda record: f"{record.topic}ead"])
+async def test_the_error_of_a_dead_letter_names_the_record_and_its_topic(
+    topic: str | Callable[[Record[Any, Any]], str],
+) -> None:
+    """Before it is buffered, and after that."""
+    letters = DeadLetterTopic(topic, Letters(failures=1))
+    record = Record("d", 3, 7, 1, None, b"bad", ())
+    with pytest.raises(DeadlineError, match=r"the dead letter of d-3@7 .* topic 'dead': not acknowledged") as caught:
+        await letters.write(record, ValueError("bad"))
+    assert str(caught.value.__cause__) == "not acknowledged"
+    with pytest.raises(
+        UnknownTopicError, match=r"the dead letter of d-3@7 .* topic 'dead': Metadata: UNKNOWN"
+    ) as unknown:
+        await DeadLetterTopic(topic, NoTopic()).write(record, ValueError("bad"))
+    assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_an_undecodable_record_whose_letter_is_not_acknowledged_names_it() -> None:
+    world = World([StoredBatch([b"bad", END])], "dead letter", is_async=False, failures=1)
+    world.pump()
+    with pytest.raises(DeadlineError, match=r"the dead letter of t-0@0 .*: not acknowledged"):
+        await one(world)
+    [record] = await one(world)
+    assert record.offset == 1
 
 
 async def test_a_seek_during_a_deserializer_drops_its_result() -> None:

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from aiokproto import Broker, Cluster, Consumer, Producer, TopicPartition
+from aiokproto import Broker, Client, Cluster, Consumer, Producer, ShareConsumer, TopicPartition
 from aiokproto.broker.control.faults import Faults
 from aiokproto.codec.messages.produce import ProduceRequest
+from aiokproto.consumer import DeadLetterTopic
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
     ClientClosedError,
@@ -22,9 +23,14 @@ from aiokproto.errors import (
     MessageTooLargeError,
     UnknownTopicError,
 )
+from aiokproto.hooks import Hooks
 
 SERVERS = "localhost:9092"
 NAIVE = datetime.datetime(2026, 1, 1)
+
+
+class MistypedHooks(Hooks):
+    def on_batch_writen(self, event: object) -> None: ...
 
 
 class Mistake(NamedTuple):
@@ -73,6 +79,61 @@ OPTIONS = [
         ConfigurationError,
         "dict",
         "pass options as keyword arguments",
+    ),
+    made(
+        "a dictionary of a producer's options",
+        lambda: Producer({"bootstrap.servers": SERVERS}),  # type: ignore[call-arg,arg-type]
+        ConfigurationError,
+        "Producer(dict)",
+        "as keyword arguments: Producer(bootstrap_servers=...)",
+    ),
+    made(
+        "the address of a client by position",
+        lambda: Client(SERVERS),  # type: ignore[call-arg]
+        ConfigurationError,
+        "Client(str)",
+        "Client(bootstrap_servers=...)",
+    ),
+    made(
+        "a timeout of transactions without them",
+        lambda: producer(transaction_timeout_ms=5),
+        ConfigurationError,
+        "transaction_timeout_ms=5",
+        "needs a transactional_id",
+    ),
+    made(
+        "a number that is too large",
+        lambda: producer(transactional_id="a", transaction_timeout_ms=2**40),
+        ConfigurationError,
+        "at most 2147483647",
+    ),
+    made(
+        "dead letters in transactions",
+        lambda: DeadLetterTopic("dead", producer(transactional_id="a")),
+        ConfigurationError,
+        "transactional_id",
+        "pass another",
+    ),
+    made(
+        "a mistyped hook",
+        lambda: producer(hooks=MistypedHooks()),
+        ConfigurationError,
+        "MistypedHooks.on_batch_writen",
+        "did you mean 'on_batch_written'?",
+    ),
+    made(
+        "deserializers of a share consumer",
+        lambda: ShareConsumer("jobs", group_id="g", bootstrap_servers=SERVERS, value_deserializer=str),  # type: ignore[call-arg]
+        ConfigurationError,
+        "'value_deserializer'",
+        "decode record.key and record.value",
+    ),
+    made(
+        "librdkafka's list of brokers",
+        lambda: Producer(**{"metadata.broker.list": SERVERS}),  # type: ignore[arg-type]
+        ConfigurationError,
+        "'metadata.broker.list'",
+        "use bootstrap_servers",
     ),
     made(
         "options with dots",
@@ -394,6 +455,7 @@ CALLS = [
         "'auto.create.topic.enable'",
         "did you mean 'auto.create.topics.enable'?",
     ),
+    made("a broker of three", lambda: Broker(brokers=3), TypeError, "'brokers'", "use Cluster(brokers=...)"),  # type: ignore[call-arg]
     made("a cluster of none", lambda: Cluster(brokers=0), ConfigurationError, "brokers", "at least 1"),
 ]
 
@@ -447,9 +509,10 @@ PRODUCING = [
         "a partition that is not there",
         lambda p: p.send("flights", b"", partition=7),
         InvalidRecordError,
-        "'flights'",
-        "partition 7",
+        "partition 7 does not exist",
+        "topic 'flights' has",
     ),
+    made("an argument by position", lambda p: p.send("flights", b"", b"key"), TypeError, "Producer.send() takes 3"),
     made("an unknown topic", lambda p: p.send("filghts", b""), UnknownTopicError, "'filghts'", "does not exist"),
     made("an invalid topic", lambda p: p.send("my flights", b""), InvalidTopicError, "'my flights'", "a-z A-Z 0-9"),
     made(
@@ -498,6 +561,7 @@ CONSUMING = [
         "flights-7 is not assigned",
     ),
     made("an unknown topic", lambda c: c.partitions_for_topic("filghts"), UnknownTopicError, "'filghts'", "not exist"),
+    made("the position of nothing", lambda c: c.position(), TypeError, "Consumer.position() missing 1"),
     made("no records at all", lambda c: c.poll(max_records=0), ConfigurationError, "max_records=0", "at least 1"),
     made("a negative timeout", lambda c: c.poll(timeout_ms=-1), ConfigurationError, "timeout_ms=-1", "at least 0"),
     made("a timeout as text", lambda c: c.poll(timeout_ms="500"), ConfigurationError, "timeout_ms='500'", "a number"),

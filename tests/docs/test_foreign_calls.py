@@ -9,10 +9,16 @@ from typing import Any, ClassVar
 
 import pytest
 
-from aiokproto import Cluster, Consumer, Producer
+from aiokproto import Client, Cluster, Consumer, Producer, ShareConsumer
 from aiokproto.broker import ThreadedCluster
-from aiokproto.foreign_calls import CONSUMER_METHODS, PRODUCER_METHODS, ForeignCalls
-from tests.docs.mistakes import consumer, producer
+from aiokproto.foreign_calls import (
+    CLIENT_METHODS,
+    CONSUMER_METHODS,
+    PRODUCER_METHODS,
+    SHARE_CONSUMER_METHODS,
+    ForeignCalls,
+)
+from tests.docs.mistakes import SERVERS, consumer, producer
 from tests.docs.snippets import ROOT
 
 OTHER_CLIENTS = {
@@ -41,6 +47,14 @@ PRODUCER: Any = producer()
 CONSUMER: Any = consumer()
 
 
+def share_consumer() -> ShareConsumer:
+    return ShareConsumer("jobs", group_id="workers", bootstrap_servers=SERVERS)
+
+
+def client() -> Client:
+    return Client(bootstrap_servers=SERVERS)
+
+
 def public(cls: type) -> set[str]:
     return {name for name in dir(cls) if not name.startswith("_")}
 
@@ -60,7 +74,12 @@ def test_every_method_of_other_clients_is_here_or_has_a_hint_and_a_row(
 
 @pytest.mark.parametrize(
     ("make", "name"),
-    [(producer, name) for name in PRODUCER_METHODS] + [(consumer, name) for name in CONSUMER_METHODS],
+    [
+        *((producer, name) for name in PRODUCER_METHODS),
+        *((consumer, name) for name in CONSUMER_METHODS),
+        *((share_consumer, name) for name in SHARE_CONSUMER_METHODS),
+        *((client, name) for name in CLIENT_METHODS),
+    ],
 )
 def test_a_method_of_another_client_names_ours(make: Callable[[], Any], name: str) -> None:
     made = make()
@@ -69,8 +88,8 @@ def test_a_method_of_another_client_names_ours(make: Callable[[], Any], name: st
         getattr(made, name)
     text = str(raised.value)
     assert text.startswith(f"'{type(made).__name__}' object has no attribute '{name}': ")
-    for object_, called in re.findall(r"\b(producer|consumer)\.(\w+)\(", text):
-        assert hasattr({"producer": Producer, "consumer": Consumer}[object_], called)
+    for called in re.findall(r"\b(?:producer|consumer|client)\.(\w+)\(", text):
+        assert hasattr(Client if "aiokproto.Client" in text else made, called)
 
 
 def test_a_misspelt_method_still_gets_the_suggestion_of_python() -> None:

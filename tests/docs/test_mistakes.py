@@ -140,12 +140,13 @@ async def test_a_commit_takes_what_was_processed(servers: str) -> None:
             ([("flights", 0)], ConfigurationError, r"commit\(\) takes a record, a batch, a list of records, or a dict"),
             ({"flights": 5}, ConfigurationError, r"pass TopicPartition\(topic, partition\)"),
             ({("flights", 0): -1}, ConfigurationError, "offset=-1"),
+            ({("others", 0): 5}, ConfigurationError, "topic 'others' is not subscribed"),
         ]
         for offsets, error, text in wrong:
             with pytest.raises(error, match=text):
                 await consumer.commit(offsets)
-        result = await consumer.commit({("others", 0): 5})
-        with pytest.raises(CommitError, match="others-0 not committed: not assigned to this member"):
+        result = await consumer.commit({("flights", 99): 5})
+        with pytest.raises(CommitError, match="flights-99 not committed: not assigned to this member"):
             result.check()
 
 

@@ -252,6 +252,8 @@ def test_a_lost_connection_and_a_silent_broker_are_tried_again(situation: Situat
         (Code.REQUEST_TIMED_OUT, Situation(OFFSET_COMMIT, member=True), Action.FIND_COORDINATOR),
         (Code.UNSTABLE_OFFSET_COMMIT, Situation(OFFSET_FETCH), Action.BACKOFF),
         (Code.UNKNOWN_TOPIC_ID, Situation(OFFSET_FETCH), Action.REFRESH_METADATA),
+        (Code.GROUP_ID_NOT_FOUND, Situation(OFFSET_FETCH), Action.ACCEPT),
+        (Code.GROUP_ID_NOT_FOUND, Situation(OFFSET_FETCH, member=True), Action.FAIL),
         (Code.UNKNOWN_TOPIC_ID, Situation(OFFSET_COMMIT, member=True), Action.REFRESH_METADATA),
         (Code.TOPIC_AUTHORIZATION_FAILED, Situation(OFFSET_COMMIT, member=True), Action.FAIL),
         (Code.FENCED_INSTANCE_ID, Situation(OFFSET_COMMIT, member=True), Action.STOP),

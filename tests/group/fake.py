@@ -22,11 +22,13 @@ from aiokproto.codec.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from aiokproto.codec.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from aiokproto.codec.releases import RELEASES, versions_of
 from aiokproto.codec.schema import Request
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, UnknownTopicError
 from aiokproto.group.changes import Change, ChangeKind
 from aiokproto.group.config import GroupConfig
+from aiokproto.net.versions import BrokerVersions
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
 
@@ -219,6 +221,9 @@ class FakeCluster:
                 for each in request.topics or []
             ]
         )
+
+    async def broker_versions(self, node: int) -> BrokerVersions:
+        return BrokerVersions(versions_of(RELEASES[-1]), "the fake")
 
     async def version(self, request_type: Any, node: int, *, max_version: int | None = None) -> int:
         highest = min(int(request_type.versions.highest), self.newest)

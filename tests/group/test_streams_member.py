@@ -305,3 +305,19 @@ def test_wrong_topologies_are_refused_where_they_are_made() -> None:
         Subtopology("0", ("a",), copartitioned=(frozenset("ax"),))
     with pytest.raises(ConfigurationError, match="different ids"):
         StreamsTopology((Subtopology("0"), Subtopology("0")))
+
+
+def test_arguments_of_a_wrong_kind_are_refused() -> None:
+    class Awaited(StreamsListener):
+        async def status_changed(self, statuses: tuple[StreamsStatus, ...]) -> None:  # type: ignore[override]
+            pass
+
+    cluster: Any = FakeCluster()
+    topology: Any = "0"
+    with pytest.raises(ConfigurationError, match="expected a StreamsTopology"):
+        StreamsMember(cluster, "g", topology, StreamsListener())
+    with pytest.raises(ConfigurationError, match=r"status_changed\(\) is not awaited"):
+        StreamsMember(cluster, "g", TOPOLOGY, Awaited())
+    names: Any = "in"
+    with pytest.raises(ConfigurationError, match="source_topics='in': expected a tuple of names"):
+        Subtopology("0", source_topics=names)

@@ -68,6 +68,7 @@ class KafkaCluster:
         self._heap = heap
         self._jvm = jvm
         self._classpath = classpath
+        self._jars = kafka_jars()
         self._ports: dict[int, Ports] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._folder: Path | None = None
@@ -97,10 +98,10 @@ class KafkaCluster:
         self._folder = Path(tempfile.mkdtemp(prefix="aiokproto-kafka-"))
         self._watchdog = _start_watchdog(self._folder)
         try:
-            self._ports = _free_ports(self.broker_ids)
+            self._ports = free_ports(self.broker_ids)
             for node_id in self.broker_ids:
                 self._write_config(node_id)
-            self._format()
+            self._prepare()
             for node_id in self.broker_ids:
                 self._spawn(node_id)
             self._await_known(set(self.broker_ids))
@@ -149,7 +150,7 @@ class KafkaCluster:
 
     def _write_config(self, node_id: int) -> None:
         folder = self._node_folder(node_id)
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         properties = server_properties(node_id, self._ports, folder, self._config)
         (folder / "server.properties").write_text(render(properties))
         (folder / "log4j2.yaml").write_text(log4j_yaml(folder / "server.log"))
@@ -160,7 +161,7 @@ class KafkaCluster:
         command = [
             str(java),
             f"-Dlog4j2.configurationFile={folder / 'log4j2.yaml'}",
-            *("-cp", os.pathsep.join(map(str, (*self._classpath, kafka_jars() / "*")))),
+            *("-cp", os.pathsep.join(map(str, (*self._classpath, self._jars / "*")))),
             *arguments,
         ]
         with (folder / "console.log").open("ab") as console:
@@ -171,7 +172,7 @@ class KafkaCluster:
         self._tell_watchdog("+", process.pid)
         return process
 
-    def _format(self) -> None:
+    def _prepare(self) -> None:
         """Write the cluster id and first metadata into every node's data folder (all at once: each is a slow JVM)."""
         # A name that begins with a dash would be taken for an option; a first bit of 0 rules that out.
         number = secrets.randbits(127).to_bytes(16, "big")
@@ -191,9 +192,12 @@ class KafkaCluster:
     def _await_known(self, nodes: set[int]) -> None:
         """Wait until every one of ``nodes`` serves requests and has all of them in its metadata."""
         for node_id in nodes:
-            self._await(node_id, "come up", partial(probe.answers, self.address(node_id)))
+            self._await(node_id, "come up", partial(self._answers, self.address(node_id)))
         for node_id in nodes:
             self._await(node_id, "join", partial(self._knows, node_id, nodes))
+
+    def _answers(self, address: tuple[str, int]) -> bool:
+        return probe.answers(address)
 
     def _knows(self, node_id: int, nodes: set[int]) -> bool:
         return probe.known_brokers(self.address(node_id)) >= nodes
@@ -229,7 +233,7 @@ def _start_watchdog(folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True)
 
 
-def _free_ports(node_ids: tuple[int, ...]) -> dict[int, Ports]:
+def free_ports(node_ids: tuple[int, ...]) -> dict[int, Ports]:
     """Two free ports for every node.
 
     Not those the system hands out for port 0: between our look and the broker's start, or while a broker is down, any

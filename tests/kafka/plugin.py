@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.pool import KafkaPool, LocalPool, PoolServer, RemotePool
+from tests.kafka.releases import RELEASES, cluster_of
 
 POOL = pytest.StashKey[KafkaPool]()
 OWNED = pytest.StashKey[tuple[LocalPool, PoolServer]]()
@@ -27,6 +29,12 @@ def _tls() -> KafkaCluster:
     return TlsKafka()
 
 
+def _kerberos() -> KafkaCluster:
+    from tests.kerberos.cluster import KerberosKafka
+
+    return KerberosKafka()
+
+
 TWO_PHASE = {"unstable.api.versions.enable": "true", "transaction.two.phase.commit.enable": "true"}
 """What two-phase commit needs (KIP-939)."""
 
@@ -35,7 +43,9 @@ CLUSTERS: Mapping[str, Callable[[], KafkaCluster]] = {
     "kafka3": lambda: KafkaCluster(3),
     "secured": _secured,
     "tls": _tls,
+    "kerberos": _kerberos,
     "two-phase": lambda: KafkaCluster(1, config=TWO_PHASE),
+    **{release: partial(cluster_of, release) for release in RELEASES},
 }
 
 

@@ -17,6 +17,20 @@ def answers(address: tuple[str, int]) -> bool:
     return reply is not None and struct.unpack_from(">h", reply)[0] == 0
 
 
+def connects(address: tuple[str, int]) -> bool:
+    """Whether something accepts connections there."""
+    try:
+        socket.create_connection(address, timeout=2).close()
+    except OSError:
+        return False
+    return True
+
+
+def answers_metadata(address: tuple[str, int]) -> bool:
+    """Whether the broker answers Metadata v0, as those before 0.10 do, which have no ApiVersions."""
+    return _ask(address, METADATA, 0, struct.pack(">i", 0)) is not None
+
+
 def known_brokers(address: tuple[str, int]) -> set[int]:
     """The node ids in this broker's metadata (Metadata v1 for no topics), empty while it has none."""
     reply = _ask(address, METADATA, 1, struct.pack(">i", 0))

@@ -94,11 +94,14 @@ class Peer:
 
 @asynccontextmanager
 async def peer(
-    answers: Mapping[type[Request[Any]], Answer], port: int = 0, ssl_context: ssl.SSLContext | None = None
+    answers: Mapping[type[Request[Any]], Answer],
+    port: int = 0,
+    ssl_context: ssl.SSLContext | None = None,
+    host: str = "127.0.0.1",
 ) -> AsyncIterator[Peer]:
     """A scripted broker on a free port, or on a `held_port`."""
     running = Peer(answers)
-    server = await asyncio.start_server(running.serve, "127.0.0.1", port, ssl=ssl_context, reuse_port=bool(port))
+    server = await asyncio.start_server(running.serve, host, port, ssl=ssl_context, reuse_port=bool(port))
     running.port = server.sockets[0].getsockname()[1]
     try:
         yield running

@@ -141,7 +141,7 @@ def test_a_response_without_a_request_is_an_error() -> None:
     ("seen", "named"),
     [
         (b"HTTP/1.1 400 Bad Request\r\nServer: x\r\n\r\n", r"HTTP server \('HTTP/1.1 400 Bad Request'\)"),
-        (b"\x15\x03\x03\x00\x02\x02\x46", "TLS alert"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "TLS server"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "SSH-2.0"),
         (b"-ERR unknown command\r\n", "-ERR"),
         (b"\xff\xff\xff\xff\x00", "ffff|xff"),
@@ -154,7 +154,7 @@ def test_other_protocols_are_recognised_by_their_first_bytes(seen: bytes, named:
 
 
 def test_a_tls_alert_is_recognised_whatever_the_limit() -> None:
-    with pytest.raises(NotKafkaError, match="TLS alert"):
+    with pytest.raises(NotKafkaError, match="TLS server"):
         feed(protocol(expecting=1, limit=(1 << 31) - 1), b"\x15\x03\x03\x00\x02\x02\x46", [1000])
 
 

@@ -11,10 +11,14 @@ import pytest
 
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.schema import Request
+from aiokproto.config import ClusterConfig
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, NotKafkaError
+from aiokproto.net.open import open_connection
+from aiokproto.net.tls_errors import tls_error
 from aiokproto.security.tls.contexts import Given
-from tests.net.peer import Answer, connected, peer, raw_peer, serves
+from tests.net.peer import Answer, config, connected, peer, raw_peer, serves
 from tests.patience import PATIENCE
 
 # A self-signed certificate for localhost and 127.0.0.1 that expires in a hundred years; used in tests only.
@@ -91,4 +95,64 @@ async def test_plain_to_a_tls_listener(server: ssl.SSLContext) -> None:
     async with peer(ANSWERS, ssl_context=server) as broker:
         with pytest.raises(BrokerConnectionError, match=r"before its first response: .*security_protocol='SSL'"):
             async with connected(broker.port) as line:
-                await line.send(BEAT, timeout=PATIENCE)
+                await line.send(MetadataRequest(topics=[]), timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("name", [None, "kafka.example", lambda host, port: f"{host}.example"])
+async def test_the_server_name_is_the_advertised_host_or_that_of_the_option(server: ssl.SSLContext, name: Any) -> None:
+    """Also if the address is mapped: proxies that route by the server name (SNI) need it."""
+    seen: list[str | None] = []
+    server.sni_callback = lambda connection, host, context: seen.append(host)
+    parsed = ClusterConfig.parse({"bootstrap_servers": "a:1", "ssl_server_hostname": name})
+    trusted = ssl.create_default_context(cadata=CERTIFICATE)
+    trusted.check_hostname = False
+    async with peer(ANSWERS, ssl_context=server) as broker:
+        mapped = config(
+            tls=Given(trusted),
+            server_hostname=parsed.server_hostname,
+            address_map=lambda host, port: ("127.0.0.1", broker.port),
+        )
+        line = await open_connection("kafka", 9092, "broker 1", mapped, PATIENCE)
+        line.abort()
+        await line.wait_closed()
+    assert seen == ["kafka" if name is None else "kafka.example"]
+
+
+async def test_tls_to_a_plain_broker(trusting: ssl.SSLContext) -> None:
+    """A broker takes a ClientHello for a frame that is too large, and closes the connection."""
+
+    async def broker(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert int.from_bytes(await reader.readexactly(4), "big") > 100 << 20
+
+    async with raw_peer(broker) as port:
+        with pytest.raises(BrokerConnectionError, match=r"without TLS does that: .*security_protocol='PLAINTEXT'"):
+            async with connected(port, tls=Given(trusting)):
+                pass
+
+
+async def test_tls_to_a_silent_peer(trusting: ssl.SSLContext) -> None:
+    async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(100_000)
+
+    async with raw_peer(mute) as port:
+        with pytest.raises(BrokerConnectionError, match="no response to the TLS handshake: the listener"):
+            async with connected(port, timeout=0.05, tls=Given(trusting)):
+                pass
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("SSLV3_ALERT_CERTIFICATE_EXPIRED", AuthenticationError),
+        ("TLSV1_ALERT_UNKNOWN_CA", AuthenticationError),
+        ("SSLV3_ALERT_HANDSHAKE_FAILURE", AuthenticationError),
+        ("TLSV1_ALERT_INTERNAL_ERROR", BrokerConnectionError),
+        ("TLSV1_ALERT_USER_CANCELLED", BrokerConnectionError),
+        ("WRONG_VERSION_NUMBER", NotKafkaError),
+    ],
+)
+def test_which_tls_alerts_end_the_client(reason: str, kind: type[BrokerConnectionError]) -> None:
+    """Only alerts about certificates and access end the client: a broker may send others for problems of its own."""
+    error = ssl.SSLError(1, reason)
+    error.reason = reason
+    assert type(tls_error("b:1", error)) is kind

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import ssl
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.schema import Request
+from aiokproto.config import parse_addresses
 from aiokproto.errors import BrokerConnectionError
+from aiokproto.net.addresses import Endpoint, by_turns
 from aiokproto.net.open import open_connection
-from tests.net.peer import Answer, config, connected, peer, serves
-from tests.net.waiting import held_port
+from tests.net.peer import Answer, Peer, config, connected, peer, serves
+from tests.net.waiting import held_port, until
 from tests.patience import PATIENCE
 
 ANSWERS: dict[type[Request[Any]], Answer] = {ApiVersionsRequest: serves()}
@@ -79,3 +84,184 @@ async def test_connections_are_kept_alive() -> None:
         assert line._transport is not None
         opened = line._transport.get_extra_info("socket")
         assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
+async def test_packets_are_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TCP_NODELAY: a small request must not wait for the acknowledgement of the last."""
+    resolve_to(monkeypatch, "127.0.0.1", "127.0.0.2")
+    async with peer(ANSWERS) as broker:
+        for host in ("127.0.0.1", "a.name"):
+            line = await open_connection(host, broker.port, "broker 1", config(), PATIENCE)
+            assert line._transport is not None
+            assert line._transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            line.abort()
+            await line.wait_closed()
+
+
+async def test_an_address_that_swallows_packets_costs_a_quarter_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next is tried beside it (RFC 8305), and its socket is closed."""
+    resolve_to(monkeypatch, "127.0.0.3", "127.0.0.1")
+    pending: list[socket.socket] = []
+    loop = asyncio.get_running_loop()
+    connect = loop.sock_connect
+
+    async def swallow(opened: socket.socket, address: Any) -> None:
+        if address[0] != "127.0.0.3":
+            await connect(opened, address)
+            return
+        pending.append(opened)
+        await loop.create_future()
+
+    monkeypatch.setattr(loop, "sock_connect", swallow, raising=False)
+    async with peer(ANSWERS) as broker:
+        line = await open_connection("a.name", broker.port, "broker 1", config(), PATIENCE)
+        assert [opened.fileno() for opened in pending] == [-1]
+        line.abort()
+        await line.wait_closed()
+
+
+async def test_addresses_without_an_answer_are_listed_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve_to(monkeypatch, "127.0.0.3", "127.0.0.4")
+    loop = asyncio.get_running_loop()
+
+    async def swallow(opened: socket.socket, address: Any) -> None:
+        await loop.create_future()
+
+    monkeypatch.setattr(loop, "sock_connect", swallow, raising=False)
+    with pytest.raises(BrokerConnectionError, match=r"127\.0\.0\.3: no connection in .*; 127\.0\.0\.4: no connection"):
+        await open_connection("a.name", 9, "broker 1", config(), 0.02)
+
+
+async def test_cancelling_closes_the_sockets_of_all_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve_to(monkeypatch, "127.0.0.3", "127.0.0.4")
+    loop, pending = asyncio.get_running_loop(), list[socket.socket]()
+
+    async def swallow(opened: socket.socket, address: Any) -> None:
+        pending.append(opened)
+        await loop.create_future()
+
+    monkeypatch.setattr(loop, "sock_connect", swallow, raising=False)
+    opening = asyncio.ensure_future(open_connection("a.name", 9, "broker 1", config(), PATIENCE))
+    await until(lambda: len(pending) == 2)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert [opened.fileno() for opened in pending] == [-1, -1]
+
+
+@pytest.mark.parametrize(
+    ("found", "order"),
+    [
+        ("6a 6b 6c 4a 4b", "6a 4a 6b 4b 6c"),
+        ("4a 6a 6b", "4a 6a 6b"),
+        ("6a", "6a"),
+    ],
+)
+def test_families_take_turns(found: str, order: str) -> None:
+    """A host whose IPv6 addresses all lead nowhere is reached at the second attempt."""
+    families = {"4": socket.AF_INET, "6": socket.AF_INET6}
+    endpoints = [Endpoint(families[each[0]], (each, 1)) for each in found.split()]
+    assert [endpoint.host for endpoint in by_turns(endpoints)] == order.split()
+
+
+async def test_the_zone_of_an_address_reaches_the_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link-local address is ambiguous without the interface. The certificate does not have it (RFC 6874)."""
+    ((host, port),) = parse_addresses("bootstrap_servers", "[fe80::1%lo]:9092")
+    found = [Endpoint(*entry) for entry in [(socket.AF_INET6, ("fe80::1%lo", 9092, 0, 1))]]
+    seen: list[Any] = []
+
+    def getaddrinfo(host: str, port: int, **_: Any) -> list[Any]:
+        assert (host, port) == ("fe80::1%lo", 9092)
+        return [(endpoint.family, socket.SOCK_STREAM, 6, "", endpoint.sockaddr) for endpoint in found]
+
+    async def remember(opened: socket.socket, address: Any) -> None:
+        seen.append(address)
+        raise ConnectionRefusedError(111, "")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", remember, raising=False)
+    with pytest.raises(BrokerConnectionError, match="fe80::1%lo: connection refused"):
+        await open_connection(host, port, "broker 1", config(ssl_context=ssl.create_default_context()), PATIENCE)
+    assert seen == [found[0].sockaddr]
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6")
+async def test_a_listener_of_ipv6() -> None:
+    async with peer(ANSWERS, host="::1") as broker:
+        line = await open_connection("::1", broker.port, "broker 1", config(), PATIENCE)
+        line.abort()
+        await line.wait_closed()
+        assert broker.connections == 1
+
+
+async def asynchronous(host: str, port: int) -> tuple[str, int]:
+    await asyncio.sleep(0)
+    return "127.0.0.1", int(host.partition(".")[0])
+
+
+async def test_an_address_map_may_be_async() -> None:
+    async with peer(ANSWERS) as broker:
+        mapped = config(address_map=asynchronous)
+        line = await open_connection(f"{broker.port}.inside", 9092, "broker 1", mapped, PATIENCE)
+        line.abort()
+        await line.wait_closed()
+
+
+@pytest.mark.parametrize(
+    ("option", "function", "text"),
+    [
+        ("address_map", lambda host, port: 1 / 0, r"address_map\('a', 9\) raised ZeroDivisionError"),
+        ("address_map", lambda host, port: "b:9", "returned 'b:9': not a host and a port"),
+        ("dialer", lambda host, port: None, "returned None: not a connected socket"),
+        ("dialer", asynchronous, r"dialer\('a', 9\) raised ValueError"),
+    ],
+)
+async def test_a_failure_of_the_applications_function_is_named(option: str, function: Any, text: str) -> None:
+    with pytest.raises(BrokerConnectionError, match=text):
+        await open_connection("a", 9, "broker 1", config(**{option: function}), PATIENCE)
+
+
+async def test_a_function_that_hangs_ends_at_the_deadline() -> None:
+    async def hang(host: str, port: int) -> socket.socket:
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError
+
+    with pytest.raises(BrokerConnectionError, match=r"dialer\('a', 9\) took too long"):
+        await open_connection("a", 9, "broker 1", config(dialer=hang), 0.02)
+
+
+async def test_a_dialer_of_the_application() -> None:
+    asked: list[tuple[str, int]] = []
+
+    async def dialer(host: str, port: int) -> socket.socket:
+        asked.append((host, port))
+        opened = socket.socket()
+        opened.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(opened, ("127.0.0.1", broker.port))
+        return opened
+
+    async with peer(ANSWERS) as broker:
+        line = await open_connection("kafka", 9092, "broker 1", config(dialer=dialer), PATIENCE)
+        line.abort()
+        await line.wait_closed()
+        assert asked == [("kafka", 9092)]
+
+
+@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="no Unix sockets")
+async def test_a_dialer_of_a_unix_socket(tmp_path: Path) -> None:
+    running = Peer(ANSWERS)
+    server = await asyncio.start_unix_server(running.serve, tmp_path / "kafka")
+
+    async def dialer(host: str, port: int) -> socket.socket:
+        opened = socket.socket(socket.AF_UNIX)
+        opened.connect(str(tmp_path / "kafka"))
+        return opened
+
+    try:
+        line = await open_connection("kafka", 9092, "broker 1", config(dialer=dialer), PATIENCE)
+        line.abort()
+        await line.wait_closed()
+    finally:
+        server.close()
+        await running.stop()
+        await server.wait_closed()

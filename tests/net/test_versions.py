@@ -8,12 +8,15 @@ from aiokproto.codec.frames import encode_response
 from aiokproto.codec.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
+from aiokproto.codec.messages.join_group import JoinGroupRequest
 from aiokproto.codec.messages.list_groups import ListGroupsRequest
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataResponse
+from aiokproto.codec.releases import RELEASES, versions_of
 from aiokproto.codec.schema import Versions
 from aiokproto.errors import BrokerError, DecodeError, NotKafkaError, UnsupportedVersionError
+from aiokproto.net.features import FEATURES, HEADERS, SHARE_GROUPS, TIMESTAMPS, Feature
 from aiokproto.net.throttle import MAX_THROTTLE, throttle
-from aiokproto.net.versions import BEFORE_0_10, BrokerVersions, Negotiation
+from aiokproto.net.versions import BrokerVersions, Negotiation
 
 NEWEST = ApiVersionsRequest.versions.highest
 
@@ -59,10 +62,39 @@ def test_a_version_that_may_still_change_is_not_picked() -> None:
 
 
 def test_the_error_says_that_versions_were_assumed() -> None:
-    versions = BrokerVersions(BEFORE_0_10, "old", assumed=True)
+    versions = BrokerVersions.assume("0.9", "old")
     assert versions.pick(HeartbeatRequest) == 0
-    with pytest.raises(UnsupportedVersionError, match=r"assumed to be a broker before 0\.10"):
+    needs = r"idempotence needs Kafka 0\.11 or later .*is like Kafka 0\.9 \(assumed, as it has no ApiVersions\)"
+    with pytest.raises(UnsupportedVersionError, match=needs):
         versions.pick(InitProducerIdRequest)
+    with pytest.raises(UnsupportedVersionError, match=r"membership in a group needs Kafka 0\.9 or later"):
+        BrokerVersions.assume("0.8.2", "older").pick(JoinGroupRequest)
+
+
+def test_a_lacking_feature_names_its_release_and_what_was_found() -> None:
+    versions = BrokerVersions(versions_of("0.10.2"), "broker 7 (kafka:9092)")
+    versions.require(TIMESTAMPS)
+    text = (
+        r"headers of records need Kafka 0\.11 or later \(Produce version 3\): broker 7 \(kafka:9092\) supports Produce "
+        r"0-2, and is like Kafka 0\.10\.2; leave them out"
+    )
+    with pytest.raises(UnsupportedVersionError, match=text):
+        versions.require(HEADERS, "leave them out")
+    with pytest.raises(UnsupportedVersionError, match="does not support ShareFetch"):
+        versions.require(SHARE_GROUPS)
+
+
+def test_a_broker_that_is_too_new_gets_no_advice_to_upgrade_it() -> None:
+    with pytest.raises(UnsupportedVersionError) as caught:
+        BrokerVersions({3: Versions(50, 60)}, "broker 1").pick(MetadataRequest)
+    assert "needs Kafka" not in str(caught.value)
+
+
+@pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: feature.name)
+def test_each_feature_belongs_to_a_release(feature: Feature) -> None:
+    assert feature.since in RELEASES
+    assert not BrokerVersions(versions_of(RELEASES[0]), "old").supports(feature)
+    assert BrokerVersions(versions_of(RELEASES[-1]), "new").supports(feature)
 
 
 def test_negotiation_at_first_try() -> None:
@@ -81,6 +113,9 @@ def test_negotiation_at_first_try() -> None:
         (refusal(ApiVersion(api_key=18, min_version=0, max_version=99)), NEWEST - 1),
         (refusal(ApiVersion(api_key=3, min_version=0, max_version=9)), 0),
         (refusal(), 0),
+        # What librdkafka's mock cluster sends, and a list of length -1.
+        (bytes.fromhex("00000007 0023 01 0012 0000 0002 00000000"), 0),
+        (bytes.fromhex("00000007 0023 ffffffff"), 0),
     ],
 )
 def test_a_refusal_leads_to_the_highest_version_the_broker_names(answer: bytes, then: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 import pytest
 
@@ -42,6 +43,8 @@ from aiokproto.hooks import (
     TransactionEnded,
     parse_hooks,
 )
+from aiokproto.interceptors import Interceptor
+from aiokproto.types import Record
 from tests.observe.recording import Recording
 from tests.observe.waiting import until
 from tests.patience import PATIENCE
@@ -112,6 +115,23 @@ def test_a_hook_that_raises_is_logged_less_and_less(caplog: pytest.LogCaptureFix
 def test_what_is_not_derived_from_hooks_is_refused(value: object) -> None:
     with pytest.raises(ConfigurationError, match=r"hooks=.*derived from Hooks"):
         parse_hooks("hooks", value)
+
+
+def test_a_mistyped_hook_is_refused_and_other_methods_are_not() -> None:
+    class Both(Hooks, Interceptor):
+        def on_records(self, records: Sequence[Record]) -> Sequence[Record]:
+            return records
+
+        def on_my_own(self) -> None: ...
+
+    class Mistyped(Hooks):
+        def on_batch_fialed(self, event: object) -> None: ...
+
+    parse_hooks("hooks", Both())
+    with pytest.raises(
+        ConfigurationError, match=r"Mistyped\.on_batch_fialed is no hook; did you mean 'on_batch_failed'"
+    ):
+        parse_hooks("hooks", [Both(), Mistyped()])
 
 
 def test_a_client_refuses_it_too() -> None:
@@ -274,7 +294,7 @@ async def test_a_commit_is_reported_with_the_error_of_a_partition_that_is_not_co
         async with consumer:
             await until(lambda: bool(consumer.assignment()))
             await consumer.commit({("flights", 0): 0})
-            assert (await consumer.commit({("flights", 0): 0, ("elsewhere", 0): 0})).lost == [("elsewhere", 0)]
+            assert (await consumer.commit({("flights", 0): 0, ("flights", 7): 0})).lost == [("flights", 7)]
             stats = consumer.stats()
     first, second = hooks.of(Committed)
     assert (first.partitions, first.error) == (1, None)

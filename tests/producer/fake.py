@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from aiokproto.cluster import BrokerNode, ClusterSnapshot, PartitionInfo, TopicInfo
+from aiokproto.codec.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from aiokproto.codec.messages.produce import (
     PartitionProduceData,
@@ -18,6 +19,7 @@ from aiokproto.codec.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from aiokproto.codec.schema import Versions
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
     BrokerConnectionError,
@@ -27,10 +29,11 @@ from aiokproto.errors import (
     KafkaError,
     UnknownTopicError,
 )
+from aiokproto.net.versions import BrokerVersions
 from aiokproto.observe.metrics import MetricSource
 from aiokproto.observe.observers import ClusterObserver
 from aiokproto.producer import Producer
-from aiokproto.records import RecordBatch
+from aiokproto.records import RecordBatch, decode
 from tests.patience import PATIENCE
 
 TOPIC_ID = bytes(range(16))
@@ -50,8 +53,8 @@ class PartitionLog:
 
     def append(self, data: bytes | bytearray | memoryview) -> int | ErrorCode:
         """Return the offset, or the error code with which the batch is rejected."""
-        batch = RecordBatch(data)
-        batch.validate()
+        found = list(decode(data))
+        batch = found[0]
         offset = len(self.values)
         if batch.base_sequence >= 0:
             producer = (batch.producer_id, batch.producer_epoch)
@@ -69,7 +72,7 @@ class PartitionLog:
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             self.producer, self.next = producer, expected + batch.count
             self.known[key] = offset
-        self.values += [record.value for record in batch]
+        self.values += [record.value for each in found for record in each]
         return offset
 
 
@@ -99,6 +102,7 @@ class FakeCluster:
         self.producer_id: int | Exception = 7
         self.producer_epoch = 0
         self.produce_version = 12
+        self.idempotence = True
         self.closed = False
         self.idle = False
         self.sent_nowait = 0
@@ -167,8 +171,14 @@ class FakeCluster:
     def backoff(self, attempt: int) -> float:
         return 0.001
 
-    async def version(self, request_type: object, node: int) -> int:
-        return self.produce_version
+    @property
+    def versions_seen(self) -> BrokerVersions:
+        batches = Versions(0, self.produce_version)
+        others = {InitProducerIdRequest.api_key: Versions(0, 5), AddPartitionsToTxnRequest.api_key: Versions(0, 5)}
+        return BrokerVersions({ProduceRequest.api_key: batches, **(others if self.idempotence else {})}, "the fake")
+
+    async def broker_versions(self, node: int) -> BrokerVersions:
+        return self.versions_seen
 
     async def request(self, request: InitProducerIdRequest, *, timeout: float, hedged: bool) -> InitProducerIdResponse:
         await asyncio.sleep(0)
@@ -181,15 +191,16 @@ class FakeCluster:
     async def send(
         self, request: ProduceRequest, node: int, *, timeout: float, max_version: int | None = None
     ) -> ProduceResponse:
-        sent = self._write(request, node)
+        sent = self._write(request, node, max_version)
         self._reach(node)
         return await self._answered(node, sent, timeout)
 
-    def _write(self, request: ProduceRequest, node: int) -> ProduceRequest:
+    def _write(self, request: ProduceRequest, node: int, max_version: int | None) -> ProduceRequest:
         if self.closed:
             raise ClientClosedError("closed")
         # A copy, as on the wire: later changes to the batch do not change what was sent.
-        sent = ProduceRequest.decode(request.encode(12), 12)
+        version = min(12, 12 if max_version is None else max_version)
+        sent = ProduceRequest.decode(request.encode(version), version)
         self.requests.append((node, sent))
         return sent
 
@@ -216,7 +227,7 @@ class FakeCluster:
         if self.idle:
             return False
         self.sent_nowait += 1
-        sent = self._write(request, node)
+        sent = self._write(request, node, max_version)
         self._reach(node)
 
         async def answer() -> None:
@@ -231,8 +242,10 @@ class FakeCluster:
         task.add_done_callback(self._under_way.discard)
         return True
 
-    async def send_oneway(self, request: ProduceRequest, node: int, **_: Any) -> None:
-        await self.send(request, node, timeout=PATIENCE)
+    async def send_oneway(
+        self, request: ProduceRequest, node: int, *, max_version: int | None = None, **_: Any
+    ) -> None:
+        await self.send(request, node, timeout=PATIENCE, max_version=max_version)
 
     async def append(self, node: int, request: ProduceRequest) -> ProduceResponse:
         """Answer as a healthy leader does."""

@@ -36,7 +36,7 @@ async def test_records_that_were_not_sent_are_dropped() -> None:
             deliveries = [await producer.post("t", b"v") for _ in range(3)]
             assert await producer.abort() == 3
             for delivery in deliveries:
-                with pytest.raises(RecordAbortedError, match=r"dropped by abort\(\) before it was sent"):
+                with pytest.raises(RecordAbortedError, match=r"dropped by abort\(\) before the batch was sent"):
                     await delivery
             delivery = await producer.post("t", b"next")
             await producer.flush()

@@ -269,7 +269,7 @@ async def test_a_batch_larger_than_the_limits_is_refused_with_all_batches_of_the
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        ({"partition": 3}, InvalidRecordError, "partition 3 is not one of its 3"),
+        ({"partition": 3}, InvalidRecordError, "partition 3 does not exist: topic"),
         ({"partition": -1}, InvalidRecordError, "partition -1"),
         ({"topic": "unknown"}, UnknownTopicError, "unknown"),
         ({"batch": b"text"}, CorruptRecordError, "not one whole"),

@@ -59,8 +59,8 @@ def test_murmur2_of_any_bytes(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("chosen", "text"),
     [
-        (3, "topic 'flights': the partitioner's partition 3 is not one of its 3"),
-        (-1, "partition -1 is not one of its 3"),
+        (3, "the partitioner's partition 3 does not exist: topic 'flights' has partitions 0 to 2"),
+        (-1, "partition -1 does not exist"),
         (True, "must be an int, got True"),
         ("1", "must be an int, got '1'"),
         (None, "must be an int, got None"),

@@ -27,7 +27,6 @@ from aiokproto.errors import (
     EncodeError,
     InvalidRecordError,
     MessageTooLargeError,
-    UnsupportedVersionError,
 )
 from aiokproto.records import BatchRecord, encode
 from aiokproto.types import RecordMetadata
@@ -345,15 +344,6 @@ async def test_lost_credentials_end_the_producer(make: Make) -> None:
             with pytest.raises(AuthenticationError, match="wrong password"):
                 await call
     assert len(fake.requests) == 1
-
-
-@pytest.mark.parametrize(("version", "codec"), [(2, "none"), (6, "zstd")])
-async def test_a_broker_too_old_for_the_format_is_an_error(make: Make, version: int, codec: str) -> None:
-    fake = FakeCluster()
-    fake.produce_version = version
-    async with make(fake, compression_type=codec) as producer:
-        with pytest.raises(UnsupportedVersionError, match=f"supports Produce up to version {version}"):
-            await producer.send("flights", b"0")
 
 
 async def test_acks_0_needs_no_response(make: Make) -> None:

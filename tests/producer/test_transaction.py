@@ -13,6 +13,7 @@ from aiokproto.codec.messages.produce import ProduceRequest
 from aiokproto.errors import (
     ClientClosedError,
     DeadlineError,
+    FencedError,
     TransactionAbortedError,
     TransactionOutcomeUnknownError,
 )
@@ -44,6 +45,22 @@ async def test_a_commit_that_closing_interrupts_has_an_unknown_outcome(broker: B
             await producer.close(timeout_ms=0)
         with pytest.raises(TransactionOutcomeUnknownError, match="closed"):
             await committing
+
+
+async def test_a_fenced_producer_is_told_so_and_no_abort_is_awaited(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with transactional(broker) as producer:
+
+        async def write_late() -> None:
+            async with producer.transaction() as txn:
+                await txn.send("t", b"record")
+                async with transactional(broker):
+                    await txn.send("t", b"late")
+
+        with pytest.raises(FencedError, match="INVALID_PRODUCER_EPOCH"):
+            await write_late()
+    assert "not confirmed" not in caplog.text
 
 
 async def test_an_abort_that_closing_interrupts_raises_that(broker: Broker) -> None:

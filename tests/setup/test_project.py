@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tools.setup import project
+from tools.setup.system import MissingError
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 READING_AND_WRITING = (f"reading{SUFFIX}", f"writing{SUFFIX}")
@@ -89,6 +90,19 @@ def test_the_project_is_installed_once_with_each_extra(machine: Machine) -> None
     assert machine.pure == [True, True]
 
 
+def test_kerberos_is_installed_where_its_headers_are(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(project, "lacks_kerberos", lambda: "no headers")
+    project.install_kerberos()
+    assert "the tests of Kerberos are skipped: no headers" in capsys.readouterr().err
+    assert not machine.commands
+    monkeypatch.setattr(project, "lacks_kerberos", lambda: None)
+    project.install_kerberos()
+    project.install_kerberos()
+    assert [command[-1] for command in machine.commands] == [".[gssapi]"]
+
+
 def test_the_accelerator_is_compiled_once(machine: Machine) -> None:
     project.compile_accelerator()
     project.compile_accelerator()
@@ -130,3 +144,21 @@ def test_pure_python_asks_for_no_compiler(machine: Machine, monkeypatch: pytest.
     monkeypatch.delattr(project, "lacks_compiler")
     project.compile_accelerator()
     assert not machine.commands
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", list(project.USUAL_RELEASES)),
+        ("all", list(project.SCALA)),
+        ("1.1.1,3.9.2", ["1.1.1", "3.9.2"]),
+        (project.kafka_version(), []),
+    ],
+)
+def test_which_earlier_releases_are_fetched(text: str, names: list[str]) -> None:
+    assert project.wanted_releases(text) == names
+
+
+def test_a_release_that_is_not_there_is_named() -> None:
+    with pytest.raises(MissingError, match=r"RELEASES=1\.2\.3: 1\.2\.3 is none of all, 0\.8\.2\.2"):
+        project.wanted_releases("1.2.3")

@@ -10,7 +10,7 @@ import pytest
 from aiokproto import Consumer
 from aiokproto.broker import Cluster
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
-from aiokproto.errors import ConfigurationError, DeadlineError
+from aiokproto.errors import ConfigurationError, DeadlineError, UnknownTopicError
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
 from tests.simulation.members import run, subscribed
@@ -98,5 +98,17 @@ def test_nothing_is_committed_automatically_if_that_is_disabled() -> None:
             consumer.assign(ONE)
             await consumer.unsubscribe()
             assert await consumer.committed(ZERO, ONE) == {ZERO: None, ONE: None}
+
+    run(program)
+
+
+def test_the_error_of_an_assigned_partition_that_does_not_exist_says_how_many_there_are() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        async with Consumer(**options) as consumer:
+            consumer.assign(("t", 7))
+            await consumer.poll(1000)
+            assert "the topic has 2 partitions" in str(consumer.partition_state(("t", 7)))
+            with pytest.raises(UnknownTopicError, match=r"t-7: .*: the topic has 2 partitions"):
+                await consumer.poll(10_000)
 
     run(program)

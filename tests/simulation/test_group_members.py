@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from aiokproto import Consumer
+from aiokproto import Consumer, Producer
 from aiokproto.broker import Cluster
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.codec.messages.leave_group import LeaveGroupRequest
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
-from aiokproto.errors import AuthenticationError, ClientClosedError, DeadlineError
+from aiokproto.codec.messages.sync_group import SyncGroupRequest
+from aiokproto.errors import AuthenticationError, ClientClosedError, DeadlineError, FencedError
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
 from tests.simulation.members import Events, member_of, run, subscribed
@@ -73,6 +74,65 @@ def test_a_member_leaves_the_group_though_its_callback_raises(error: BaseExcepti
         assert left.count == 1
 
     run(program)
+
+
+@pytest.mark.parametrize("noticed", ["by a heartbeat", "by the last commit"])
+def test_partitions_of_a_fenced_static_member_are_lost(noticed: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        events = Events()
+        options |= {"group_instance_id": "i", "auto_commit_interval_ms": 60_000}
+        former = Consumer(**options | {"heartbeat_interval_ms": 200 if noticed == "by a heartbeat" else 2900})
+        former.subscribe("t", **events.listeners())
+        await former.start()
+        await anext(former)
+        commits = cluster.faults.watch(OffsetCommitRequest)
+        async with subscribed(options) as successor:
+            await anext(successor)
+            if noticed == "by a heartbeat":
+                await asyncio.sleep(1)
+                with pytest.raises(FencedError):
+                    await former.poll(1000)
+                assert not former.assignment()
+            await former.close()
+            assert events.seen == [("assigned", 2), ("lost", 2)]
+            assert commits.count == (0 if noticed == "by a heartbeat" else 1)
+            assert len(successor.assignment()) == 2
+        assert ("closing" in caplog.text) is (noticed == "by the last commit")
+
+    run(program)
+
+
+@pytest.mark.parametrize("later", range(8))
+def test_members_that_close_one_after_the_other_commit_what_they_have_processed(later: int) -> None:
+    """The last commit of the second meets the rebalance that the first has caused."""
+
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        options |= {"partition_assignment_strategy": "cooperative-sticky", "auto_commit_interval_ms": 60_000}
+        members = [Consumer("t", **options) for _ in range(2)]
+        for member in members:
+            await member.start()
+        reading = [asyncio.create_task(_consume(member)) for member in members]
+        while [len(member.assignment()) for member in members] != [1, 1]:
+            await asyncio.sleep(0.05)
+        async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            for partition in range(2):
+                await producer.send("t", b"new", partition=partition)
+        await asyncio.sleep(1)
+        cluster.faults.delay(SyncGroupRequest, 0.1)
+        await members[0].close()
+        await asyncio.sleep(0.05 * later)
+        await members[1].close()
+        await asyncio.gather(*reading, return_exceptions=True)
+        async with Consumer(**options) as other:
+            found = await other.committed(("t", 0), ("t", 1))
+            assert [position and position.offset for position in found.values()] == [6, 6]
+
+    run(program)
+
+
+async def _consume(consumer: Consumer) -> None:
+    async for _record in consumer:
+        pass
 
 
 def test_partitions_are_revoked_though_the_last_commit_fails() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiokproto import Client
+from aiokproto import Client, Consumer
 from aiokproto.broker import Cluster
 from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
@@ -16,7 +16,7 @@ from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest
 from aiokproto.codec.schema import Response
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import KafkaError, UnknownTopicError
+from aiokproto.errors import ConfigurationError, KafkaError, UnknownTopicError
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
 from tests.simulation.members import member_of, run, subscribed
@@ -126,6 +126,33 @@ def test_no_error_of_the_committed_offset_leads_to_auto_offset_reset(
         async with subscribed(options) as consumer:
             records = [await asyncio.wait_for(anext(consumer), 60) for _ in range(4)]
         assert sorted((record.partition, record.offset) for record in records) == [(0, 3), (0, 4), (1, 3), (1, 4)]
+
+
+def test_a_commit_of_a_topic_that_is_not_subscribed_raises() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        async with subscribed(options) as consumer:
+            with pytest.raises(ConfigurationError, match="topic 'tt' is not subscribed"):
+                await consumer.commit({("tt", 0): 5})
+        consumer = Consumer(**options)
+        consumer.subscribe(pattern="t")
+        async with consumer:
+            with pytest.raises(ConfigurationError, match="topic 'tt' is not subscribed"):
+                await consumer.commit({("tt", 0): 5})
+            await consumer.poll(5000)
+            (await consumer.commit({FIRST: 1})).check()
+
+    run(program)
+
+
+def test_a_commit_before_the_first_assignment_is_lost_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        async with subscribed(options) as consumer:
+            result = await consumer.commit({FIRST: 1})
+            assert result.lost == [FIRST]
+            assert result.outcomes[FIRST].status.value == "not assigned to this member, or not any more"
+            assert caplog.text.count("t-0 not committed: not assigned to this member") == 1
+
+    run(program)
 
 
 def test_a_refused_commit_is_not_repeated_for_partitions_that_others_may_have_owned_since() -> None:

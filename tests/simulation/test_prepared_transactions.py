@@ -17,6 +17,7 @@ from aiokproto.errors import (
     TransactionOutcomeUnknownError,
     UnsupportedVersionError,
 )
+from aiokproto.producer import TransactionStatus
 from aiokproto.simulation import Simulation
 from tests.simulation.one_producer import Program, committed_offset, make, run, skip_epochs, visible, write
 from tests.simulation.transaction_log import hanging
@@ -81,6 +82,24 @@ def test_the_producer_that_has_prepared_a_transaction_decides_about_it() -> None
             await write(producer, b"not prepared")
         assert visible(cluster) == [b"a", b"c", b"d", b"not prepared"]
         assert committed_offset(cluster) == 4
+
+    two_phase(program)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_decision_about_a_prepared_transaction_is_its_status(commit: bool) -> None:
+    async def program(cluster: Cluster, producer: Producer) -> None:
+        async with producer:
+            async with producer.transaction() as txn:
+                await txn.send("t", b"v", partition=0)
+                state = await txn.prepare()
+                with pytest.raises(ConfigurationError, match="was prepared and has no decision"):
+                    await producer.transaction().__aenter__()
+            assert txn.status is TransactionStatus.PREPARED
+            await producer.complete_transaction(state if commit else None)
+            assert txn.status is (TransactionStatus.COMMITTED if commit else TransactionStatus.ABORTED)
+            with pytest.raises(ConfigurationError, match="has decided"):
+                await txn.commit()
 
     two_phase(program)
 

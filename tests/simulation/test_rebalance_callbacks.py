@@ -12,6 +12,7 @@ from aiokproto import Consumer
 from aiokproto.broker import Cluster
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import ClientClosedError, DeadlineError
 from aiokproto.hooks import Hooks, Rebalanced
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
@@ -116,8 +117,11 @@ def test_a_task_that_a_callback_has_started_may_read_after_the_callback() -> Non
     run(program)
 
 
+@pytest.mark.parametrize("bug", [ValueError("a bug"), DeadlineError("a bug")], ids=repr)
 @pytest.mark.parametrize("fails", ["assigned", "revoked", "lost"])
-def test_a_callback_that_raises_was_called_all_the_same(fails: str) -> None:
+def test_a_callback_that_raises_was_called_and_ends_the_consumer(
+    fails: str, bug: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         options |= {"partition_assignment_strategy": "range"}
         events = Events()
@@ -126,7 +130,7 @@ def test_a_callback_that_raises_was_called_all_the_same(fails: str) -> None:
 
         def fail(partitions: list[TopicPartition]) -> None:
             inner(partitions)
-            raise ValueError("a bug")
+            raise bug
 
         consumer = Consumer(**options)
         consumer.subscribe("t", **{**listeners, f"on_{fails}": fail})
@@ -139,8 +143,12 @@ def test_a_callback_that_raises_was_called_all_the_same(fails: str) -> None:
         elif fails == "lost":
             cluster.expire_session("g", member_of(cluster))
             await asyncio.sleep(1)
-        with pytest.raises(Exception, match="a bug"):
+        with pytest.raises(ClientClosedError, match=rf"on_{fails} raised .*a bug.*: the consumer has ended") as caught:
             await consuming
+        assert caught.value.__cause__ is bug
+        assert "in fail" in caplog.text, "a traceback is logged"
+        with pytest.raises(ClientClosedError, match=f"on_{fails} raised"):
+            await consumer.poll()
         await consumer.close()
         assert events.seen == [("assigned", 2), ("lost" if fails == "lost" else "revoked", 2)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from aiokproto import Consumer
 from aiokproto.broker import Cluster
 from aiokproto.consumer import Retry
+from aiokproto.observe.health import HealthStatus
 from aiokproto.simulation import Simulation
 from aiokproto.types import Record, TopicPartition
 from tests.simulation.test_running import FIRST, PARTITIONS, RECORDS, committed, ended, run, until
@@ -215,5 +217,53 @@ def test_handlers_that_commit_their_records_themselves_do_not_hold_up_a_rebalanc
                 assert longest < 5
                 await ended(second, joining)
             await ended(first, running)
+
+    run(program)
+
+
+def _running(consumer: Consumer) -> int:
+    status = consumer.run_status()
+    return 0 if status is None else status.running
+
+
+def test_health_is_degraded_while_a_handler_hangs() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        async def handle(record: Record) -> None:
+            await asyncio.sleep(29)
+
+        async with Consumer("t", **options | {"max_poll_interval_ms": 40_000}) as consumer:
+            task = asyncio.create_task(consumer.run(handle))
+            await until(lambda: _running(consumer) == PARTITIONS)
+            await asyncio.sleep(15)
+            assert consumer.health().status is HealthStatus.OK
+            await asyncio.sleep(10)
+            assert consumer.health().status is HealthStatus.DEGRADED
+            assert "has been running for 2" in str(consumer.health())
+            assert "(1 more)" in str(consumer.health())
+            await asyncio.sleep(5)
+            assert consumer.health().status is HealthStatus.OK
+            await ended(consumer, task)
+
+    run(program)
+
+
+def test_health_is_degraded_while_a_handler_goes_on_that_was_left_alone() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        released = asyncio.Event()
+
+        async def handle(record: Record) -> None:
+            while not released.is_set():
+                with suppress(asyncio.CancelledError):
+                    await released.wait()
+
+        async with Consumer("t", **options) as consumer:
+            task = asyncio.create_task(consumer.run(handle, drain_timeout_ms=1000))
+            await until(lambda: _running(consumer) == PARTITIONS)
+            await ended(consumer, task)
+            assert consumer.health().status is HealthStatus.DEGRADED
+            assert "although it was cancelled: the run ends" in str(consumer.health())
+            released.set()
+            await asyncio.sleep(1)
+            assert consumer.health().status is HealthStatus.OK
 
     run(program)

@@ -59,6 +59,19 @@ def kinds(broker: Any) -> str:
     return "".join(names.get(type(request)) or str(request.generation_id) for request, _ in broker.requests[1:])
 
 
+def test_a_broker_that_does_not_respond_to_a_token() -> None:
+    async def main() -> None:
+        async with peer(answers(authenticate=lambda request, version: None)) as broker:
+            with pytest.raises(
+                DeadlineError, match=r"SaslAuthenticate to .*: no response in 10 s|not complete in 10 s"
+            ):
+                await open_connection("127.0.0.1", broker.port, "broker 1", config(sasl=Counting()), 10.0)
+            assert asyncio.get_running_loop().time() < 10.1
+            await broker.hung_up.wait()
+
+    Simulation(seed=1).run(main())
+
+
 def test_the_first_request_late_in_a_session_renews_it() -> None:
     """And all that follow it wait; an idle connection does nothing."""
 

@@ -9,7 +9,7 @@ import pytest
 
 from aiokproto import Client, Consumer, Producer, ShareConsumer
 from aiokproto.broker import Cluster
-from aiokproto.errors import ClientClosedError
+from aiokproto.errors import ClientClosedError, UnknownTopicError
 from aiokproto.simulation import Simulation
 
 
@@ -115,3 +115,17 @@ def test_a_client_starts_once_also_when_two_tasks_start_it(kind: Callable[..., C
             assert not client_tasks()
 
     Simulation(1).run(main())
+
+
+def test_a_consumer_of_a_missing_topic_does_not_start_and_says_why_afterwards() -> None:
+    async def program() -> None:
+        async with Cluster(1) as cluster:
+            consumer = in_group(cluster.bootstrap_servers)
+            with pytest.raises(UnknownTopicError, match="consumers never create topics: create it first") as caught:
+                await consumer.start()
+            for call in (consumer.poll, consumer.commit):
+                with pytest.raises(ClientClosedError, match="could not be started; create another one") as later:
+                    await call()
+                assert later.value.__cause__ is caught.value
+
+    Simulation(1).run(program())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,19 +29,31 @@ class Needs:
     extra: str | None
     java: Want = Want.NO
     kafka: Want = Want.NO
+    releases: bool = False
     accelerator: bool = False
+    kerberos: bool = False
+    """If possible."""
+    kfake: bool = False
 
 
 NEEDS = {
     "demo": Needs("demo", java=Want.MUST, accelerator=True),
-    "test": Needs("dev", java=Want.IF_POSSIBLE, kafka=Want.IF_POSSIBLE, accelerator=True),
+    "test": Needs(
+        "dev",
+        java=Want.IF_POSSIBLE,
+        kafka=Want.IF_POSSIBLE,
+        releases=True,
+        accelerator=True,
+        kerberos=True,
+        kfake=True,
+    ),
     "style": Needs("dev"),
     "types": Needs("dev"),
     "bench": Needs("bench", java=Want.IF_POSSIBLE, kafka=Want.IF_POSSIBLE, accelerator=True),
     "docs": Needs("docs"),
     "wheels": Needs("dev"),
     "asan": Needs("dev"),
-    "kafka": Needs(None, java=Want.MUST, kafka=Want.MUST),
+    "kafka": Needs(None, java=Want.MUST, kafka=Want.MUST, releases=True),
     "schema-check": Needs("dev", java=Want.MUST, kafka=Want.MUST),
 }
 
@@ -69,27 +82,36 @@ def prepare(needs: Needs) -> Path | None:
         if needs.java is not Want.NO:
             with _forgiving(needs.java):
                 java = ensure_java()
-        if needs.kafka is not Want.NO and java is not None and not _jars_ready():
+        releases = project.wanted_releases(os.environ.get("RELEASES", "")) if needs.releases else []
+        if needs.kafka is not Want.NO and java is not None and not _jars_ready(releases):
             with _forgiving(needs.kafka):
                 maven = ensure_maven()
         if needs.extra is not None:
             project.make_environment()
             project.install(needs.extra)
+            if needs.kerberos:
+                project.install_kerberos()
             if needs.accelerator:
                 project.compile_accelerator()
         if maven is not None:
             with _forgiving(needs.kafka):
-                _fetch_jars(maven)
+                _fetch_jars(maven, releases)
+        # Without Go its tests are skipped: too much to install for them.
+        compiler = shutil.which("go") if needs.kfake else None
+        if compiler is not None:
+            with _forgiving(Want.IF_POSSIBLE):
+                project.build_kfake(compiler)
     return java
 
 
-def _jars_ready() -> bool:
-    return project.kafka_ready() and project.messages_ready()
+def _jars_ready(releases: list[str]) -> bool:
+    return project.kafka_ready() and project.messages_ready() and all(map(project.release_ready, releases))
 
 
-def _fetch_jars(maven: Path) -> None:
+def _fetch_jars(maven: Path, releases: list[str]) -> None:
     project.fetch_kafka(maven)
     project.fetch_messages(maven)
+    project.fetch_releases(maven, releases)
 
 
 @contextmanager

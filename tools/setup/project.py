@@ -1,4 +1,5 @@
-"""What the project keeps in its own folder: the virtual environment, and the jars of real Kafka and of its messages."""
+"""What the project keeps in its own folder: the virtual environment, the jars of real Kafka and of its messages, and
+franz-go's fake cluster."""
 
 from __future__ import annotations
 
@@ -8,9 +9,10 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
-from tools.setup.system import lacks_compiler, python_config, run, say
+from tools.setup.system import MissingError, lacks_compiler, lacks_kerberos, python_config, run, say
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache"
@@ -19,9 +21,26 @@ PYTHON = VENV / "bin" / "python"
 PACKAGE = ROOT / "src" / "aiokproto"
 POM = ROOT / "tests" / "kafka" / "pom.xml"
 TOOLS_POM = ROOT / "tests" / "kafka" / "tools" / "pom.xml"
+RELEASES_POM = ROOT / "tests" / "kafka" / "release" / "pom.xml"
+KFAKE = ROOT / "tests" / "other_brokers" / "kfake"
 MESSAGES_POM = ROOT / "tests" / "java" / "pom.xml"
 # The newest, and the last that still had the versions which 4.0 removed: together they know almost the whole protocol.
 MESSAGES_RELEASES = ("4.4.0", "3.9.2")
+SCALA = {
+    "0.8.2.2": "2.11",
+    "0.9.0.1": "2.11",
+    "0.10.2.2": "2.11",
+    "0.11.0.3": "2.12",
+    "1.1.1": "2.12",
+    "2.0.1": "2.12",
+    "2.8.2": "2.13",
+    "3.0.2": "2.13",
+    "3.9.2": "2.13",
+    "4.0.2": "2.13",
+}
+"""Releases before the newest that tests run, oldest first, each with the Scala that its artifact is named after."""
+USUAL_RELEASES = ("0.8.2.2", "2.8.2")
+"""Those that every run of the tests has, beside the newest: the oldest, and one of between."""
 QUIET = ("-q", "-B", "-Dstyle.color=never")
 
 
@@ -57,6 +76,43 @@ def fetch_kafka(maven: Path) -> None:
         (jars / ".complete").write_text(_digest(pom))
 
 
+def wanted_releases(text: str) -> list[str]:
+    """The releases of `SCALA` that ``RELEASES`` names: some, separated by commas, "all", or two if it is empty.
+
+    Raises `MissingError` for one that is not there.
+    """
+    if text == "all":
+        return list(SCALA)
+    newest = kafka_version()
+    names = [name for name in (text.split(",") if text else USUAL_RELEASES) if name != newest]
+    unknown = [name for name in names if name not in SCALA]
+    if unknown:
+        raise MissingError(f"RELEASES={text}: {unknown[0]} is none of all, {', '.join((*SCALA, newest))}")
+    return names
+
+
+def release_jars(release: str) -> Path:
+    """The folder for the jars of a release that `SCALA` names; `release_ready` says whether they are there."""
+    return CACHE / f"kafka-{release}"
+
+
+def release_ready(release: str) -> bool:
+    return _copied(RELEASES_POM, release_jars(release))
+
+
+def fetch_releases(maven: Path, releases: Iterable[str]) -> None:
+    """Fetch the jars of each release that lacks them, with the ZooKeeper that it needs."""
+    for release in releases:
+        jars = release_jars(release)
+        if release_ready(release):
+            continue
+        say(f"fetching the jars of Apache Kafka {release} with Maven into {jars.relative_to(ROOT)}")
+        shutil.rmtree(jars, ignore_errors=True)
+        wanted = (f"-Dkafka.version={release}", f"-Dscala.version={SCALA[release]}")
+        run([maven, *QUIET, "-f", RELEASES_POM, "dependency:copy-dependencies", *wanted, f"-DoutputDirectory={jars}"])
+        (jars / ".complete").write_text(_digest(RELEASES_POM))
+
+
 def messages_jars(release: str) -> Path:
     """The folder for the jars with a release's generated messages; `messages_ready` says whether all are there."""
     return CACHE / f"kafka-messages-{release}"
@@ -79,6 +135,27 @@ def fetch_messages(maven: Path) -> None:
         (jars / ".complete").write_text(_digest(MESSAGES_POM))
 
 
+def kfake_program() -> Path:
+    """franz-go's fake cluster, which the clients are tested against; `kfake_ready` says whether it is built."""
+    return CACHE / "kfake" / _digest(*sorted(KFAKE.iterdir()))[:16]
+
+
+def kfake_ready() -> bool:
+    return kfake_program().exists()
+
+
+def build_kfake(compiler: str) -> None:
+    """Fetch the modules of franz-go's fake cluster, and build it, unless it is there."""
+    if kfake_ready():
+        return
+    say("building franz-go's kfake with Go")
+    # An older Go would otherwise look for the version in go.mod, and wait long if it cannot be found.
+    run(
+        [compiler, "build", "-C", KFAKE, "-trimpath", "-o", kfake_program(), "."],
+        {**os.environ, "GOTOOLCHAIN": "local"},
+    )
+
+
 def make_environment() -> None:
     """Make ``.venv`` with the Python that runs this, unless there is one that works."""
     if _works(PYTHON):
@@ -97,6 +174,15 @@ def install(extra: str) -> None:
     pure = {**os.environ, "AIOKPROTO_PURE": "1"}
     run([PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-e", f".[{extra}]"], pure)
     stamp.write_text(digest)
+
+
+def install_kerberos() -> None:
+    """Install the extra `gssapi`, which compiles its package; where that cannot be, say so and go on without."""
+    lacking = lacks_compiler(PYTHON) or lacks_kerberos()
+    if lacking:
+        say(f"the tests of Kerberos are skipped: {lacking}")
+        return
+    install("gssapi")
 
 
 def compile_accelerator() -> None:

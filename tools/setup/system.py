@@ -78,6 +78,13 @@ def lacks_compiler(python: Path) -> str | None:
     return None
 
 
+def lacks_kerberos() -> str | None:
+    """What is missing to compile the package gssapi, and how to get it; None if nothing is."""
+    if shutil.which("krb5-config") is None:
+        return "the headers of Kerberos are missing. On Debian, as root: apt-get install libkrb5-dev"
+    return None
+
+
 def python_config(python: Path, name: str) -> str:
     """How ``python`` was built: a variable of its `sysconfig`."""
     ask = f"import sysconfig; print(sysconfig.get_config_var({name!r}) or '')"

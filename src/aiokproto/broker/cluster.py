@@ -14,7 +14,7 @@ from aiokproto.broker.clock import Clock, SystemClock, Timer
 from aiokproto.broker.cluster_runtime import ClusterRuntime
 from aiokproto.broker.config.options import BrokerOptions, Value
 from aiokproto.broker.control import Faults, GroupView, PartitionView, damage
-from aiokproto.broker.control.releases import versions_of_release
+from aiokproto.broker.control.releases import AsVersion, versions_served
 from aiokproto.broker.handlers import SERVED, UNSTABLE
 from aiokproto.broker.metadata.cluster_state import Node
 from aiokproto.broker.metadata.topics import OFFSETS_TOPIC
@@ -27,6 +27,7 @@ from aiokproto.broker.server.socket_server import SocketServer
 from aiokproto.broker.telemetry import PushedMetrics
 from aiokproto.config import integer, positive
 from aiokproto.errors import BrokerError, ConfigurationError, error_for
+from aiokproto.foreign_calls import foreign_arguments
 from aiokproto.plurals import counted
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Cluster(AsyncContext):
         default_partitions: int = 1,
         config: Mapping[str, Value] | None = None,
         clock: Clock | None = None,
-        as_version: str | None = None,
+        as_version: AsVersion | None = None,
         security: Security | None = None,
         racks: Sequence[str] | None = None,
     ) -> None:
@@ -83,8 +84,9 @@ class Cluster(AsyncContext):
                 are errors.
             clock: A :class:`~aiokproto.broker.clock.VirtualClock`, which stands still until a test advances it. None
                 uses the system's clock.
-            as_version: A release of Kafka, ``"0.8.2"`` to ``"4.4"``: serve only the APIs and versions that it had. None
-                serves all of them.
+            as_version: A release of Kafka, ``"0.8.2"`` to ``"4.4"``: serve only the APIs and versions that it had. Or
+                the versions of each API, by request class or ApiKey, as another implementation lists them:
+                ``{0: "3-7", 1: "4-6", 3: "0-5", …}``. None serves all.
             security: The security protocol, users and secrets. None is ``PLAINTEXT`` without authentication.
             racks: The rack of each broker (``broker.rack``). Leaders then send consumers of a rack to the replica
                 there, as with Kafka's ``RackAwareReplicaSelector`` (KIP-392). None for no racks.
@@ -115,7 +117,7 @@ class Cluster(AsyncContext):
             node.rack = rack
         self._clock: Clock = clock or SystemClock()
         served = UNSTABLE if self._options.value("unstable.api.versions.enable") else SERVED
-        self._served = served if as_version is None else versions_of_release(as_version, SERVED)
+        self._served = served if as_version is None else versions_served(as_version, SERVED)
         self._security = security or Security()
         self._runtime: ClusterRuntime | None = None
         self._servers: dict[int, SocketServer] = {}
@@ -129,7 +131,8 @@ class Cluster(AsyncContext):
         """Open the data directory and listen. If it fails or is cancelled, everything is closed again.
 
         Raises:
-            ConfigurationError: ``data_dir`` is in use by another process, or its files are not a broker's.
+            ConfigurationError: ``data_dir`` is in use by another process, or its files are not a broker's; or the keys
+                for OAUTHBEARER cannot be loaded.
             OSError: The address cannot be bound, or the directory cannot be read or written.
         """
         if self._runtime is not None:
@@ -138,6 +141,7 @@ class Cluster(AsyncContext):
             self._data_dir, self._nodes, self._options, self._clock, self._security
         )
         try:
+            await runtime.security.start()
             for node in self._nodes.values():
                 self._servers[node.node_id] = self._new_server(node)
             for server in self._servers.values():
@@ -466,6 +470,7 @@ class Broker(Cluster):
         async with Broker(data_dir="data", port=9092) as broker: ...
     """
 
+    @foreign_arguments(brokers="use Cluster(brokers=...)")
     def __init__(
         self,
         *,
@@ -476,7 +481,7 @@ class Broker(Cluster):
         default_partitions: int = 1,
         config: Mapping[str, Value] | None = None,
         clock: Clock | None = None,
-        as_version: str | None = None,
+        as_version: AsVersion | None = None,
         security: Security | None = None,
     ) -> None:
         """See :class:`Cluster` for the arguments."""

@@ -100,6 +100,7 @@ class ClusterRuntime:
         self._every("log.cleaner.backoff.ms", self.log_manager.clean)
         self._every("log.flush.offset.checkpoint.interval.ms", self.log_manager.checkpoint)
         self._every("offsets.retention.check.interval.ms", self.groups.expire)
+        self._every("sasl.oauthbearer.jwks.endpoint.refresh.ms", self.security.refresh_keys)
         self._every("share.coordinator.cold.partition.snapshot.interval.ms", self.share_states.snapshot)
         self._every("share.coordinator.state.topic.prune.interval.ms", self.share_states.prune)
         self._every("transaction.remove.expired.transaction.cleanup.interval.ms", self.transactions.expire)
@@ -113,6 +114,7 @@ class ClusterRuntime:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        self.security.close()
         try:
             await self.log_manager.close()
         finally:

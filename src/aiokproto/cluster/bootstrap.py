@@ -16,6 +16,7 @@ from aiokproto.errors import (
     copied,
 )
 from aiokproto.failures import Action, Situation, classify
+from aiokproto.security.mechanism import NoTokenError
 
 STARTING = Situation(MetadataRequest.api_key, starting=True)
 
@@ -46,10 +47,14 @@ def bootstrap_error(failures: Failures, attempts: int, elapsed: float) -> Broker
             kind = candidate
     tried = f" after {attempts} attempts in {elapsed:.3g} s" if attempts > 1 else ""
     each = "; ".join(f"{node}: {error}" for node, error in failures)
-    check = (
-        "the credentials and certificates" if kind is AuthenticationError else "bootstrap_servers and security_protocol"
-    )
-    error = kind(f"no bootstrap address could be used{tried}: {each}; check {check}")
+    if kind is AuthenticationError:
+        check = "; check the credentials and certificates"
+    elif all(isinstance(error, NoTokenError) for _, error in failures):
+        # The addresses are right, and the cause says what is not.
+        check = ""
+    else:
+        check = "; check bootstrap_servers and security_protocol"
+    error = kind(f"no bootstrap address could be used{tried}: {each}{check}")
     # One of several, for the traceback; the text has all.
     error.__cause__ = failures[-1][1]
     return error

@@ -21,6 +21,7 @@ from aiokproto.codec.schema import Request, Response, Versions
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import ClientClosedError, ConfigurationError, KafkaError, copied
 from aiokproto.net.in_flight import INFINITY
+from aiokproto.net.versions import BrokerVersions
 from aiokproto.observe.health import Findings
 from aiokproto.observe.metrics import MetricSource
 from aiokproto.observe.observers import ClusterObserver
@@ -83,6 +84,11 @@ class ClusterClient:
     def snapshot(self) -> ClusterSnapshot:
         """The newest cluster metadata. Immutable: every update is a new object."""
         return self._metadata.snapshot
+
+    @property
+    def versions_seen(self) -> BrokerVersions:
+        """The versions of the broker that answered the last metadata request; after :meth:`start` there is one."""
+        return self._metadata.versions
 
     async def start(self, timeout: float | None = None) -> None:
         """Connect to the cluster through one of the bootstrap addresses. If it fails, the client is closed.
@@ -358,6 +364,11 @@ class ClusterClient:
         """Return a broker's version ranges by ApiKey, connecting if necessary. Raises as :meth:`send`."""
         self.check()
         return (await self._driver.versions(node, channel)).ranges
+
+    async def broker_versions(self, node: int, *, channel: str = MAIN) -> BrokerVersions:
+        """Return a broker's versions, connecting if necessary. Raises as :meth:`send`."""
+        self.check()
+        return await self._driver.versions(node, channel)
 
     async def feature(self, name: str, node: int) -> int:
         """Return the level of a finalized feature (KIP-584), 0 if a broker has not reported it.

@@ -12,6 +12,7 @@ from aiokproto.codec.schema import Request, Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, KafkaError
 from aiokproto.failures import Action, Situation, classify
+from aiokproto.net.features import Feature
 from aiokproto.net.timeouts import deadline as until
 from aiokproto.plurals import counted
 
@@ -146,6 +147,16 @@ class CoordinatorRequests:
     def _lost(self) -> None:
         if self._on_lost is not None:
             self._on_lost()
+
+    async def require(self, feature: Feature, *, timeout: float) -> None:
+        """Raise unless the coordinator has a feature.
+
+        Raises:
+            UnsupportedVersionError: It has not.
+            KafkaError: As :meth:`~aiokproto.cluster.ClusterClient.send` and ``coordinator``.
+        """
+        node = await self._cluster.coordinator(self._kind, self.key, timeout=timeout)
+        (await self._cluster.broker_versions(node)).require(feature)
 
     async def attempt(self, exchange: Exchange[R], left: float, *, timeout: float | None = None) -> R:
         """Make one attempt.

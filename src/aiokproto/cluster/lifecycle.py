@@ -76,19 +76,19 @@ class Lifecycle:
                 raise self._failure.with_traceback(None)
             raise ClientClosedError(f"the {self._kind} has failed: {self._failure!r}") from self._failure
         if not self._running:
-            raise ClientClosedError(str(self._closed))
+            raise ClientClosedError(str(self._closed)) from self._closed.__cause__
 
     def check_not_closing(self) -> None:
         """As :meth:`check_running`; raise also while the client is being closed."""
         self.check_running()
         if self._closing:
-            raise ClientClosedError(str(self._closed))
+            raise ClientClosedError(str(self._closed)) from self._closed.__cause__
 
     def check_not_closed(self) -> None:
         """Raise if the client is closed, or in another event loop. Before the start it can be used."""
         self.cluster.check_loop()
         if self._closing and not self._running:
-            raise ClientClosedError(str(self._closed))
+            raise ClientClosedError(str(self._closed)) from self._closed.__cause__
 
     # Start and end
 
@@ -103,9 +103,10 @@ class Lifecycle:
             await prepare()
             # It may have been closed in the loop iteration in which the response came.
             self.cluster.check()
-        except BaseException:
+        except BaseException as error:
             self._running = False
-            self._closed = ClientClosedError(f"the {self._kind} could not be started")
+            self._closed = ClientClosedError(f"the {self._kind} could not be started; create another one")
+            self._closed.__cause__ = error
             await self.cluster.close()
             raise
 

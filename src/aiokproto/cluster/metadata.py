@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 
@@ -28,7 +29,12 @@ from aiokproto.cluster.hedge import first_response
 from aiokproto.cluster.pool import MAIN, Pool
 from aiokproto.cluster.snapshot import BrokerNode, ClusterSnapshot, NodeEndpoint, TopicInfo, topic_info
 from aiokproto.cluster.tracked_topics import TrackedTopics
-from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from aiokproto.codec.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from aiokproto.config import ClusterConfig
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
@@ -41,6 +47,7 @@ from aiokproto.errors import (
 )
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.timeouts import deadline, timeout_at
+from aiokproto.net.versions import BrokerVersions
 from aiokproto.observe.observers import ClusterObserver
 from aiokproto.runtime import uniform
 
@@ -50,11 +57,16 @@ UNKNOWN_LIMIT = 9
 _SOON = 0.01
 """First pause (s) between refreshes that succeed: a new topic or leader is mostly known within milliseconds."""
 
+_DIAL_GRACE = 1.0
+"""Seconds that the bootstrap waits for a dial beyond its own deadline: the dial's error has the cause."""
+
 _WARN_EVERY = 30.0
 """Seconds between two warnings that no broker responds."""
 
 _NO_CREATE_FLAG = 4
 """First version with ``allow_auto_topic_creation``; in earlier ones, only the broker's configuration decides."""
+
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 _REFRESH = Situation(MetadataRequest.api_key)
 _MISSING = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -76,6 +88,8 @@ class MetadataUpdater:
         self.snapshot = ClusterSnapshot()
         # When a broker last answered a refresh (s, the loop's clock); None before the bootstrap.
         self.updated_at: float | None = None
+        # Of the broker that answered last. Others can differ, while a cluster is upgraded.
+        self.versions = BrokerVersions({}, "no broker yet")
         self._observer = observer
         self._config = config
         self._pool = pool
@@ -178,14 +192,18 @@ class MetadataUpdater:
 
     async def bootstrap(self, timeout: float | None) -> None:
         """Request the first metadata: try all addresses until one responds, none can succeed, or time is up."""
-        config, nodes = self._config, self._pool.bootstrap_nodes
+        config = self._config
         retry_timeout = config.bootstrap_timeout if timeout is None else timeout
         # Without a timeout of the caller, every address is tried once, however short the option is.
-        limit = max(retry_timeout, config.connect_timeout * len(nodes)) if timeout is None else timeout
+        addresses = len(config.bootstrap_servers)
+        once = config.connect_timeout * addresses + _DIAL_GRACE
+        limit = max(retry_timeout, once) if timeout is None else timeout
         start, attempt = _now(), 0
         while True:
             attempt += 1
+            await self._pool.resolve_bootstrap(start + limit)
             # Without topics: the bootstrap needs only the brokers, and an empty list means none from version 1 on.
+            nodes = self._pool.bootstrap_nodes
             response, failures = await self._try(nodes, [], False, start + limit, STARTING)
             if response is not None:
                 self._apply(response, [])
@@ -379,6 +397,8 @@ class MetadataUpdater:
         """Try the known brokers one after the other, then the bootstrap addresses (KIP-899)."""
         # A known broker is preferred to the bootstrap addresses, which may be a load balancer, or outdated.
         known = [] if self._rebootstrap else self._pool.by_preference(self.snapshot.brokers)
+        if self._rebootstrap:
+            await self._pool.resolve_bootstrap(until)
         nodes = [*known, *self._pool.bootstrap_nodes]
         response, failures = await self._try(nodes, names, create, until, _REFRESH)
         if response is None:
@@ -405,17 +425,28 @@ class MetadataUpdater:
     ) -> MetadataResponse:
         until = _now() + timeout
         connection = await self._pool.connection(node.id, MAIN, timeout)
-        version = connection.versions.pick(MetadataRequest)
+        versions = connection.versions
+        version = versions.pick(MetadataRequest)
+        # Brokers before 0.10 that get one invalid name refuse every topic of the request, with that name's error.
+        invalid = [] if version or names is None else [name for name in names if not is_topic_name(name)]
+        if invalid and names is not None:
+            names = [name for name in names if name not in invalid]
         request = metadata_request(names, create, version)
         # The dial may have used up some of it.
         left = max(until - _now(), 0)
         response = await connection.send(request, timeout=left, deadline=until, version=version)
+        response.topics += [
+            MetadataResponseTopic(name=name, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION) for name in invalid
+        ]
+        self.versions = versions
         if response.error_code:
             code = ErrorCode(response.error_code)
-            self._rebootstrap = classify(code, _REFRESH) is Action.REBOOTSTRAP
+            if classify(code, _REFRESH) is Action.REBOOTSTRAP:
+                self._rebootstrap = True
             raise error_for(code, f"Metadata to {node}")
-        # Applied, it would leave the client with nobody to ask.
-        if not response.brokers:
+        # Applied, it would leave the client with nobody to ask. But 0.8 lists no broker until the first topic exists,
+        # and a request that names one creates it: until then the bootstrap addresses stay in use.
+        if not response.brokers and version:
             raise BrokerConnectionError(f"{node} lists no brokers (it may be starting)")
         return response
 
@@ -487,6 +518,11 @@ class MetadataUpdater:
             # Done if its call was cancelled in this iteration.
             if not waiter.done():
                 waiter.set_result(None)
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether a broker accepts a topic's name."""
+    return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 def metadata_request(names: list[str] | None, create: bool, version: int) -> MetadataRequest:

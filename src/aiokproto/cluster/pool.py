@@ -16,9 +16,10 @@ from aiokproto.cluster.hedge import HEDGE_DELAY
 from aiokproto.cluster.single_flight import SingleFlight
 from aiokproto.cluster.snapshot import BrokerNode
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
-from aiokproto.config import ClusterConfig
+from aiokproto.config import Address, ClusterConfig
 from aiokproto.errors import BrokerConnectionError, KafkaError, copied
 from aiokproto.failures import Action, Situation, classify
+from aiokproto.net.addresses import canonical_names
 from aiokproto.net.connection import Connection
 from aiokproto.net.open import open_connection
 from aiokproto.net.timeouts import timeout_at
@@ -42,6 +43,10 @@ class _DialState:
         self.failures = 0
         self.retry_at = 0.0
         self.last_error: KafkaError | None = None
+
+
+def _bootstrap_nodes(addresses: Iterable[Address]) -> dict[int, BrokerNode]:
+    return {-1 - number: BrokerNode(-1 - number, *address) for number, address in enumerate(addresses)}
 
 
 class Pool:
@@ -74,7 +79,7 @@ class Pool:
         self._backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max, uniform)
         # Ids of their own, as their node ids are unknown: so they can be dialled, preferred and backed off like
         # brokers.
-        self._bootstrap = {-1 - i: BrokerNode(-1 - i, *address) for i, address in enumerate(config.bootstrap_servers)}
+        self._bootstrap = _bootstrap_nodes(config.bootstrap_servers)
         self._brokers: Mapping[int, BrokerNode] = {}
         self._cluster_id: str | None = None
         self._connections: dict[tuple[int, str], Connection] = {}
@@ -86,11 +91,34 @@ class Pool:
         # end it.
         self._dialling: SingleFlight[tuple[int, str], Connection] = SingleFlight()
         self._closed: KafkaError | None = None
+        # By address: the release of a broker that does not tell its versions, and until when it is not probed again (s,
+        # the loop's clock). Recognizing it takes seconds and several connections; but it can be upgraded meanwhile.
+        self._releases: dict[tuple[str, int], tuple[str, float]] = {}
 
     @property
     def bootstrap_nodes(self) -> list[int]:
         """The node ids of the bootstrap addresses, all negative, as in Java."""
         return list(self._bootstrap)
+
+    async def resolve_bootstrap(self, deadline: float) -> None:
+        """Replace the bootstrap addresses by the canonical names of their hosts, if the options say so (KIP-235).
+
+        One that cannot be resolved stays as it is: the error of its connection says why.
+        """
+        if not self._config.canonical_bootstrap:
+            return
+        found: list[Address] = []
+        for host, port in self._config.bootstrap_servers:
+            try:
+                names = await canonical_names(host, port, deadline, self._threads)
+            except BrokerConnectionError as error:
+                logger.debug("%s", error)
+                names = [host]
+            found += [(name, port) for name in names]
+        nodes = _bootstrap_nodes(dict.fromkeys(found))
+        if nodes != self._bootstrap:
+            self.release_bootstrap()
+            self._bootstrap = nodes
 
     def node(self, node_id: int) -> BrokerNode:
         """Return a broker's address.
@@ -116,7 +144,12 @@ class Pool:
                 self._retire(node_id)
 
     def release_bootstrap(self) -> None:
-        """Retire the connections to bootstrap addresses: from now on brokers are used by their advertised addresses."""
+        """Retire the connections to bootstrap addresses: from now on brokers are used by their advertised addresses.
+
+        Without brokers (0.8 lists none until the first topic exists) nothing changes.
+        """
+        if not self._brokers:
+            return
         for node_id in self._bootstrap:
             self._retire(node_id)
 
@@ -198,7 +231,13 @@ class Pool:
                     await late[0].wait_closed()
                     late.pop(0)
         except asyncio.TimeoutError:
-            logger.warning("%d connections did not close in %.3g s and are aborted", len(late), timeout)
+            # Without any time, as after a start that failed, it was not expected.
+            logger.log(
+                logging.WARNING if timeout else logging.DEBUG,
+                "%d connections did not close in %.3g s and are aborted",
+                len(late),
+                timeout,
+            )
         self.drop(reason)
 
     def fail(self, reason: KafkaError) -> None:
@@ -221,6 +260,7 @@ class Pool:
         if state.retry_at > loop.time():
             await asyncio.sleep(state.retry_at - loop.time())
         config, observer, started = self._config, self._observer.node(node.id), loop.time()
+        release, known_until = self._releases.get((node.host, node.port), (None, 0.0))
         try:
             connection = await open_connection(
                 node.host,
@@ -232,6 +272,7 @@ class Pool:
                 observer,
                 self._handle_failure,
                 self._identity(node),
+                release if started < known_until else None,
             )
         except KafkaError as error:
             state.failures += 1
@@ -242,6 +283,9 @@ class Pool:
             self._handle_failure(error)
             raise
         connection.report_open(channel, loop.time() - started)
+        if connection.versions.assumed_release is not None and started >= known_until:
+            found = connection.versions.assumed_release
+            self._releases[node.host, node.port] = found, loop.time() + config.metadata_max_age
         # Reached: the next failure starts with the shortest pause.
         self._dial_states.pop(node.id, None)
         self._retired = {old for old in self._retired if not old.closed}

@@ -1,7 +1,9 @@
 """The cluster metadata, immutable, and how a Metadata response updates it (pure).
 
 Responses can be older than what is known: brokers learn of a leader change at different times. Per partition the
-higher leader epoch wins, within one topic id (KIP-320); a topic that was deleted and created again starts over.
+higher leader epoch wins, within one topic id (KIP-320); a topic that was deleted and created again starts over. A lower
+epoch is believed when several responses in a row have it: a cluster that was restored, or lost its last leader's
+metadata, counts on from an older epoch, and a client that insists on the newer one never finds its leader.
 """
 
 from __future__ import annotations
@@ -12,13 +14,15 @@ from typing import NamedTuple, Protocol
 
 from aiokproto.codec.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from aiokproto.codec.wire import ZERO_UUID
+from aiokproto.config import MAX_PORT
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DecodeError
 
 NO_LEADER = -1
-MAX_PORT = 0xFFFF
 MAX_PARTITIONS = 1_000_000
 """More than any cluster supports. A larger index in a response is an error; memory is not allocated for it."""
+MOST_REWINDS = 5
+"""Responses in a row with a lower leader epoch that count as outdated; the next one is believed (as franz-go)."""
 
 
 class BrokerNode(NamedTuple):
@@ -50,13 +54,15 @@ class NodeEndpoint(Protocol):
 class PartitionInfo(NamedTuple):
     """A partition: leader, leader epoch (-1: unknown), replicas, and in-sync replicas.
 
-    ``leader`` is -1 if there is none; prefer :meth:`ClusterSnapshot.leader`.
+    ``leader`` is -1 if there is none; prefer :meth:`ClusterSnapshot.leader`. ``rewinds`` counts the responses in a row
+    that had a lower leader epoch.
     """
 
     leader: int = NO_LEADER
     leader_epoch: int = -1
     replicas: tuple[int, ...] = ()
     isr: tuple[int, ...] = ()
+    rewinds: int = 0
 
 
 class TopicInfo(NamedTuple):
@@ -199,10 +205,19 @@ def topic_info(topic: MetadataResponseTopic, known: TopicInfo | None = None) -> 
         partitions[partition.partition_index] = _partition_info(partition)
     if known is not None and known.topic_id == topic.topic_id:
         for index, before in enumerate(known.partitions[:size]):
-            # -1 is unknown (before version 7): it can be neither older nor newer, so the response counts.
-            if -1 < partitions[index].leader_epoch < before.leader_epoch:
-                partitions[index] = before
+            partitions[index] = _newer(before, partitions[index])
     return TopicInfo(topic.name, topic.topic_id, tuple(partitions), topic.is_internal)
+
+
+def _newer(before: PartitionInfo, found: PartitionInfo) -> PartitionInfo:
+    """Return what is newer: what is known of a partition, or what a response says."""
+    if found.leader_epoch < 0:
+        # Unknown (before version 7): neither older nor newer, so the response counts. But some brokers send no epoch
+        # while there is no leader (Redpanda): without the known one an outdated response could follow.
+        return found if found.leader >= 0 else found._replace(leader_epoch=before.leader_epoch)
+    if found.leader_epoch < before.leader_epoch and before.rewinds < MOST_REWINDS:
+        return before._replace(rewinds=before.rewinds + 1)
+    return found
 
 
 def _partition_info(partition: MetadataResponsePartition) -> PartitionInfo:

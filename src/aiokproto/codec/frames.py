@@ -92,14 +92,19 @@ def _may_be_header(api_key: int, version: int) -> bool:
     return api_key != _PRODUCE and api_key in APIS and version in request_type(api_key).versions
 
 
-def decode_response(frame: Buffer, response: type[R], version: int, *, limits: Limits = DEFAULT_LIMITS) -> R:
+def decode_response(
+    frame: Buffer, response: type[R], version: int, *, limits: Limits = DEFAULT_LIMITS, exact: bool = True
+) -> R:
     """Decode the body of a response frame without its length.
+
+    Not ``exact``, bytes after the body are ignored. Clients have to: Java and librdkafka ignore them, so a broker that
+    sends some works with those.
 
     Raises:
         DecodeError: Bytes are missing, wrong, left over, or over a limit; names the field.
     """
     pos = _body_at(frame, response.header_version(version))
-    return response.decode(memoryview(frame)[pos:], version, limits=limits)
+    return response.decode(memoryview(frame)[pos:], version, limits=limits, exact=exact)
 
 
 def _body_at(frame: Buffer, header_version: int) -> int:
@@ -115,15 +120,21 @@ def decode_api_versions(frame: Buffer, version: int) -> ApiVersionsResponse:
     """Decode the response to an ApiVersions request of ``version``, a frame without its length.
 
     A broker without that version answers UNSUPPORTED_VERSION in the form of version 0; from 2.4 on, it lists the
-    versions of ApiVersions that it supports (KIP-511).
+    versions of ApiVersions that it supports (KIP-511). A list that cannot be decoded counts as empty.
 
     Raises:
         DecodeError: As :func:`decode_response`.
     """
     # In every version, the error code follows the correlation id.
     code = int.from_bytes(bytes(frame[4:6]), "big", signed=True)
-    form = 0 if code == ErrorCode.UNSUPPORTED_VERSION else version
-    return decode_response(frame, ApiVersionsResponse, form)
+    if code != ErrorCode.UNSUPPORTED_VERSION:
+        return decode_response(frame, ApiVersionsResponse, version, exact=False)
+    try:
+        return decode_response(frame, ApiVersionsResponse, 0, exact=False)
+    except DecodeError:
+        # The code says all that is needed. librdkafka's mock cluster lists its versions in no form of the protocol, and
+        # others answer in the form of the request.
+        return ApiVersionsResponse(error_code=code)
 
 
 def response_correlation_id(frame: Buffer) -> int:

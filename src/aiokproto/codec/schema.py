@@ -452,7 +452,7 @@ class Message(Struct):
             raise explain_encode(self, version, error) from error
 
     @classmethod
-    def decode(cls, data: Buffer, version: int, *, limits: Limits = DEFAULT_LIMITS) -> Self:
+    def decode(cls, data: Buffer, version: int, *, limits: Limits = DEFAULT_LIMITS, exact: bool = True) -> Self:
         """Read a whole body.
 
         ``recordset`` fields become views of ``data``, not copies: keep it unchanged while they are used.
@@ -461,6 +461,7 @@ class Message(Struct):
             data: The body, without header.
             version: The version it is in.
             limits: The size and memory that decoding may take.
+            exact: Whether bytes after the body are an error.
 
         Raises:
             DecodeError: Bytes are missing, wrong, left over, or over a limit; names the field and position.
@@ -469,7 +470,7 @@ class Message(Struct):
             # Slices of bytes are cheaper than slices of a view, and one copy of a small message is next to nothing.
             data = bytes(data)
         message, end = cls.decode_from(data, 0, version, limits=limits)
-        if end != len(data):
+        if exact and end != len(data):
             raise DecodeError(f"{cls.__name__} v{version}: {counted(len(data) - end, 'byte')} left over after {end}")
         return message
 

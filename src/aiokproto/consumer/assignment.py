@@ -52,6 +52,7 @@ class Assignment(DeliveryState):
         cursors: A cursor per partition.
         delivered: How many batches were delivered so far.
         handling: What :meth:`Consumer.run` has taken; None while it does not run.
+        handled: The same of the last run too, of which calls may be left.
         observer: Counts what is fetched and delivered.
     """
 
@@ -63,6 +64,7 @@ class Assignment(DeliveryState):
         self.cursors: dict[TopicPartition, Cursor] = {}
         self.delivered = 0
         self.handling: Handling | None = None
+        self.handled: Handling | None = None
         # The partition that `open` belongs to; None when no record is open.
         self._serving: Cursor | None = None
         # Partitions with something to deliver, in turn. An entry can be outdated (paused, removed): next_cursor() drops

@@ -20,7 +20,7 @@ class CommitStatus(Enum):
     """What became of the offset of one partition."""
 
     COMMITTED = "committed"
-    LOST = "belongs to another member now"
+    LOST = "not assigned to this member, or not any more"
     REFUSED = "refused"
 
 

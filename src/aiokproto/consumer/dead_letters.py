@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
-from aiokproto.errors import ConfigurationError
+from aiokproto.errors import ConfigurationError, KafkaError, said_of
 from aiokproto.types import Header, Record
 
 PREFIX = "__dlq.errors."
@@ -63,6 +63,10 @@ class DeadLetterTopic:
             raise ConfigurationError(f"topic={topic!r}: expected a topic's name, or a function of the record")
         if not hasattr(producer, "post_bytes"):
             raise ConfigurationError(f"producer={producer!r}: expected a Producer")
+        if getattr(producer, "transactional_id", None) is not None:
+            raise ConfigurationError(
+                "DeadLetterTopic(): a producer with a transactional_id writes in transactions only: pass another one"
+            )
         self._topic = topic
         self._producer = producer
 
@@ -87,7 +91,11 @@ class DeadLetterTopic:
         Raises:
             KafkaError: As :meth:`Producer.send() <aiokproto.producer.Producer.send>`. The record counts as unprocessed.
         """
-        await (await self.post(record, error, group=group, delivery_count=delivery_count))
+        delivery = await self.post(record, error, group=group, delivery_count=delivery_count)
+        try:
+            await delivery
+        except KafkaError as failure:
+            raise said_of(failure, self.unwritten(record)) from failure
 
     async def post(
         self,
@@ -107,7 +115,16 @@ class DeadLetterTopic:
         topic = self._topic if isinstance(self._topic, str) else self._topic(record)
         headers = [header for header in record.headers if not header[0].startswith(PREFIX)]
         headers += _cause(record, error, group, delivery_count)
-        return await self._producer.post_bytes(topic, record.raw_value, key=record.raw_key, headers=headers)
+        try:
+            return await self._producer.post_bytes(topic, record.raw_value, key=record.raw_key, headers=headers)
+        except KafkaError as failure:
+            raise said_of(failure, self.unwritten(record)) from failure
+
+    def unwritten(self, record: Record[Any, Any]) -> str:
+        """Return what begins the text of an error about the letter of ``record``."""
+        topic = self._topic if isinstance(self._topic, str) else self._topic(record)
+        where = f"{record.topic}-{record.partition}@{record.offset}"
+        return f"the dead letter of {where} cannot be written to topic {topic!r}"
 
 
 def _cause(

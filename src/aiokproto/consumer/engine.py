@@ -210,6 +210,9 @@ class Engine(Lifecycle):
 
     def _failed(self) -> None:
         self.assignment.stop()
+        if self.member is not None and self.member.removed and self.subscription.partitions is None:
+            # Other members own them: nothing of them is committed when the consumer is closed.
+            self.assignment.remove(list(self.assignment.cursors))
         self._changed()
 
     async def close(self, timeout: float, *, processed: bool, leave: LeaveMode = "default") -> None:
@@ -229,11 +232,7 @@ class Engine(Lifecycle):
         self.reader.wake()
         in_time = False
         try:
-            if self.assignment.handling is not None:
-                await self.assignment.handling.finish(deadline - _left(deadline) / 2)
-            # First the tasks: the last commit must not meet a rebalance.
             await self._finish(deadline)
-            await self._last_commit(deadline)
             in_time = True
         finally:
             # After a cancellation, do only what needs no waiting.
@@ -249,8 +248,13 @@ class Engine(Lifecycle):
 
     async def _finish(self, deadline: float) -> None:
         try:
+            if self.assignment.handling is not None:
+                await self.assignment.handling.finish(deadline - _left(deadline) / 2)
             # A callback that runs may finish; cancelling it would cut the application's own work.
             await self.rebalancing.until_idle(_left(deadline) / 2)
+            # Before the tasks end: while members join a generation, the coordinator refuses commits until each has
+            # sent its SyncGroup.
+            await self._last_commit(deadline)
         finally:
             await self._end_tasks(_left(deadline) / 2)
 
@@ -454,7 +458,11 @@ class Engine(Lifecycle):
         """Return why a rebalance cannot end before this task continues; empty if it can."""
         if self.rebalancing.in_callback():
             return "a rebalance waits for the callback that commits"
-        return "a rebalance was under way when the consumer was closed" if self._closing else ""
+        group = self._tasks.get("group")
+        # SyncGroup is soon done, and then commits are accepted. A JoinGroup waits for the slowest of all members.
+        ended = group is not None and group.done()
+        joins = self._closing and self.member is not None and self.member.awaits_join
+        return "a rebalance was under way when the consumer ended" if ended or joins else ""
 
     async def _auto_commit(self) -> None:
         interval = self.config.auto_commit_interval

@@ -14,6 +14,7 @@ from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.epochs import EpochEnd
 from aiokproto.consumer.fetch_request import FetchConfig
 from aiokproto.consumer.fetch_session import FetchPosition
+from aiokproto.consumer.offsets import why_missing
 from aiokproto.consumer.reset_reason import ResetReason
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import CorruptRecordError, KafkaError, error_for
@@ -242,7 +243,8 @@ class FetchResponseHandler:
     def missing(self, cursor: Cursor, code: ErrorCode) -> None:
         """Note that a broker or the metadata reports a partition as missing; fail it after :data:`MISSING_FOR`."""
         if cursor.fetch.is_missing(asyncio.get_running_loop().time(), MISSING_FOR):
-            self._assignment.fail(cursor, error_for(code, f"Fetch of {cursor.partition}"))
+            detail = why_missing(self._cluster.snapshot.topics, cursor.partition)
+            self._assignment.fail(cursor, error_for(code, f"Fetch of {cursor.partition}", detail))
 
     def back_off(self, cursor: Cursor, failure: str) -> None:
         """Fetch a partition again after a backoff."""

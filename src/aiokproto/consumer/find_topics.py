@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Iterable
 
 from aiokproto.cluster import ClusterClient, TopicInfo
-from aiokproto.errors import KafkaError
+from aiokproto.errors import KafkaError, UnknownTopicError
+
+_CREATE = "consumers never create topics: create it first"
 
 
 async def find_topics(
@@ -19,7 +21,10 @@ async def find_topics(
     found: dict[str, TopicInfo] = {}
     failures: dict[str, KafkaError] = {}
     for name, answer in zip(names, answers, strict=True):
-        if isinstance(answer, KafkaError):
+        if isinstance(answer, UnknownTopicError):
+            detail = answer.detail or f"it does not exist, or this client may not see it; {_CREATE}"
+            failures[name] = UnknownTopicError(answer.code, answer.context, detail)
+        elif isinstance(answer, KafkaError):
             failures[name] = answer
         elif isinstance(answer, BaseException):
             raise answer

@@ -31,6 +31,10 @@ class Handling(Protocol):
         """Return the loop time at which the oldest running call of the handler began; None if none runs."""
         ...
 
+    def trouble(self) -> str:
+        """Return which call hangs, or does not end although it is cancelled, also after the run; empty if none."""
+        ...
+
     def changed(self, cursors: Collection[Cursor]) -> None:
         """Cursors were added, removed, sought, paused, held or released."""
         ...

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping
 from aiokproto.consumer.part import ConsumerPart
 from aiokproto.consumer.start_lookup import EARLIEST, LATEST
 from aiokproto.consumer.subscription import to_timestamp
+from aiokproto.foreign_calls import named_after
 from aiokproto.group.arguments import to_offsets, to_partition
 from aiokproto.types import OffsetAndTimestamp, TopicPartition
 
 
+@named_after("Consumer")
 class LogOffsets(ConsumerPart):
     """Looks up offsets, of assigned partitions and others."""
 
@@ -39,7 +41,8 @@ class LogOffsets(ConsumerPart):
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first record at or after a time (ms since the epoch) in each partition, None where there is none.
 
-        Raises the errors of :meth:`beginning_offsets`.
+        Raises the errors of :meth:`beginning_offsets`; and UnsupportedVersionError with brokers before 0.10.1, which
+        have no index of times.
         """
         self._engine.check_running()
         given = to_offsets("offsets_for_times", times)

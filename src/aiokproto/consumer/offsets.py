@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from aiokproto.authorization import Asked
-from aiokproto.cluster import ClusterClient
+from aiokproto.cluster import ClusterClient, TopicInfo
 from aiokproto.codec.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -17,6 +17,7 @@ from aiokproto.codec.messages.list_offsets import (
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
+from aiokproto.net.features import TIMES
 from aiokproto.plurals import counted
 from aiokproto.types import TopicPartition
 
@@ -47,6 +48,7 @@ class OffsetLookup:
 
         Raises:
             UnknownTopicError, AuthorizationError, BrokerError: A lookup was refused; the message names the partition.
+            UnsupportedVersionError: A broker cannot look up times, or has no version in common with this client.
             DeadlineError: Not all are known in time; the message names the last failure.
         """
         loop = asyncio.get_running_loop()
@@ -78,11 +80,8 @@ class OffsetLookup:
         # A partition that does not exist has no leader, which would be retried until the deadline.
         topics = await self._cluster.topics({each.topic for each in partitions}, timeout=timeout)
         for partition in partitions:
-            count = len(topics[partition.topic].partitions)
-            if partition.partition >= count:
-                what = f"ListOffsets of {partition}"
-                has = f"the topic has {counted(count, 'partition')}"
-                raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what, has)
+            if missing := why_missing(topics, partition):
+                raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"ListOffsets of {partition}", missing)
 
     async def once(
         self, wanted: Mapping[TopicPartition, int], timeout: float
@@ -94,7 +93,9 @@ class OffsetLookup:
             node = self._cluster.snapshot.leader(*partition)
             if node is None:
                 self._cluster.invalidate(f"{partition} has no leader")
-                failures[partition] = error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"ListOffsets of {partition}")
+                missing = why_missing(self._cluster.snapshot.topics, partition)
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if missing else ErrorCode.LEADER_NOT_AVAILABLE
+                failures[partition] = error_for(code, f"ListOffsets of {partition}", missing)
             else:
                 by_node.setdefault(node, {})[partition] = time
         found: dict[TopicPartition, FoundOffset] = {}
@@ -116,14 +117,18 @@ class OffsetLookup:
             timeout_ms=int(timeout * 1000),
         )
         try:
+            # Version 0 would answer another question: which segments are older than the time.
+            if any(time >= 0 for time in wanted.values()):
+                (await self._cluster.broker_versions(node)).require(TIMES)
             response = await self._cluster.send(
                 request, node, timeout=min(timeout, self._cluster.config.request_timeout)
             )
         except KafkaError as error:
             action = classify(error, _LIST_OFFSETS)
-            if action in (Action.STOP, Action.FAIL):
+            if action is Action.STOP:
                 raise
-            self._cluster.invalidate(f"ListOffsets: {error}")
+            if action is not Action.FAIL:
+                self._cluster.invalidate(f"ListOffsets: {error}")
             # One error object for all partitions of the broker.
             return {}, dict.fromkeys(wanted, error)
         found: dict[TopicPartition, FoundOffset] = {}
@@ -172,6 +177,14 @@ def _found(entry: ListOffsetsPartitionResponse) -> FoundOffset:
     # Version 0 lists the offsets of segments, latest first; with max_num_offsets=1 it is the one.
     offset = entry.old_style_offsets[0] if entry.old_style_offsets else entry.offset
     return FoundOffset(offset, entry.timestamp, entry.leader_epoch)
+
+
+def why_missing(topics: Mapping[str, TopicInfo], partition: TopicPartition) -> str | None:
+    """Return how many partitions the topic has, if that says why this one is missing."""
+    info = topics.get(partition.topic)
+    if info is None or not info.partitions or partition.partition < len(info.partitions):
+        return None
+    return f"the topic has {counted(len(info.partitions), 'partition')}"
 
 
 def names(partitions: Iterable[TopicPartition]) -> str:

@@ -18,7 +18,7 @@ from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.fetch_response import MISSING_FOR
 from aiokproto.consumer.lookups import Lookups
 from aiokproto.consumer.offset_reset import ResetPolicy
-from aiokproto.consumer.offsets import OffsetLookup, may_pass
+from aiokproto.consumer.offsets import OffsetLookup, may_pass, why_missing
 from aiokproto.consumer.reset_reason import ResetReason
 from aiokproto.consumer.start_lookup import COMMITTED, FormerPosition, StartLookup
 from aiokproto.error_codes import ErrorCode
@@ -176,7 +176,8 @@ class PositionResolver(Lookups[StartLookup]):
             lookup.missing_since = None
         elif lookup.is_missing(asyncio.get_running_loop().time(), MISSING_FOR):
             context = f"ListOffsets of {cursor.partition}"
-            self._assignment.fail(cursor, error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, context))
+            detail = why_missing(self._cluster.snapshot.topics, cursor.partition)
+            self._assignment.fail(cursor, error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, context, detail))
             return False
         if may_pass(failure, Situation(ListOffsetsRequest.api_key)):
             return True

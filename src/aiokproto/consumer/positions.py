@@ -9,11 +9,13 @@ from aiokproto.consumer.log_state import LogState
 from aiokproto.consumer.part import ConsumerPart
 from aiokproto.consumer.start_lookup import EARLIEST, LATEST
 from aiokproto.consumer.subscription import to_timestamp
+from aiokproto.foreign_calls import named_after
 from aiokproto.group.arguments import to_partition, to_position
 from aiokproto.net.timeouts import deadline as until
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 
+@named_after("Consumer")
 class Positions(ConsumerPart):
     """Moves, pauses and reports the positions of assigned partitions."""
 

@@ -18,7 +18,7 @@ from aiokproto.consumer.offsets import names
 from aiokproto.consumer.reader import Reader
 from aiokproto.consumer.start_lookup import COMMITTED
 from aiokproto.consumer.subscription import Listener, SubscriptionState
-from aiokproto.errors import KafkaError
+from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.group.changes import Change, ChangeKind
 from aiokproto.hooks import RebalanceKind
 from aiokproto.types import TopicPartition
@@ -215,7 +215,13 @@ class Rebalancing:
     async def _call(self, kind: ChangeKind, partitions: list[TopicPartition]) -> None:
         if not self._ending:
             self._called = kind
-            await self._invoke(kind, partitions)
+            try:
+                await self._invoke(kind, partitions)
+            except Exception as error:
+                failure = f"{self._listener(kind)[0]} raised {error!r}: the consumer has ended"
+                # The traceback too: the application may see the error only where it next reads, or not at all.
+                log.exception("consumer: %s", failure)
+                raise ClientClosedError(failure) from error
         if self._ending:
             # end() calls back for what is left. The callback may have swallowed the cancellation of this task.
             raise asyncio.CancelledError
@@ -227,7 +233,7 @@ class Rebalancing:
         else:
             # Before the call too: one that raises is not made again by end().
             self.called_for.difference_update(partitions)
-        listener = self._listener(kind)
+        _, listener = self._listener(kind)
         if listener is None:
             return
         call = _Call(self)
@@ -244,10 +250,11 @@ class Rebalancing:
             _CALL.reset(token)
             self._idle.set()
 
-    def _listener(self, kind: ChangeKind) -> Listener | None:
+    def _listener(self, kind: ChangeKind) -> tuple[str, Listener | None]:
+        """Return the callback for a kind of change, and its name."""
         subscription = self._subscription()
         if kind is ChangeKind.ASSIGN:
-            return subscription.on_assigned
+            return "on_assigned", subscription.on_assigned
         if kind is ChangeKind.LOST and subscription.on_lost is not None:
-            return subscription.on_lost
-        return subscription.on_revoked
+            return "on_lost", subscription.on_lost
+        return "on_revoked", subscription.on_revoked

@@ -132,7 +132,9 @@ class Report(ConsumerPart):
         """Return whether the consumer works, and what is wrong. No I/O.
 
         Findings are, for example, that no broker can be reached, that a partition has no leader or cannot be read, that
-        the group is rebalancing, or that a deserializer does not return. A topic without new records is none.
+        the group is rebalancing, that a deserializer does not return, or that a handler of :meth:`run` takes longer
+        than 30 seconds or half of ``max_poll_interval_ms``, or ignores its cancellation. A topic without new records is
+        none.
         """
         engine = self._engine
         engine.cluster.check_loop()
@@ -144,6 +146,7 @@ class Report(ConsumerPart):
         elif engine.running:
             self._add_group(findings)
             self._add_awaited(findings)
+            self._add_handling(findings)
             self._add_partitions(findings)
         return findings.health()
 
@@ -181,6 +184,11 @@ class Report(ConsumerPart):
         awaited = self._engine.reader.awaited
         if awaited is not None and (age := asyncio.get_running_loop().time() - awaited.since) >= SILENT_FOR:
             findings.degraded.append(f"{awaited}, for {age:.0f} s")
+
+    def _add_handling(self, findings: Findings) -> None:
+        handled = self._assignment.handled
+        if handled is not None and (trouble := handled.trouble()):
+            findings.degraded.append(trouble)
 
     def _add_partitions(self, findings: Findings) -> None:
         fetcher = self._engine.fetcher

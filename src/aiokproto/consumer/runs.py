@@ -11,12 +11,14 @@ from aiokproto.consumer.running import DeadLetters, Retry, RetryTopics, RunStatu
 from aiokproto.consumer.running.options import RunOptions
 from aiokproto.consumer.running.runner import Runner
 from aiokproto.errors import ConfigurationError
+from aiokproto.foreign_calls import named_after
 from aiokproto.types import K, Record, V
 
 Order = Literal["partition", "key", "none"] | Callable[[Record[K, V]], Hashable]
 """Which records are handled one after the other."""
 
 
+@named_after("Consumer")
 class Runs(ConsumerPart, Generic[K, V]):
     """Calls a handler for each record."""
 

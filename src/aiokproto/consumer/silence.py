@@ -73,7 +73,10 @@ class SilenceWatch:
             await time_slice.pause()
         size = len(self._assignment.cursors)
         if not size and self._member is not None and not self._member.outside:
-            return "the group has assigned no partition to this member: it has more members than partitions"
+            return (
+                "the group has assigned no partition to this member yet: other members have not given theirs up, or "
+                "there are more members than partitions"
+            )
         causes = [f"{count} of {counted(size, 'partition')}: {cause}" for cause, count in found.most_common(_NAMED)]
         if len(found) > _NAMED:
             causes.append(f"and {len(found) - _NAMED} other causes")

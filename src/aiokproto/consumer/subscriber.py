@@ -7,11 +7,12 @@ import re
 from aiokproto.consumer.part import ConsumerPart
 from aiokproto.consumer.subscription import Listener, SubscriptionState, check_listener, to_pattern, to_topics
 from aiokproto.errors import ConfigurationError
-from aiokproto.foreign_calls import foreign_subscribe
+from aiokproto.foreign_calls import foreign_subscribe, named_after
 from aiokproto.group.arguments import to_partition
 from aiokproto.types import TopicPartition
 
 
+@named_after("Consumer")
 class Subscriber(ConsumerPart):
     """Sets and reports what the consumer reads."""
 

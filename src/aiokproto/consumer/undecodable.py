@@ -17,7 +17,7 @@ from collections.abc import Awaitable
 from typing import Any, Literal
 
 from aiokproto.consumer.dead_letters import DeadLetterTopic
-from aiokproto.errors import ConfigurationError, KafkaError
+from aiokproto.errors import ConfigurationError, KafkaError, said_of
 from aiokproto.types import Record
 
 log = logging.getLogger("aiokproto.consumer")
@@ -86,9 +86,9 @@ class Undecodable:
             self._letters[record] = await self.policy.post(record, cause, group=self._group)
         try:
             await self._letters[record]
-        except KafkaError:
+        except KafkaError as failure:
             del self._letters[record]
-            raise
+            raise said_of(failure, self.policy.unwritten(record)) from failure
 
     def settled(self, error: Exception) -> None:
         """Count a record that the position has moved behind, and log it."""

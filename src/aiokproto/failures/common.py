@@ -84,6 +84,8 @@ METADATA = Table(
         ResponseTooLargeError: Row(Action.BACKOFF, "the cluster's topics change"),
         DecodeError: Row(Action.BACKOFF, "another broker may return a valid response"),
         UnsupportedVersionError: Row(Action.BACKOFF, "another broker may be newer"),
+        # 0.8 and 0.9 return it for a topic that they should create before they know of any broker, as Java expects.
+        Code.UNKNOWN_SERVER_ERROR: Row(Action.BACKOFF, "the broker may have just started"),
         **otherwise(Action.FAIL, "the topic's name is invalid, or this client may not describe it"),
     },
     when=(

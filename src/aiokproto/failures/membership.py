@@ -97,6 +97,8 @@ OFFSET_FETCH = Table(
         **_OFFSETS,
         Code.UNKNOWN_TOPIC_OR_PARTITION: Row(Action.FAIL, "the client may not describe the topic"),
         Code.UNKNOWN_TOPIC_ID: Row(Action.REFRESH_METADATA, "the topic is deleted, or new to the coordinator"),
+        # Kafka responds with offsets of -1 instead.
+        Code.GROUP_ID_NOT_FOUND: Row(Action.ACCEPT, "a group that does not exist has committed no offsets"),
         **otherwise(Action.FAIL, "the client may not read the offsets"),
     },
     when=(
@@ -106,6 +108,8 @@ OFFSET_FETCH = Table(
                 **_UNKNOWN_MEMBER,
                 # The same request would be refused again.
                 Code.STALE_MEMBER_EPOCH: Row(Action.REFRESH_EPOCH, "the member's epoch has grown meanwhile"),
+                # None would not do: the member would start over, where its group has committed offsets.
+                Code.GROUP_ID_NOT_FOUND: Row(Action.FAIL, "the coordinator does not know the member's own group"),
             },
         ),
     ),

@@ -11,7 +11,7 @@ from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.cluster.coordinator_requests import CoordinatorRequests
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import ClientClosedError, KafkaError
+from aiokproto.errors import ClientClosedError, FencedError, KafkaError
 from aiokproto.failures import Action
 from aiokproto.group.assignors import Assignor
 from aiokproto.group.changes import PartitionOwner
@@ -19,7 +19,7 @@ from aiokproto.group.commits import Commits
 from aiokproto.group.config import GroupConfig, LeaveMode
 from aiokproto.group.heartbeat import Heartbeat
 from aiokproto.group.joining import Joining
-from aiokproto.group.membership import Membership
+from aiokproto.group.membership import Membership, Phase
 from aiokproto.group.offsets import FoundOffsets, GroupOffsets
 from aiokproto.group.rebalance import RebalanceLoop
 from aiokproto.observe.observers import Timing
@@ -106,6 +106,11 @@ class ClassicMember:
         return self._rebalance.outside
 
     @property
+    def awaits_join(self) -> bool:
+        """Whether a JoinGroup has no response yet: the coordinator can hold it back for a whole rebalance timeout."""
+        return self._membership.phase is Phase.JOINING
+
+    @property
     def removed(self) -> bool:
         """Whether the member is in no generation: it owns nothing now, whatever it owned before."""
         return self._membership.generation < 0
@@ -148,6 +153,9 @@ class ClassicMember:
         heartbeats.add_done_callback(self._heartbeats_ended)
         try:
             await self._rebalance.run()
+        except FencedError:
+            self._fenced()
+            raise
         finally:
             heartbeats.cancel()
             with suppress(asyncio.CancelledError, KafkaError):
@@ -196,11 +204,19 @@ class ClassicMember:
             return Action.REJOIN
         action = self._membership.responded(code, generation, OffsetCommitRequest.api_key)
         self._rebalance.take(action, error)
+        if isinstance(error, FencedError):
+            # At once: the loop may be cancelled before it sees the note.
+            self._fenced()
         return action
 
     async def catch_up(self, generation: int) -> None:
         """Wait for the end of a rebalance."""
         await self._rebalance.settled.wait()
+
+    def _fenced(self) -> None:
+        """Another member has the instance id, and with it the partitions."""
+        self._membership.forget()
+        self._rebalance.owned.clear()
 
     def _take(self, action: Action, error: KafkaError) -> None:
         self._rebalance.take(action, error)

@@ -41,3 +41,9 @@ class GroupConfig:
     protocol: GroupProtocol = "classic"
     assignors: Sequence[Assignor] = ()
     remote_assignor: str | None = None
+
+    @property
+    def named(self) -> str:
+        """The group, and the static identity if there is one, as errors name them."""
+        instance = "" if self.group_instance_id is None else f" as group_instance_id {self.group_instance_id!r}"
+        return f"group {self.group_id!r}{instance}"

@@ -14,19 +14,23 @@ from aiokproto.codec.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from aiokproto.errors import KafkaError, UnsupportedVersionError
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError, KafkaError, UnsupportedVersionError
 from aiokproto.group.changes import Change, ChangeKind, PartitionOwner
 from aiokproto.group.config import GroupConfig, LeaveMode
 from aiokproto.group.epoch_member import EpochMember
 from aiokproto.group.epoch_membership import EpochMembership, MemberState
 from aiokproto.group.offsets import FoundOffsets
 from aiokproto.group.topic_ids import TopicIdPartition, TopicNames, by_topic, from_topics
+from aiokproto.net.features import CONSUMER_PROTOCOL
 from aiokproto.observe.observers import Timing
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.group")
 
 _LEAVE_TIMEOUT = 3.0
+
+_CLASSIC = 'pass group_protocol="classic", or "auto" for clusters of both kinds'
 
 _PATTERNS_FROM = 1
 """The first version of ConsumerGroupHeartbeat with a regular expression."""
@@ -117,6 +121,11 @@ class ConsumerMember:
         return self._member.reconciliation.outside
 
     @property
+    def awaits_join(self) -> bool:
+        """False: no response to a heartbeat is held back."""
+        return False
+
+    @property
     def removed(self) -> bool:
         """Whether the group has removed the member: it owns nothing now, whatever it owned before."""
         return not self._membership.joined
@@ -157,12 +166,17 @@ class ConsumerMember:
         """
         try:
             await self._member.run()
+        except BrokerError as error:
+            # The API is there, as a preview or disabled (group.coordinator.rebalance.protocols): the same to a user.
+            if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+                raise
+            text = f"{CONSUMER_PROTOCOL.need}, and the coordinator's broker has it disabled"
+            raise UnsupportedVersionError(f"group {self._config.group_id!r}: {text}; {_CLASSIC}") from error
         except UnsupportedVersionError as error:
             # A pattern that an old coordinator cannot match says itself what to do.
             if "classic" in str(error):
                 raise
-            hint = 'pass group_protocol="classic", or "auto" for clusters of both kinds'
-            raise UnsupportedVersionError(f"group {self._config.group_id!r}: {error}; {hint}") from error
+            raise UnsupportedVersionError(f"group {self._config.group_id!r}: {error}; {_CLASSIC}") from error
 
     async def leave(self, reason: str, timeout: float = _LEAVE_TIMEOUT, how: LeaveMode = "default") -> None:
         """Leave the group after :meth:`run` has ended, or stay in it until the session expires (KIP-1092). Failures are

@@ -101,7 +101,7 @@ class Heartbeat:
             return True
         refusal = error_for(
             response.error_code,
-            f"Heartbeat of group {self._config.group_id!r}",
+            f"Heartbeat of {self._config.named}",
             None,
             Asked(HeartbeatRequest.api_key, group=self._config.group_id),
         )

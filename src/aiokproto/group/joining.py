@@ -24,6 +24,7 @@ from aiokproto.group.heartbeat import Heartbeat
 from aiokproto.group.leader import Leader
 from aiokproto.group.membership import Membership, Phase
 from aiokproto.group.protocol import decode_assignment, encode_subscription
+from aiokproto.net.features import STATIC_MEMBERS
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.group")
@@ -81,6 +82,8 @@ class Joining:
         # The rebalance timeout that JoinGroup announces: for so long the coordinator may hold the response back.
         timeout = self._config.max_poll_interval + _JOIN_MARGIN
         try:
+            if membership.instance_id is not None:
+                await self._requests.require(STATIC_MEMBERS, timeout=timeout)
             protocols = self._protocols(topics, owned)
             # One attempt, without the retries of CoordinatorRequests.send: the loop looks between attempts whether it
             # should still join, and with what.
@@ -134,7 +137,7 @@ class Joining:
 
     def _refused(self, code: int, request: type[Request[Any]]) -> KafkaError:
         group = self._membership.group_id
-        context = f"{api_name(request.api_key)} of group {group!r}"
+        context = f"{api_name(request.api_key)} of {self._config.named}"
         return error_for(code, context, None, Asked(request.api_key, group=group))
 
     def _failed(self, action: Action, error: KafkaError) -> JoinFailure:

@@ -55,6 +55,9 @@ class GroupMember(Protocol):
     def outside(self) -> bool: ...
 
     @property
+    def awaits_join(self) -> bool: ...
+
+    @property
     def removed(self) -> bool: ...
 
     @property
@@ -153,6 +156,10 @@ class AutoMember:
     @property
     def outside(self) -> bool:
         return self._member.outside
+
+    @property
+    def awaits_join(self) -> bool:
+        return self._member.awaits_join
 
     @property
     def removed(self) -> bool:

@@ -10,6 +10,7 @@ from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.cluster.coordinator_requests import CoordinatorRequests
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, error_for
+from aiokproto.failures import Action, classify
 from aiokproto.group.offset_requests import NO_RESULT, CommitExchange, FetchExchange
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
@@ -95,6 +96,8 @@ class GroupOffsets:
         context = f"OffsetFetch of group {self.group_id!r}"
         asked = Asked(exchange.request_type.api_key, group=self.group_id)
         top, entries = exchange.entries(response)
+        if top and classify(ErrorCode(top), exchange.situation) is Action.ACCEPT:
+            return FoundOffsets(dict.fromkeys(exchange.partitions), {})
         if top:
             raise error_for(top, context, None, asked)
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}

@@ -21,9 +21,11 @@ from aiokproto.codec.messages.streams_group_topology_description_update import (
     StreamsGroupTopologyDescriptionUpdateResponse,
     TopologyDescription,
 )
+from aiokproto.coroutines import is_async
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import KafkaError, error_for
+from aiokproto.errors import ConfigurationError, KafkaError, error_for
 from aiokproto.failures import Situation
+from aiokproto.group.arguments import Offsets, Partition, to_offsets, to_partition, to_position
 from aiokproto.group.config import LeaveMode
 from aiokproto.group.epoch_member import EpochMember
 from aiokproto.group.epoch_membership import EpochMembership
@@ -40,7 +42,7 @@ from aiokproto.group.streams_topology import (
     encode_tasks,
 )
 from aiokproto.runtime import current
-from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from aiokproto.types import GroupMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.group")
 
@@ -129,7 +131,12 @@ class StreamsMember:
             session_timeout: Seconds of the broker's ``group.streams.session.timeout.ms``: a heartbeat waits at most a
                 third of it for its response.
             description: The processing graph for people and tools, sent when the broker asks for it (KIP-1331).
+
+        Raises:
+            ConfigurationError: ``topology`` is no :class:`StreamsTopology`, or a method of the listener that is not
+                awaited is a coroutine function.
         """
+        _check_arguments(topology, listener)
         self.statuses: tuple[StreamsStatus, ...] = ()
         self.endpoints: Mapping[StreamsEndpoint, EndpointPartitions] = {}
         self._group_id = group_id
@@ -243,17 +250,19 @@ class StreamsMember:
         if how != "remain" or self._membership.instance_id is not None:
             await self._member.leave(timeout, for_good=how == "leave")
 
-    async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float
-    ) -> dict[TopicPartition, KafkaError]:
+    async def commit(self, offsets: Offsets[Partition], timeout: float) -> dict[TopicPartition, KafkaError]:
         """Commit offsets of :attr:`inputs` within ``timeout`` seconds; see :meth:`Commits.as_member
         <aiokproto.group.commits.Commits.as_member>`.
 
         Returns:
             The partitions that were not committed. A :class:`CommitError` says that a partition is no input of its
             active tasks (any more), a :class:`BrokerError` that the coordinator refused its offset.
+
+        Raises:
+            ConfigurationError: A partition or an offset is none.
         """
-        return await self._member.commits.as_member(offsets, timeout)
+        chosen = {to_partition(partition): to_position(at) for partition, at in to_offsets("commit", offsets).items()}
+        return await self._member.commits.as_member(chosen, timeout)
 
     # Internals
 
@@ -285,6 +294,15 @@ class StreamsMember:
                 log.warning("group %s: the topology's description was not stored: %s", self._group_id, error)
                 return
             self._description_wanted.clear()
+
+
+def _check_arguments(topology: object, listener: StreamsListener) -> None:
+    if not isinstance(topology, StreamsTopology):
+        raise ConfigurationError(f"topology={topology!r}: expected a StreamsTopology")
+    for name in ("removed", "status_changed", "endpoints_changed"):
+        # Called while a response is handled, where nothing can be awaited: a coroutine would never run.
+        if is_async(getattr(listener, name, None)):
+            raise ConfigurationError(f"StreamsListener.{name}() is not awaited: make it a plain method")
 
 
 class _Form:

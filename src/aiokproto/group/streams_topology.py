@@ -128,6 +128,11 @@ class Subtopology:
     copartitioned: tuple[frozenset[str], ...] = ()
 
     def __post_init__(self) -> None:
+        for name in ("source_topics", "repartition_sinks"):
+            if isinstance(given := getattr(self, name), str):
+                raise ConfigurationError(
+                    f"subtopology {self.subtopology_id!r}: {name}={given!r}: expected a tuple of names"
+                )
         for group in self.copartitioned:
             if unknown := sorted(group - set(self.inputs)):
                 raise ConfigurationError(

@@ -16,6 +16,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from inspect import isawaitable
+from typing import cast
 
 from aiokproto.codec.frames import decode_response
 from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -31,7 +33,13 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.connection import Connection
 from aiokproto.net.timeouts import deadline
 from aiokproto.runtime import uniform
-from aiokproto.security.mechanism import SaslExchange, SaslMechanism
+from aiokproto.security.mechanism import (
+    ExplainedExchange,
+    NoTokenError,
+    RenewableExchange,
+    SaslExchange,
+    SaslMechanism,
+)
 
 MAX_CHALLENGES = 64
 """Most challenges of one exchange. The longest of the known mechanisms, GSSAPI, has three."""
@@ -71,6 +79,7 @@ class Authentication:
         self._on_rejected = on_rejected
         self._timer: asyncio.TimerHandle | None = None
         self._renewal: asyncio.Task[None] | None = None
+        self._last: SaslExchange | None = None
 
     async def run(self) -> None:
         """Authenticate. Without a deadline of its own.
@@ -81,7 +90,9 @@ class Authentication:
             UnsupportedVersionError: The broker is too old for SASL, or for this mechanism.
         """
         connection, name = self._connection, self._mechanism.name
-        exchange = self._mechanism.exchange(self._host)
+        last = self._last
+        exchange = last.renewed() if isinstance(last, RenewableExchange) else self._mechanism.exchange(self._host)
+        self._last = exchange
         if connection.versions.assumed:
             if name != _GSSAPI:
                 raise UnsupportedVersionError(
@@ -110,7 +121,7 @@ class Authentication:
         connection, name = self._connection, self._mechanism.name
         version = connection.versions.pick(SaslHandshakeRequest, max_version)
         frame = await connection.send_raw(SaslHandshakeRequest(mechanism=name), version, self._timeout, past_hold=True)
-        response = decode_response(frame, SaslHandshakeResponse, version)
+        response = decode_response(frame, SaslHandshakeResponse, version, exact=False)
         if not response.error_code:
             return
         error = error_for(response.error_code, f"SaslHandshake to {connection.peer}")
@@ -139,9 +150,9 @@ class Authentication:
             frame = await connection.send_raw(
                 SaslAuthenticateRequest(auth_bytes=token), version, self._timeout, past_hold=True
             )
-            response = decode_response(frame, SaslAuthenticateResponse, version)
+            response = decode_response(frame, SaslAuthenticateResponse, version, exact=False)
             if response.error_code:
-                raise self._rejected(response)
+                raise self._rejected(response, exchange)
             lifetime = response.session_lifetime_ms / 1000
             token = await self._token(exchange, bytes(response.auth_bytes))
         raise self._endless()
@@ -168,24 +179,27 @@ class Authentication:
     async def _token(self, exchange: SaslExchange, challenge: bytes | None) -> bytes | None:
         name, peer = self._mechanism.name, self._connection.peer
         try:
-            return await (exchange.start() if challenge is None else exchange.respond(challenge))
+            token: object = exchange.start() if challenge is None else exchange.respond(challenge)
+            # Of an application's own mechanism a plain method will do: most have nothing to wait for.
+            return cast("bytes | None", await token if isawaitable(token) else token)
         except AuthenticationError as error:
             raise AuthenticationError(f"SASL {name} with {peer}: {error}") from error
         except BrokerConnectionError as error:
-            raise BrokerConnectionError(f"SASL {name} with {peer}: {error}") from error
+            raise NoTokenError(f"SASL {name} with {peer}: {error}") from error
         except KafkaError:
             raise
         except Exception as error:
             # The application's code: a token endpoint that is away, a file that is being replaced.
-            raise BrokerConnectionError(f"SASL {name} with {peer}: {type(error).__name__}: {error}") from error
+            raise NoTokenError(f"SASL {name} with {peer}: {type(error).__name__}: {error}") from error
 
-    def _rejected(self, response: SaslAuthenticateResponse) -> KafkaError:
+    def _rejected(self, response: SaslAuthenticateResponse, exchange: SaslExchange) -> KafkaError:
         name, peer = self._mechanism.name, self._connection.peer
         error = error_for(response.error_code, f"SaslAuthenticate to {peer}", response.error_message)
         if classify(error, Situation(SaslAuthenticateRequest.api_key)) is Action.STOP:
-            rejected: KafkaError = AuthenticationError(
-                f"{peer} rejected the credentials (SASL {name}): {response.error_message}"
-            )
+            why = response.error_message
+            if isinstance(exchange, ExplainedExchange):
+                why = exchange.explain(why)
+            rejected: KafkaError = AuthenticationError(f"{peer} rejected the credentials (SASL {name}): {why}")
         else:
             rejected = BrokerConnectionError(f"SASL authentication failed: {error}")
         rejected.__cause__ = error

@@ -44,16 +44,18 @@ from aiokproto.errors import (
     DeadlineError,
     DecodeError,
     KafkaError,
+    NotKafkaError,
     ResponseTooLargeError,
     copied,
 )
+from aiokproto.net.foreign_protocols import describe_bytes, recognize, usual_service
 from aiokproto.net.in_flight import INFINITY, AwaitedRequest, CallbackRequest, HeldRequest, InFlightRequest
 from aiokproto.net.protocol import TOKEN, ClientProtocol
 from aiokproto.net.throttle import throttle
 from aiokproto.net.timeouts import deadline
 from aiokproto.net.timer import Timer
 from aiokproto.net.tls_errors import refusal
-from aiokproto.net.transport import keep_alive
+from aiokproto.net.transport import set_socket_options
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.observe.observers import NodeObserver
 
@@ -70,6 +72,7 @@ _NO_RESPONSE_YET = (
     " not Kafka"
 )
 
+_SILENT = "the broker hangs, the listener expects TLS (security_protocol='SSL'), or it is not Kafka"
 # A broker's alert can be lost, if its end of the connection is closed before the alert was read.
 _NO_RESPONSE_YET_WITH_TLS = (
     " before its first response: the broker is starting, or it requires a client certificate (ssl_certfile or"
@@ -164,6 +167,16 @@ class Connection(asyncio.BufferedProtocol):
     def has_responded(self) -> bool:
         """Whether a whole response has ever arrived on this connection."""
         return self._protocol.has_responded
+
+    def unresponsive(self, error: DeadlineError) -> KafkaError:
+        """Return the error for a peer whose first response did not arrive in time."""
+        seen = self._protocol.unfinished
+        if self._protocol.has_responded:
+            return error
+        if recognize(seen):
+            return NotKafkaError(f"{self.peer} does not speak Kafka: {describe_bytes(seen)}")
+        arrived = f"only {seen[:32]!r} arrived" if seen else "nothing arrived"
+        return DeadlineError(f"{error}: {arrived}: {_SILENT}{self._usual_service()}")
 
     async def send(
         self,
@@ -361,7 +374,7 @@ class Connection(asyncio.BufferedProtocol):
     def _decode(self, request: Request[R], version: int, frame: memoryview) -> R:
         """Decode a response, and start the throttle time that it carries."""
         try:
-            response = decode_response(frame, cast("type[R]", request.response), version)
+            response = decode_response(frame, cast("type[R]", request.response), version, exact=False)
         except DecodeError as error:
             # The connection stays open: the frame was delimited by its length, so the next one is intact.
             raise DecodeError(f"{api_name(request.api_key)} to {self.peer}: malformed response: {error}") from error
@@ -448,7 +461,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        keep_alive(self._transport)
+        set_socket_options(self._transport)
         self._timer.call_at(self._last_used + self._config.connections_max_idle)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # type: ignore[override,unused-ignore]
@@ -483,6 +496,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._failure is None:
+            seen = self._protocol.unfinished
+            if not self._protocol.has_responded and recognize(seen):
+                self._fail(NotKafkaError(f"{self.peer} does not speak Kafka: {describe_bytes(seen)}"))
+        if self._failure is None:
             cause = f"{type(exc).__name__}: {exc}" if exc is not None else "closed by the broker"
             middle = " in the middle of a response" if self._protocol.mid_frame else ""
             hint = "" if middle else self._hint()
@@ -494,10 +511,16 @@ class Connection(asyncio.BufferedProtocol):
         # Last: whoever waits for it finds the failure set.
         self._lost.set()
 
+    def _usual_service(self) -> str:
+        address = self._transport.get_extra_info("peername") if self._transport is not None else None
+        return usual_service(address[1]) if isinstance(address, tuple) else ""
+
     def _hint(self) -> str:
         """What the usual causes are of a connection that the peer closes so early."""
         if not self._protocol.has_responded:
-            return _NO_RESPONSE_YET if self._config.tls is None else _NO_RESPONSE_YET_WITH_TLS
+            if self._config.tls is not None:
+                return _NO_RESPONSE_YET_WITH_TLS
+            return _NO_RESPONSE_YET + self._usual_service()
         pending = self._protocol.pending
         first = self._config.sasl is None and pending and pending[0].correlation_id == self._first_id
         return _NO_RESPONSE_AFTER_VERSIONS if first else ""

@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
 
+from aiokproto.codec.messages.list_groups import ListGroupsRequest
 from aiokproto.config import ClusterConfig
-from aiokproto.errors import AuthenticationError, BrokerConnectionError, KafkaError, NotKafkaError
+from aiokproto.errors import (
+    AuthenticationError,
+    BrokerConnectionError,
+    DeadlineError,
+    DecodeError,
+    KafkaError,
+    NotKafkaError,
+)
 from aiokproto.net.authentication import Authentication
 from aiokproto.net.connection import Connection
+from aiokproto.net.foreign_protocols import describe_bytes, recognize
 from aiokproto.net.timeouts import deadline
 from aiokproto.net.transport import dial
-from aiokproto.net.versions import ANYONE, BEFORE_0_10, BrokerVersions, Identity, Negotiation
+from aiokproto.net.versions import ANYONE, BrokerVersions, Identity, Negotiation
 from aiokproto.observe.observers import NodeObserver
+
+T = TypeVar("T")
+
+SILENCE = 2.0
+"""Seconds without a response to ApiVersions after which a broker may be one of 0.9; less with a short timeout."""
+
+logger = logging.getLogger("aiokproto.net")
 
 
 async def open_connection(
@@ -26,12 +45,22 @@ async def open_connection(
     observer: NodeObserver | None = None,
     on_rejected: Callable[[KafkaError], None] = lambda error: None,
     identity: Identity = ANYONE,
+    release: str | None = None,
 ) -> Connection:
     """Connect to a broker, learn which API versions it supports, and authenticate. Cancelling closes the socket.
 
     Brokers before 0.10 close the connection when they receive ApiVersions. One that does so twice, the second time
-    for ApiVersions v0, counts as such a broker, and its versions are assumed to be
-    :data:`~aiokproto.net.versions.BEFORE_0_10`. Once is not enough: a proxy whose broker is starting does the same.
+    for ApiVersions v0, counts as such a broker. (Once is not enough: a proxy whose broker is starting does the same.)
+    It is 0.8 if it closes the next connection on ListGroups, too, which is new in 0.9.
+
+    0.9 does not close the connection: it ignores ApiVersions. So a broker that is silent for :data:`SILENCE` is probed
+    on another connection: 0.9 is one that there answers ListGroups, and again ignores ApiVersions. A broker that is
+    only slow fails one of the two, or its answer to the first request comes meanwhile.
+
+    The option ``broker_version`` says which release it is, and spares all of this.
+
+    ``release`` is one of :data:`~aiokproto.net.versions.BEFORE_0_10` if an earlier connection to the broker has found
+    that out; else None.
 
     ``on_rejected`` is called with the error if the broker refuses to extend the session later (KIP-368). ``identity``
     is what the peer should be; brokers since 4.4 check it (KIP-1242).
@@ -66,41 +95,129 @@ async def open_connection(
             lambda: Connection(peer, config, observer),
             host,
             port,
-            tls=config.tls,
-            address_map=config.address_map,
+            config,
             deadline=until,
             peer=peer,
             threads=threads,
         )
 
+    release = config.broker_version or release
+    if release is not None:
+        connection = await connect()
+        connection.versions = BrokerVersions.assume(release, peer)
+        return await opened(connection)
     # None is the newest version. A broker of 0.10 or later answers it, if only with UNSUPPORTED_VERSION; only one
     # before 0.10, or a proxy, closes the connection.
     for version in (None, 0):
         connection = await connect()
-        try:
-            connection.negotiated(await _negotiate(connection, Negotiation(peer, version, identity), until, timeout))
-        # Also a cancellation: nobody else holds the socket yet.
-        except BaseException as error:
+        exchange = _negotiate(connection, Negotiation(peer, version, identity), until, timeout)
+        if version is None and config.sasl is None:
+            exchange = _unless_ignored(exchange, partial(_ignores_api_versions, connect, until, timeout), peer, timeout)
+        negotiated = await _unless_closed(connection, exchange)
+        if negotiated is not None and negotiated.assumed:
+            # The one that was ignored still has a request in flight.
             connection.abort()
-            if isinstance(error, BrokerConnectionError) and _closed_on_first_request(connection, error):
-                # Next: ApiVersions v0, and after that no ApiVersions at all.
-                continue
-            raise
-        return await opened(connection)
-    # A third socket, as the broker has closed both others, and no ApiVersions on it, which is why it closed them.
+            connection = await connect()
+            connection.versions = negotiated
+            return await opened(connection)
+        if negotiated is not None:
+            connection.negotiated(negotiated)
+            return await opened(connection)
+    # No ApiVersions any more, as the broker has closed both sockets because of it. 0.8 has no SASL.
     connection = await connect()
-    connection.versions = BrokerVersions(BEFORE_0_10, peer, assumed=True)
+    if config.sasl is None and await _unless_closed(connection, _list_groups(connection, until, timeout)) is None:
+        connection = await connect()
+        connection.versions = BrokerVersions.assume("0.8.2", peer)
+    else:
+        connection.versions = BrokerVersions.assume("0.9", peer)
     return await opened(connection)
 
 
+async def _unless_closed(connection: Connection, exchange: Coroutine[Any, Any, T]) -> T | None:
+    """Return the result of a connection's first exchange; None if the broker has closed the connection on it."""
+    try:
+        return await exchange
+    # Also a cancellation: nobody else holds the socket yet.
+    except BaseException as error:
+        connection.abort()
+        if isinstance(error, BrokerConnectionError) and _closed_on_first_request(connection, error):
+            return None
+        raise
+
+
+async def _unless_ignored(
+    exchange: Coroutine[Any, Any, BrokerVersions],
+    ignores: Callable[[], Coroutine[Any, Any, bool]],
+    peer: str,
+    timeout: float,
+) -> BrokerVersions:
+    """Return the versions that the broker reports, or those of 0.9 if it is one that ignores the request."""
+    answer = asyncio.ensure_future(exchange)
+    probe: asyncio.Future[bool] | None = None
+    try:
+        await asyncio.wait((answer,), timeout=min(SILENCE, timeout / 5))
+        if not answer.done():
+            probe = asyncio.ensure_future(ignores())
+            await asyncio.wait((answer, probe), return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done() and probe.result():
+                logger.warning("%s ignores ApiVersions, as Kafka 0.9 does: broker_version='0.9' spares the wait", peer)
+                return BrokerVersions.assume("0.9", peer)
+        return await answer
+    finally:
+        left: list[asyncio.Future[Any]] = [task for task in (answer, probe) if task is not None and not task.done()]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+
+async def _ignores_api_versions(connect: Callable[[], Awaitable[Connection]], until: float, timeout: float) -> bool:
+    """Return whether a broker answers ListGroups on a new connection, and then ignores ApiVersions."""
+    connection = None
+    try:
+        connection = await connect()
+        await _list_groups(connection, until, timeout)
+        silence = min(SILENCE, timeout / 5)
+        at = asyncio.get_running_loop().time() + silence
+        try:
+            await _negotiate(connection, Negotiation(connection.peer, 0), at, silence)
+        except DeadlineError:
+            return True
+    except KafkaError:
+        pass
+    finally:
+        if connection is not None:
+            connection.abort()
+    return False
+
+
+async def _list_groups(connection: Connection, until: float, timeout: float) -> bool:
+    """Send ListGroups, which is new in 0.9, and whose answer needs no permission and says nothing here."""
+    async with deadline(until, lambda: f"ListGroups to {connection.peer}: no response in {timeout:.3g} s"):
+        await connection.send_raw(ListGroupsRequest(), 0, timeout)
+    return True
+
+
 async def _negotiate(connection: Connection, negotiation: Negotiation, until: float, timeout: float) -> BrokerVersions:
-    async with deadline(until, lambda: f"ApiVersions to {connection.peer}: no response in {timeout:.3g} s"):
-        # At most once per version: Negotiation lowers the version with every refusal.
-        while True:
-            frame = await connection.send_raw(negotiation.request(), negotiation.version, timeout)
-            versions = negotiation.handle_response(frame)
-            if versions is not None:
-                return versions
+    try:
+        async with deadline(until, lambda: f"ApiVersions to {connection.peer}: no response in {timeout:.3g} s"):
+            # At most once per version: Negotiation lowers the version with every refusal.
+            while True:
+                frame = await connection.send_raw(negotiation.request(), negotiation.version, timeout)
+                versions = _versions_of(frame, negotiation)
+                if versions is not None:
+                    return versions
+    except DeadlineError as error:
+        raise connection.unresponsive(error) from error
+
+
+def _versions_of(frame: memoryview, negotiation: Negotiation) -> BrokerVersions | None:
+    try:
+        return negotiation.handle_response(frame)
+    except DecodeError as error:
+        seen = len(frame).to_bytes(4, "big") + bytes(frame[:256])
+        if recognize(seen) is None:
+            raise
+        raise NotKafkaError(f"{negotiation.peer} does not speak Kafka: {describe_bytes(seen)}") from error
 
 
 def _closed_on_first_request(connection: Connection, error: BrokerConnectionError) -> bool:

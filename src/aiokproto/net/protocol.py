@@ -22,6 +22,7 @@ from aiokproto.codec.messages.header import RequestHeader
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request
 from aiokproto.errors import BrokerConnectionError, NotKafkaError, ResponseTooLargeError
+from aiokproto.net.foreign_protocols import describe_bytes
 
 T = TypeVar("T")
 
@@ -94,6 +95,13 @@ class ClientProtocol(Generic[T]):
         """Whether part of a response has been read."""
         # READ_AT_ONCE ends at the frame's end, so there is no rest to look at.
         return self._frame is not None or self._end > self._start
+
+    @property
+    def unfinished(self) -> bytes:
+        """The first bytes of a frame that was not read to its end, with its length."""
+        if self._frame is not None:
+            return _INT32.pack(len(self._frame)) + bytes(self._frame[: min(self._frame_filled, SCRATCH_SIZE)])
+        return bytes(self._scratch_view[self._start : self._end])
 
     @property
     def has_responded(self) -> bool:
@@ -240,13 +248,3 @@ class ClientProtocol(Generic[T]):
                 f"correlation id {correlation_id}, expected {expected.correlation_id}"
             )
         return self.pending.popleft().token
-
-
-def describe_bytes(seen: bytes) -> str:
-    """Describe a peer that is no Kafka broker by the first bytes it sent."""
-    if seen.startswith(b"HTTP/"):
-        line = seen.partition(b"\r\n")[0][:80].decode("latin-1")
-        return f"it responds like an HTTP server ({line!r})"
-    if seen.startswith(b"\x15\x03"):
-        return "it responds with a TLS alert (connect to a TLS listener with security_protocol='SSL')"
-    return f"it responds with {seen[:32]!r}"

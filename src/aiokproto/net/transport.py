@@ -1,21 +1,29 @@
-"""Dial: from a host and port to a connected socket, plain TCP or TLS."""
+"""Dial: from a host and port to a connected socket, plain TCP or TLS.
+
+There are three ways to a broker: directly, by its addresses (:mod:`~aiokproto.net.addresses`); through a proxy
+(:mod:`~aiokproto.net.proxy`); and by the application's own ``dialer``. ``address_map`` changes where each of them
+leads. In all of them TLS verifies the host that the broker advertises, unless ``ssl_server_hostname`` names another:
+what is in between is not trusted.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import os
+import inspect
 import socket
 import ssl
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
-from aiokproto.config import AddressMap
-from aiokproto.errors import BrokerConnectionError
+from aiokproto.config import MAX_PORT, ClusterConfig
+from aiokproto.errors import AuthenticationError, BrokerConnectionError, KafkaError, NotKafkaError
+from aiokproto.net.addresses import Endpoint, connect, reason, resolve
+from aiokproto.net.foreign_protocols import describe_bytes
+from aiokproto.net.proxy import Handshake, negotiate
 from aiokproto.net.timeouts import timeout_at
-from aiokproto.net.tls_errors import CLOSED_EARLY, tls_error
-from aiokproto.runtime import current
+from aiokproto.net.tls_errors import tls_error
+from aiokproto.proxy_options import Proxy
 from aiokproto.security.tls.contexts import TlsContexts
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -23,115 +31,241 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 """Idle seconds before the first probe, seconds between probes, and lost probes that end the connection."""
 
-MAX_ADDRESSES = 16
-"""Most addresses of one host name that are tried."""
+_SILENT_IN_HANDSHAKE = "no response to the TLS handshake: the listener is one without TLS, or the service is not Kafka"
+
+# A Kafka listener without TLS takes a ClientHello for a frame of 369 MB, and closes the connection. So does a load
+# balancer without a backend: the error is not final.
+_CLOSED_IN_HANDSHAKE = "; a listener without TLS does that: connect to it with security_protocol='PLAINTEXT'"
 
 
 async def dial(
     make: Callable[[], P],
     host: str,
     port: int,
+    config: ClusterConfig,
     *,
-    tls: TlsContexts | None,
-    address_map: AddressMap | None,
     deadline: float,
     peer: str,
     threads: ThreadPoolExecutor | None = None,
 ) -> P:
-    """Connect, trying the host name's addresses one after the other (KIP-302). Cancelling closes the socket.
+    """Connect by the way that the options describe. Cancelling closes the socket.
 
     Args:
         make: Creates the protocol object.
-        host: The host name. TLS verifies the certificate against it, even if ``address_map`` connects elsewhere.
+        host: The host name, as the broker advertises it.
         port: The port.
-        tls: None for plain TCP.
-        address_map: See :class:`~aiokproto.config.ConnectionOptions`.
-        deadline: When to give up (s, the loop's clock). The time left is divided evenly among the untried addresses.
+        config: The options.
+        deadline: When to give up (s, the loop's clock).
         peer: Names the broker in errors.
         threads: Where the host name is resolved; None for the loop's default executor.
 
     Raises:
         BrokerConnectionError: No address could be connected to. The text has each with its cause.
-        NotKafkaError: The peer does not speak TLS.
-        AuthenticationError: Either side rejected the other's certificate.
+        NotKafkaError: The peer does not speak TLS, or the proxy is none.
+        AuthenticationError: Either side rejected the other's certificate, or the proxy the credentials.
         ConfigurationError: The client's own certificates cannot be used.
     """
-    loop = asyncio.get_running_loop()
-    # Only the connection goes elsewhere; `host` stays what the certificate is verified against.
-    name, number = address_map(host, port) if address_map is not None else (host, port)
-    # First: a mistake in the options is there whatever the address is.
-    context = await _context(tls, deadline, peer, threads) if tls is not None else None
-    addresses = await _resolve(name, number, deadline, peer, threads)
-    failures: list[str] = []
-    for index, (family, address) in enumerate(addresses):
-        # Even shares of what is left: a first address that swallows packets must leave time for the others, and one
-        # that fails at once leaves them more.
-        share = (deadline - loop.time()) / (len(addresses) - index)
+    return await _Dial(make, config, host, port, deadline, peer, threads).run()
+
+
+class _Dial(Generic[P]):
+    """One connection in the making."""
+
+    def __init__(
+        self,
+        make: Callable[[], P],
+        config: ClusterConfig,
+        host: str,
+        port: int,
+        deadline: float,
+        peer: str,
+        threads: ThreadPoolExecutor | None,
+    ) -> None:
+        self._make = make
+        self._config = config
+        self._host = host
+        self._port = port
+        self._deadline = deadline
+        self._peer = peer
+        self._what = f"cannot connect to {peer}"
+        self._threads = threads
+        self._failures: list[str] = []
+        self._context: ssl.SSLContext | None = None
+        self._server_hostname: str | None = None
+
+    async def run(self) -> P:
+        config, host, port = self._config, self._host, self._port
+        if config.tls is not None:
+            # First: a mistake in the options is there whatever the address is.
+            self._context = await self._certificates(config.tls)
+            name = host if config.server_hostname is None else config.server_hostname(host, port)
+            # The zone is this machine's, and no part of a certificate (RFC 6874).
+            self._server_hostname = name.partition("%")[0]
+        # Only the connection goes elsewhere; the host stays what the certificate is verified against.
+        if config.address_map is not None:
+            host, port = await self._ask("address_map", config.address_map, host, port, _is_address)
+        if not host or not 0 < port <= MAX_PORT:
+            raise BrokerConnectionError(f"{self._what}: {host!r}:{port} is no address")
+        if config.dialer is not None:
+            opened = await self._ask("dialer", config.dialer, host, port, _is_connected)
+            opened.setblocking(False)
+            connected = await self._attach(opened, f"{host}:{port}")
+        elif config.proxy is not None and host not in config.proxy.bypass:
+            connected = await self._through(config.proxy, host, port)
+        else:
+            connected = await self._direct(await self._resolve(host, port))
+        if connected is None:
+            raise BrokerConnectionError(f"{self._what}: {'; '.join(self._failures)}")
+        return connected
+
+    async def _ask(
+        self, option: str, function: Callable[..., Any], host: str, port: int, valid: Callable[[Any], bool]
+    ) -> Any:
+        """Call a function of the application, which may be async."""
         try:
-            async with timeout_at(loop.time() + max(share, 0)):
+            async with timeout_at(self._deadline):
+                answer = function(host, port)
+                if inspect.isawaitable(answer):
+                    answer = await answer
+        except KafkaError:
+            raise
+        except asyncio.TimeoutError:
+            raise BrokerConnectionError(f"{self._what}: {option}({host!r}, {port}) took too long") from None
+        except Exception as error:
+            text = f"{self._what}: {option}({host!r}, {port}) raised {type(error).__name__}: {error}"
+            raise BrokerConnectionError(text) from error
+        if not valid(answer):
+            expected = "a host and a port" if option == "address_map" else "a connected socket"
+            raise BrokerConnectionError(f"{self._what}: {option}({host!r}, {port}) returned {answer!r}: not {expected}")
+        return answer
+
+    async def _certificates(self, tls: TlsContexts) -> ssl.SSLContext:
+        try:
+            async with timeout_at(self._deadline):
+                return await tls.context(self._threads)
+        except asyncio.TimeoutError:
+            raise BrokerConnectionError(f"{self._what}: reading certificates took too long") from None
+
+    async def _resolve(self, host: str, port: int) -> list[Endpoint]:
+        return await resolve(host, port, self._deadline, self._what, self._threads)
+
+    async def _direct(self, endpoints: list[Endpoint]) -> P | None:
+        if len(endpoints) == 1 and self._context is None:
+            return await self._simple(endpoints[0])
+        while (found := await connect(endpoints, self._deadline, self._failures)) is not None:
+            connected = await self._attach(*found)
+            if connected is not None:
+                return connected
+        return None
+
+    async def _simple(self, endpoint: Endpoint) -> P | None:
+        """Connect in one step of the event loop's own, which a simulation has too."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        try:
+            async with timeout_at(self._deadline):
                 _, protocol = await loop.create_connection(
-                    make,
-                    address,
-                    number,
-                    family=family,
-                    ssl=context,
-                    server_hostname=host if context is not None else None,
+                    self._make, endpoint.host, endpoint.sockaddr[1], family=endpoint.family
                 )
             return protocol
-        except ssl.SSLError as error:
-            raise tls_error(peer, error) from error
         except asyncio.TimeoutError:
-            failures.append(f"{address}: no connection in {share:.3g} s")
+            self._failures.append(f"{endpoint.host}: no connection in {loop.time() - begun:.3g} s")
         except OSError as error:
-            ended = context is not None and isinstance(error, ConnectionResetError | ConnectionAbortedError)
-            failures.append(f"{address}: {'connection closed' + CLOSED_EARLY if ended else _reason(error)}")
-    raise BrokerConnectionError(f"cannot connect to {peer}: {'; '.join(failures)}")
+            self._failures.append(f"{endpoint.host}: {reason(error)}")
+        return None
+
+    async def _attach(self, opened: socket.socket, where: str) -> P | None:
+        """Make a connected socket a connection, after the TLS handshake if there is one; None if that failed."""
+        loop = asyncio.get_running_loop()
+        # An event loop may have transports of their own for these.
+        local = opened.family == getattr(socket, "AF_UNIX", None)
+        create: Any = loop.create_unix_connection if local else loop.create_connection
+        protocol: P | None = None
+        try:
+            async with timeout_at(self._deadline):
+                _, protocol = await create(
+                    self._make, sock=opened, ssl=self._context, server_hostname=self._server_hostname
+                )
+        except ssl.SSLError as error:
+            raise tls_error(self._peer, error) from error
+        except asyncio.TimeoutError:
+            self._failures.append(f"{where}: {_SILENT_IN_HANDSHAKE}")
+        except OSError as error:
+            hint = _CLOSED_IN_HANDSHAKE if self._context is not None else ""
+            self._failures.append(f"{where}: closed in the TLS handshake: {reason(error)}{hint}")
+        finally:
+            # Also after a cancellation: nobody else holds the socket.
+            if protocol is None:
+                opened.close()
+        return protocol
+
+    async def _through(self, proxy: Proxy, host: str, port: int) -> P | None:
+        # Of several addresses the proxy gets one after the other: it alone knows which it can reach.
+        names = [host]
+        if proxy.scheme == "socks5":
+            names = [endpoint.host for endpoint in await self._resolve(host, port)]
+        for name in names:
+            try:
+                return await self._tunnel(proxy, name, port)
+            # Another address does not change these.
+            except (AuthenticationError, NotKafkaError):
+                raise
+            except BrokerConnectionError as error:
+                self._failures.append(str(error))
+        return None
+
+    async def _tunnel(self, proxy: Proxy, host: str, port: int) -> P:
+        loop = asyncio.get_running_loop()
+        to_proxy: list[str] = []
+        what = f"proxy {proxy}"
+        endpoints = await resolve(proxy.host, proxy.port, self._deadline, what, self._threads)
+        found = await connect(endpoints, self._deadline, to_proxy)
+        if found is None:
+            raise BrokerConnectionError(f"{what}: {'; '.join(to_proxy)}")
+        line, step = Handshake(), "TLS handshake"
+        try:
+            async with timeout_at(self._deadline):
+                name = None if proxy.ssl_context is None else proxy.host
+                await loop.create_connection(lambda: line, sock=found[0], ssl=proxy.ssl_context, server_hostname=name)
+                step = "handshake"
+                await negotiate(line, proxy, host, port)
+                step = "TLS handshake of the broker behind it"
+                if self._context is not None and line.seen:
+                    raise NotKafkaError(f"{self._peer} does not speak TLS: {describe_bytes(line.seen)}")
+                return await line.hand_over(self._make(), self._context, self._server_hostname)
+        # Also a cancellation: nobody else holds the socket.
+        except BaseException as error:
+            found[0].close()
+            line.abort()
+            if isinstance(error, ssl.SSLError):
+                raise tls_error(self._peer if "broker" in step else what, error) from error
+            if isinstance(error, asyncio.TimeoutError):
+                raise BrokerConnectionError(f"{what}: the {step} took too long") from None
+            if isinstance(error, OSError) and not isinstance(error, BrokerConnectionError):
+                raise BrokerConnectionError(f"{what}: closed in the {step}: {reason(error)}") from error
+            raise
 
 
-async def _context(tls: TlsContexts, deadline: float, peer: str, threads: ThreadPoolExecutor | None) -> ssl.SSLContext:
-    try:
-        async with timeout_at(deadline):
-            return await tls.context(threads)
-    except asyncio.TimeoutError:
-        raise BrokerConnectionError(f"cannot connect to {peer}: reading certificates took too long") from None
+def _is_address(answer: Any) -> bool:
+    return isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], str) and isinstance(answer[1], int)
 
 
-async def _resolve(
-    host: str, port: int, deadline: float, peer: str, threads: ThreadPoolExecutor | None
-) -> list[tuple[int, str]]:
-    for family in (socket.AF_INET, socket.AF_INET6):
-        # A literal address needs no resolver, hence no thread.
-        with suppress(OSError, ValueError):
-            socket.inet_pton(family, host)
-            return [(int(family), host)]
-    try:
-        async with timeout_at(deadline):
-            found = await current().getaddrinfo(threads, host, port)
-    except asyncio.TimeoutError:
-        raise BrokerConnectionError(f"cannot connect to {peer}: resolving {host!r} took too long") from None
-    except (OSError, UnicodeError) as error:
-        text = f"cannot connect to {peer}: {host!r} cannot be resolved: {_reason(error)}"
-        raise BrokerConnectionError(text) from error
-    # Once each, in the resolver's order: getaddrinfo repeats an address for every socket type.
-    return list(dict.fromkeys((int(family), str(address[0])) for family, _, _, _, address in found))[:MAX_ADDRESSES]
+def _is_connected(answer: Any) -> bool:
+    return isinstance(answer, socket.socket)
 
 
-def _reason(error: BaseException) -> str:
-    """Return the operating system's error text, without the address that asyncio adds to it."""
-    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
-        return os.strerror(error.errno).lower()
-    return str(error) or type(error).__name__
+def set_socket_options(transport: asyncio.BaseTransport) -> None:
+    """Send small requests at once (``TCP_NODELAY``), and keep idle connections alive.
 
-
-def keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Enable TCP keepalive: NAT gateways and firewalls drop idle connections silently.
-
-    Where the operating system does not have these socket options, its own times apply.
+    asyncio does the first only for sockets that name their protocol, which a ``dialer`` need not. NAT gateways and
+    firewalls drop idle connections silently; where the operating system does not have the options of TCP keepalive,
+    its own times apply.
     """
-    # None in the simulation, whose transports have no socket.
+    # None in the simulation, whose transports have no socket; and a dialer's may be of another family.
     connected = transport.get_extra_info("socket")
-    if connected is None:
+    if connected is None or connected.family not in (socket.AF_INET, socket.AF_INET6):
         return
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE.items():
         if hasattr(socket, name):

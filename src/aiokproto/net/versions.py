@@ -9,31 +9,21 @@ from aiokproto._version import __version__
 from aiokproto.codec.frames import decode_api_versions
 from aiokproto.codec.messages.api_versions import ApiVersion, ApiVersionsRequest
 from aiokproto.codec.registry import api_name
+from aiokproto.codec.releases import release_like, versions_of
 from aiokproto.codec.schema import Buffer, Request, Versions
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import MisroutedConnectionError, NotKafkaError, UnsupportedVersionError, error_for
 from aiokproto.failures import Action, Situation, classify
+from aiokproto.net.features import Feature, need_of
 
 API_VERSIONS = 18
+# Controllers serve the second, and clients' Metadata requests not at all.
+_METADATA, _VOTE = 3, 52
+
 SOFTWARE_NAME = "aiokproto"
 
-BEFORE_0_10 = {
-    0: Versions(0, 0),  # Produce
-    1: Versions(0, 0),  # Fetch
-    2: Versions(0, 0),  # ListOffsets
-    3: Versions(0, 0),  # Metadata
-    8: Versions(0, 1),  # OffsetCommit
-    9: Versions(0, 1),  # OffsetFetch
-    10: Versions(0, 0),  # FindCoordinator
-    11: Versions(0, 0),  # JoinGroup: this and the next five are new in 0.9
-    12: Versions(0, 0),  # Heartbeat
-    13: Versions(0, 0),  # LeaveGroup
-    14: Versions(0, 0),  # SyncGroup
-    15: Versions(0, 0),  # DescribeGroups
-    16: Versions(0, 0),  # ListGroups
-}
-"""Assumed versions of a broker without ApiVersions: what 0.8.2 and 0.9 have in common, and the group APIs of 0.9. (An
-0.8 broker closes the connection on these, as on every ApiKey that it does not know.)"""
+BEFORE_0_10 = ("0.8.2", "0.9")
+"""Releases without ApiVersions, whose versions are therefore those of :mod:`aiokproto.codec.releases`."""
 
 
 class BrokerVersions:
@@ -43,7 +33,7 @@ class BrokerVersions:
         ranges: Version range by ApiKey.
         peer: Names the broker in errors.
         features: Level of each finalized feature, such as ``transaction.version``, as of the ApiVersions exchange.
-        assumed: Whether these are :data:`BEFORE_0_10` rather than the broker's own response.
+        assumed: Whether these are of a release in :data:`BEFORE_0_10` rather than the broker's own response.
     """
 
     def __init__(
@@ -59,6 +49,43 @@ class BrokerVersions:
         self.assumed = assumed
         self._peer = peer
         self._picked: dict[int, int] = {}
+
+    @classmethod
+    def assume(cls, release: str, peer: str) -> BrokerVersions:
+        """Return the versions of a broker that has no ApiVersions, by its release."""
+        return cls(versions_of(release), peer, assumed=True)
+
+    @property
+    def assumed_release(self) -> str | None:
+        """The release whose versions these are; None if they are the broker's own response."""
+        return release_like(self.ranges) if self.assumed else None
+
+    def supports(self, feature: Feature) -> bool:
+        """Return whether the broker has a feature."""
+        theirs = self.ranges.get(feature.api_key)
+        return theirs is not None and theirs.highest >= feature.version
+
+    def require(self, feature: Feature, advice: str = "") -> None:
+        """Raise unless the broker has a feature.
+
+        Args:
+            feature: The feature.
+            advice: What to do instead, for the end of the message.
+
+        Raises:
+            UnsupportedVersionError: It has not. The text has the release that the feature needs, and what was found.
+        """
+        if not self.supports(feature):
+            theirs = self.ranges.get(feature.api_key)
+            api = api_name(feature.api_key)
+            has = f"does not support {api}" if theirs is None else f"supports {api} {theirs}"
+            raise UnsupportedVersionError(
+                f"{feature.need}: {self._peer} {has}, and is like {self._like()}{advice and f'; {advice}'}"
+            )
+
+    def _like(self) -> str:
+        assumed = " (assumed, as it has no ApiVersions)" if self.assumed else ""
+        return f"Kafka {release_like(self.ranges)}{assumed}"
 
     def pick(self, request_type: type[Request[Any]], max_version: int | None = None) -> int:
         """Return the highest version that client and broker support, at most ``max_version``.
@@ -86,10 +113,13 @@ class BrokerVersions:
         self, request_type: type[Request[Any]], ours: Versions, theirs: Versions, max_version: int | None
     ) -> str:
         has = f"supports versions {theirs}" if theirs.lowest <= theirs.highest else "does not support it"
-        if self.assumed:
-            has += " (assumed to be a broker before 0.10, as it closes the connection on ApiVersions)"
+        if _METADATA not in self.ranges and _VOTE in self.ranges:
+            has += " (it is a listener of KRaft controllers: connect to one of brokers)"
         limit = "" if max_version is None else f", this call at most {max_version}"
-        return f"{api_name(request_type.api_key)}: {self._peer} {has}, this client supports {ours}{limit}"
+        # Only of a broker that is too old: one that is too new needs another client.
+        need = need_of(request_type.api_key, ours.lowest) if theirs.highest < ours.lowest else None
+        older = f"; {need}, and the broker is like {self._like()}" if need else ""
+        return f"{api_name(request_type.api_key)}: {self._peer} {has}, this client supports {ours}{limit}{older}"
 
 
 def stable(request_type: type[Request[Any]]) -> Versions:

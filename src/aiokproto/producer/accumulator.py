@@ -54,6 +54,7 @@ class Accumulator:
     """All batches of a producer.
 
     Attributes:
+        limits: What bounds it; replaced once, before there are batches, if the brokers need other limits.
         topics: The queues of each topic that was written to.
         used: Bytes of ``buffer_memory`` in use.
         delivery_context: What the outcomes of its batches share.
@@ -76,7 +77,7 @@ class Accumulator:
         self.topics: dict[str, TopicQueues] = {}
         self.used = 0
         self.delivery_context = DeliveryContext()
-        self._limits = limits
+        self.limits = limits
         # What is larger can never be sent: it is refused at the call, or it would wait for memory for ever.
         self._largest = min(limits.max_request_size, limits.buffer_memory)
         self._compression = compression
@@ -201,7 +202,7 @@ class Accumulator:
                 if index is not None:
                     return batch, index
             # The batch has room, memory has not. A new batch would not help: wait until one is done.
-            elif batch.size + need <= self._limits.batch_size:
+            elif batch.size + need <= self.limits.batch_size:
                 # Calls wait for memory from now on: what lingers is sent, or nothing would ever be freed.
                 self.end_linger()
                 return None
@@ -209,7 +210,7 @@ class Accumulator:
             self._refuse("the record takes up to", need + BATCH_OVERHEAD, queue.where)
         # The sticky partition changes when its batch is full (KIP-480), and after `batch_size` bytes (KIP-794): a
         # partition whose batches are sent before they are full would otherwise stay the sticky one.
-        if partition is None and (batch is not None or topic.sticky_bytes >= self._limits.batch_size):
+        if partition is None and (batch is not None or topic.sticky_bytes >= self.limits.batch_size):
             self._close(queue)
             self._switch(topic, now)
             queue = topic.sticky
@@ -239,7 +240,7 @@ class Accumulator:
             MessageTooLargeError: As :meth:`check_size`.
         """
         self.check_size(stored, queue.where)
-        if stored.size_in_bytes > self._limits.buffer_memory - self.used:
+        if stored.size_in_bytes > self.limits.buffer_memory - self.used:
             self.end_linger()
             return None
         # Closed first: this batch follows the records that were appended before it.
@@ -264,7 +265,7 @@ class Accumulator:
             self._refuse("the record batch takes", stored.size_in_bytes, where)
 
     def _refuse(self, what: str, size: int, where: TopicPartition) -> NoReturn:
-        limits = self._limits
+        limits = self.limits
         option = "max_request_size" if size > limits.max_request_size else "buffer_memory"
         text = f"{what} {size} bytes, {option} is {getattr(limits, option)}"
         raise MessageTooLargeError(ErrorCode.MESSAGE_TOO_LARGE, str(where), text)
@@ -272,14 +273,14 @@ class Accumulator:
     def _grow(self, batch: ProducerBatch, need: int) -> bool:
         """Reserve ``need`` more bytes for an open batch; return whether that was possible."""
         wanted = batch.size + need
-        if wanted > self._limits.batch_size:
+        if wanted > self.limits.batch_size:
             return False
         if wanted <= batch.max_bytes:
             return True
         # What the batch holds already counts as room for itself.
-        room = self._limits.buffer_memory - self.used + batch.reserved
+        room = self.limits.buffer_memory - self.used + batch.reserved
         # Doubling: a slow partition never reserves a whole `batch_size`, a fast one reserves it after few steps.
-        size = min(max(wanted, 2 * batch.max_bytes), self._limits.batch_size, room)
+        size = min(max(wanted, 2 * batch.max_bytes), self.limits.batch_size, room)
         if size < wanted:
             return False
         self.used += size - batch.reserved
@@ -291,7 +292,7 @@ class Accumulator:
         """Open a batch of at least ``need`` bytes; None if memory is short."""
         if queue.open is not None:
             self._close(queue)
-        room = self._limits.buffer_memory - self.used
+        room = self.limits.buffer_memory - self.used
         if need > room:
             return None
         # Batches of a partition resemble each other: starting near the last size saves the doublings, and the copies of
@@ -299,14 +300,14 @@ class Accumulator:
         likely = queue.last_size + queue.last_size // 4
         if likely < FIRST_RESERVATION or 2 * likely > room:
             likely = FIRST_RESERVATION
-        size = max(need, min(likely, self._limits.batch_size, room))
+        size = max(need, min(likely, self.limits.batch_size, room))
         batch = ProducerBatch(
             queue.where,
             queue.number(),
             now,
             self.delivery_context,
             # A record larger than batch_size reserves its size, but the limit stays: no second record joins it.
-            max_bytes=min(size, self._limits.batch_size),
+            max_bytes=min(size, self.limits.batch_size),
             compression=self._compression,
             level=self._level,
             transactional=self._transactional,
@@ -315,7 +316,7 @@ class Accumulator:
         self.used += size
         queue.open = batch
         self._incomplete[batch] = None
-        if self._limits.linger:
+        if self.limits.linger:
             self._lingering.append(batch)
         else:
             self._due(batch)
@@ -364,7 +365,7 @@ class Accumulator:
         while self._lingering and (
             # Batches that were filled and closed meanwhile are still in the deque: removing them there would cost a
             # scan.
-            self._lingering[0].created + self._limits.linger <= now or not self._is_open(self._lingering[0])
+            self._lingering[0].created + self.limits.linger <= now or not self._is_open(self._lingering[0])
         ):
             self._due(self._lingering.popleft())
         requests: dict[int, list[ProducerBatch]] = {}
@@ -381,12 +382,12 @@ class Accumulator:
                 wake_at = min(wake_at, queue.retry_at)
             elif queue.leader is None:
                 leaderless.append(queue.where)
-            elif queue.sendable(self._limits.in_flight) and (may_send is None or may_send(queue.where)):
+            elif queue.sendable(self.limits.in_flight) and (may_send is None or may_send(queue.where)):
                 node = queue.leader
                 size = sizes.get(node, 0)
                 # A batch that does not fit waits for the next request, but the first is always taken, or it would never
                 # be sent. Smaller batches of other partitions may still fit, so the scan goes on.
-                if size and size + batch.wire_size > self._limits.max_request_size:
+                if size and size + batch.wire_size > self.limits.max_request_size:
                     continue
                 if not size:
                     has_capacity = free(node)
@@ -416,18 +417,18 @@ class Accumulator:
 
     def next_deadline(self) -> float:
         """Return when the next linger ends or the next batch expires (s); ``inf`` if there is no batch."""
-        lingered = self._lingering[0].created + self._limits.linger if self._lingering else INFINITY
+        lingered = self._lingering[0].created + self.limits.linger if self._lingering else INFINITY
         return min(lingered, self.next_expiry())
 
     def next_expiry(self) -> float:
         """Return when the next batch expires (s); ``inf`` if there is none."""
         for oldest in self._incomplete:
-            return oldest.created + self._limits.delivery_timeout
+            return oldest.created + self.limits.delivery_timeout
         return INFINITY
 
     def has_due(self, now: float) -> bool:
         """Whether a batch is ready, whether or not its broker can take it."""
-        return self.has_ready or bool(self._lingering and self._lingering[0].created + self._limits.linger <= now)
+        return self.has_ready or bool(self._lingering and self._lingering[0].created + self.limits.linger <= now)
 
     @property
     def has_ready(self) -> bool:
@@ -514,7 +515,7 @@ class Accumulator:
         assert batch.data is not None, "only what was sent can be too large"
         queue = self._queues[batch.where]
         # Decoded from the sent bytes: the builder's buffer was given away when the batch was sealed.
-        records = list(RecordBatch(batch.data))
+        records = batch.records(batch.data)
         middle = len(records) // 2
         parts = [
             batch.part(records[:middle], 0, self.delivery_context),
@@ -544,7 +545,7 @@ class Accumulator:
         expired: list[ProducerBatch] = []
         while self._incomplete:
             batch = next(iter(self._incomplete))
-            if batch.created + self._limits.delivery_timeout > now:
+            if batch.created + self.limits.delivery_timeout > now:
                 break
             expired.append(batch)
             queue = self._queues[batch.where]
@@ -558,7 +559,7 @@ class Accumulator:
         elif not reason and batch in queue.in_flight:
             reason = "it is being compressed" if batch.data is None else "the broker has not responded"
         error = DeadlineError(
-            f"{batch} not acknowledged within delivery_timeout_ms={round(self._limits.delivery_timeout * 1000)}; "
+            f"{batch} not acknowledged within delivery_timeout_ms={round(self.limits.delivery_timeout * 1000)}; "
             f"{counted(batch.attempts, 'attempt')}" + (f", last: {reason}" if reason else "")
         )
         error.__cause__ = batch.last_error

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from aiokproto.errors import InvalidRecordError, KafkaError
+from aiokproto.errors import InvalidRecordError, KafkaError, UnsupportedVersionError
+from aiokproto.net.features import HEADERS
 from aiokproto.plurals import counted
 from aiokproto.producer.outcome import DeliveryContext, Outcome
-from aiokproto.records import BatchBuilder, BatchRecord, Compression, RecordBatch
+from aiokproto.records import BatchBuilder, BatchRecord, Compression, RecordBatch, decode, encode
 from aiokproto.records.patch import clear_producer, set_producer
 from aiokproto.records.varint import INT32_MAX
 from aiokproto.types import TopicPartition
@@ -24,6 +25,7 @@ class ProducerBatch(BatchBuilder):
         created: When it was opened (s, the accumulator's clock); linger and delivery timeout count from here.
         reserved: Bytes of ``buffer_memory`` that it occupies.
         data: The encoded batch; None before it is sealed and after it is done.
+        magic: The format of ``data``: 2, or what the leader's broker has (:meth:`convert`).
         attempts: How often it was sent.
         last_error: Why the last attempt failed.
         producer: Producer id and epoch, valid while ``sequence`` is not -1.
@@ -37,6 +39,7 @@ class ProducerBatch(BatchBuilder):
         "created",
         "data",
         "last_error",
+        "magic",
         "number",
         "outcome",
         "producer",
@@ -67,6 +70,7 @@ class ProducerBatch(BatchBuilder):
         self.outcome = Outcome(where, context)
         self.reserved = 0
         self.data: bytearray | None = None
+        self.magic = 2
         self.attempts = 0
         self.last_error: KafkaError | None = None
         self.producer = (-1, -1)
@@ -92,6 +96,39 @@ class ProducerBatch(BatchBuilder):
             self.data = self.close(producer_id=producer_id, producer_epoch=epoch, base_sequence=self.sequence)
         return self.data
 
+    def convert(self, magic: int) -> bytearray:
+        """Encode it in another format, as it is or what was encoded before. Slow.
+
+        Records are written in magic 2, whatever the broker: which of them leads the partition is known for certain only
+        when the batch is sent, and a retry can go to a broker of another release. Java converts likewise.
+
+        Raises:
+            UnsupportedVersionError: A record has headers, which magic 0 and 1 cannot carry.
+        """
+        records = self.records(self.close(compressed=False) if self.data is None else self.data)
+        if magic == 2:
+            (producer_id, epoch), sequence = self.producer, self.sequence
+            data = encode(
+                records,
+                compression=self._compression,
+                level=self._level,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                base_sequence=sequence,
+                is_transactional=self.transactional,
+            )
+        else:
+            if any(record.headers for record in records):
+                raise UnsupportedVersionError(f"{self}: {HEADERS.need}, and the leader's broker is older")
+            data = encode(records, magic=magic, compression=self._compression, level=self._level)
+        self.data, self.magic = bytearray(data), magic
+        return self.data
+
+    @staticmethod
+    def records(data: bytearray) -> list[BatchRecord]:
+        """Return the records in an encoded batch of any format."""
+        return [record for batch in decode(data, check_crc=False) for record in batch]
+
     @property
     def compresses(self) -> bool:
         """Whether :meth:`seal` will compress it."""
@@ -101,7 +138,7 @@ class ProducerBatch(BatchBuilder):
         """Set producer id, epoch and sequence. In a sealed batch only the header changes, and the checksum."""
         self.producer = (producer_id, epoch)
         self.sequence = sequence
-        if self.data is not None:
+        if self.data is not None and self.magic == 2:
             set_producer(self.data, 0, producer_id, epoch, sequence)
 
     # -- outcome

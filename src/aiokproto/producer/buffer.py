@@ -13,7 +13,9 @@ from aiokproto.errors import (
     ClientClosedError,
     ConfigurationError,
     DeadlineError,
+    InvalidRecordError,
     KafkaError,
+    MessageTooLargeError,
     RecordAbortedError,
 )
 from aiokproto.interceptors import NO_INTERCEPTORS, Interceptors
@@ -43,12 +45,21 @@ class WriteSession:
 
     Attributes:
         closed: The error that its calls raise; None while it may append.
+        on_missing: Called with the error of a record that was not buffered; None if nobody has to know, as the call
+            raises it.
     """
 
-    __slots__ = ("closed",)
+    __slots__ = ("closed", "on_missing")
 
     def __init__(self, closed: KafkaError | None = None) -> None:
         self.closed = closed
+        self.on_missing: Callable[[KafkaError], None] | None = None
+
+    def missing(self, error: KafkaError) -> None:
+        """Note that a record was not buffered. Not of a wrong call, or one that can be repeated at once."""
+        wrong = isinstance(error, InvalidRecordError) and not isinstance(error, MessageTooLargeError)
+        if self.on_missing is not None and not wrong and not isinstance(error, BufferFullError | ConfigurationError):
+            self.on_missing(error)
 
 
 class Buffer:
@@ -185,34 +196,38 @@ class Buffer:
 
     async def append(self, session: WriteSession, record: PendingRecord) -> Delivery:
         """Append a record once its topic is known and memory is free, in the order of the calls."""
-        self.check_open(session)
-        assert self._writer is not None, "an open session has a writer"
-        now = self._loop.time()
-        queues = self._writer._ready_topics.get(record.topic)
-        # The common slow path: the open batch is full and the next one can be opened at once. MAX_LOOP_HOLD bounds how
-        # long a task can stay here without letting the sender run.
-        # A locked turn means that an earlier call waits for memory: small records must not take what it waits for.
-        if queues is not None and not self._turn.locked() and now - self._yielded <= MAX_LOOP_HOLD:
-            appended = self._add(queues, record, now)
-            if appended is not None:
-                return appended
-        deadline = now + self._max_block
-        # Entered before the first await: from here on no later call can come before this one.
-        with self._order.entered(record.topic) as turn:
-            async with self._waiting_calls.scope(_aborted):
-                # Yield before the record is appended: a call cancelled here has not sent anything.
-                await self._yield_to_others()
-                # Not under the deadline: it has max_block_ms of its own, and its error names the metadata.
-                queues = await self.topic(record.topic)
-                await self._until(turn(), deadline)
-                # The producer may have been closed, or the transaction ended, during the waits.
-                self.check_open(session)
-                # Chosen only now: the number of partitions may have changed while the call waited.
-                chosen = self._writer._choose_partition(queues, record.partition, record.key, record.value)
-                record = record._replace(partition=chosen)
-                return await self._when_memory_free(
-                    session, lambda: self._add(queues, record, self._loop.time()), deadline
-                )
+        try:
+            self.check_open(session)
+            assert self._writer is not None, "an open session has a writer"
+            now = self._loop.time()
+            queues = self._writer._ready_topics.get(record.topic)
+            # The common slow path: the open batch is full and the next one can be opened at once. MAX_LOOP_HOLD bounds
+            # how long a task can stay here without letting the sender run.
+            # A locked turn means that an earlier call waits for memory: small records must not take what it waits for.
+            if queues is not None and not self._turn.locked() and now - self._yielded <= MAX_LOOP_HOLD:
+                appended = self._add(queues, record, now)
+                if appended is not None:
+                    return appended
+            deadline = now + self._max_block
+            # Entered before the first await: from here on no later call can come before this one.
+            with self._order.entered(record.topic) as turn:
+                async with self._waiting_calls.scope(_aborted):
+                    # Yield before the record is appended: a call cancelled here has not sent anything.
+                    await self._yield_to_others()
+                    # Not under the deadline: it has max_block_ms of its own, and its error names the metadata.
+                    queues = await self.topic(record.topic)
+                    await self._until(turn(), deadline)
+                    # The producer may have been closed, or the transaction ended, during the waits.
+                    self.check_open(session)
+                    # Chosen only now: the number of partitions may have changed while the call waited.
+                    chosen = self._writer._choose_partition(queues, record.partition, record.key, record.value)
+                    record = record._replace(partition=chosen)
+                    return await self._when_memory_free(
+                        session, lambda: self._add(queues, record, self._loop.time()), deadline
+                    )
+        except KafkaError as error:
+            session.missing(error)
+            raise
 
     def try_append(self, session: WriteSession, record: PendingRecord) -> Delivery:
         """Append a record without waiting.
@@ -220,19 +235,23 @@ class Buffer:
         Raises:
             BufferFullError: The call would have to wait.
         """
-        self.check_open(session)
-        # Not _ready_topics: that lacks topics for other reasons too, each of which has an error of its own here.
-        queues = self.accumulator.topics.get(record.topic)
-        if queues is None:
-            raise BufferFullError(
-                f"the metadata of topic {record.topic!r} is not known yet: await partitions_for() first"
-            )
-        if self._order.waits(record.topic):
-            raise BufferFullError(f"other calls wait to write to topic {record.topic!r}")
-        delivery = None if self._turn.locked() else self._add(queues, record, self._loop.time())
-        if delivery is None:
-            raise BufferFullError(self._full())
-        return delivery
+        try:
+            self.check_open(session)
+            # Not _ready_topics: that lacks topics for other reasons too, each of which has an error of its own here.
+            queues = self.accumulator.topics.get(record.topic)
+            if queues is None:
+                raise BufferFullError(
+                    f"the metadata of topic {record.topic!r} is not known yet: await partitions_for() first"
+                )
+            if self._order.waits(record.topic):
+                raise BufferFullError(f"other calls wait to write to topic {record.topic!r}")
+            delivery = None if self._turn.locked() else self._add(queues, record, self._loop.time())
+            if delivery is None:
+                raise BufferFullError(self._full())
+            return delivery
+        except KafkaError as error:
+            session.missing(error)
+            raise
 
     def _add(self, queues: TopicQueues, record: PendingRecord, now: float) -> Delivery | None:
         """Append a record that needs a new or a larger batch; None if memory is short."""
@@ -256,27 +275,31 @@ class Buffer:
         self, session: WriteSession, topic: str, partition: int, batches: Sequence[RecordBatch]
     ) -> list[tuple[Outcome, int]]:
         """Append encoded batches once memory is free; return each one's outcome and greatest timestamp."""
-        self.check_open(session)
-        deadline = self._loop.time() + self._max_block
-        with self._order.entered(topic) as turn:
-            async with self._waiting_calls.scope(_aborted):
-                queues = await self.topic(topic)
-                where = _queue(queues, partition).where
-                for one in batches:
-                    # All are checked before the first is appended: either every batch can be sent or none is.
-                    self.accumulator.check_size(one, where)
-                # Behind earlier calls, but its own batches are appended without giving up the place: nothing comes
-                # between them.
-                await self._until(turn(), deadline)
-                appended: list[tuple[Outcome, int]] = []
-                for one in batches:
-                    # Here and not between check_open() and add(): what was checked must still hold.
-                    await self._yield_to_others()
-                    self.check_open(session)
-                    add = partial(self._add_encoded, queues, partition, one)
-                    batch = await self._when_memory_free(session, add, deadline)
-                    appended.append((batch.outcome, one.max_timestamp))
-                return appended
+        try:
+            self.check_open(session)
+            deadline = self._loop.time() + self._max_block
+            with self._order.entered(topic) as turn:
+                async with self._waiting_calls.scope(_aborted):
+                    queues = await self.topic(topic)
+                    where = _queue(queues, partition).where
+                    for one in batches:
+                        # All are checked before the first is appended: either every batch can be sent or none is.
+                        self.accumulator.check_size(one, where)
+                    # Behind earlier calls, but its own batches are appended without giving up the place: nothing comes
+                    # between them.
+                    await self._until(turn(), deadline)
+                    appended: list[tuple[Outcome, int]] = []
+                    for one in batches:
+                        # Here and not between check_open() and add(): what was checked must still hold.
+                        await self._yield_to_others()
+                        self.check_open(session)
+                        add = partial(self._add_encoded, queues, partition, one)
+                        batch = await self._when_memory_free(session, add, deadline)
+                        appended.append((batch.outcome, one.max_timestamp))
+                    return appended
+        except KafkaError as error:
+            session.missing(error)
+            raise
 
     def _add_encoded(self, queues: TopicQueues, partition: int, stored: RecordBatch) -> EncodedBatch | None:
         """Append a copy of an encoded batch; None if memory is short."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from aiokproto.producer.batch import ProducerBatch
 
@@ -24,12 +25,13 @@ class CompressionPool:
         self._threads: ThreadPoolExecutor | None = None
         self._running: set[asyncio.Future[bytearray]] = set()
 
-    def submit(self, batch: ProducerBatch) -> asyncio.Future[bytearray]:
-        """Seal a batch in a thread; call this in the running loop."""
+    def submit(self, batch: ProducerBatch, magic: int) -> asyncio.Future[bytearray]:
+        """Seal a batch in a thread, in the format ``magic``; call this in the running loop."""
         # With the first large batch: most producers never need a thread.
         if self._threads is None:
             self._threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="aiokproto-compression")
-        future = asyncio.get_running_loop().run_in_executor(self._threads, batch.seal)
+        seal = batch.seal if magic == batch.magic else partial(batch.convert, magic)
+        future = asyncio.get_running_loop().run_in_executor(self._threads, seal)
         self._running.add(future)
         future.add_done_callback(self._running.discard)
         return future

@@ -44,6 +44,7 @@ class ProducerConfig(NamedTuple):
     Attributes:
         acks: 0, 1 or -1 for all.
         idempotent: Whether brokers detect and drop duplicates.
+        insists: Whether ``enable_idempotence=True`` was given: brokers that lack it are then an error.
         limits: The limits of the accumulator.
         compression: The codec of batches.
         compression_level: The codec's level, None for its default.
@@ -61,6 +62,7 @@ class ProducerConfig(NamedTuple):
 
     acks: int
     idempotent: bool
+    insists: bool
     limits: BufferLimits
     compression: Compression
     compression_level: int | None
@@ -135,6 +137,7 @@ class ProducerConfig(NamedTuple):
         return cls(
             acks=level,
             idempotent=idempotent,
+            insists=bool(enable_idempotence),
             limits=limits,
             compression=codec,
             compression_level=codec_level,
@@ -169,6 +172,8 @@ def _transaction_timeout(transactional_id: str | None, timeout_ms: int | None, t
     boolean("transaction_two_phase_commit_enable", two_phase)
     if two_phase and transactional_id is None:
         raise ConfigurationError("transaction_two_phase_commit_enable=True needs a transactional_id")
+    if timeout_ms is not None and transactional_id is None:
+        raise ConfigurationError(f"transaction_timeout_ms={timeout_ms!r} needs a transactional_id")
     if two_phase and timeout_ms is not None:
         raise ConfigurationError(
             f"transaction_timeout_ms={timeout_ms!r}: with transaction_two_phase_commit_enable=True transactions have "

@@ -6,19 +6,20 @@ compiled ``post`` would call its own ``_append`` without a look at these, so it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aiokproto.errors import KafkaError
 from aiokproto.interceptors import Interceptors, OutgoingRecord
+from aiokproto.net.versions import BrokerVersions
 from aiokproto.producer.delivery import Delivery
+from aiokproto.producer.old_brokers import Append, AppendLater, RecordCheck
 from aiokproto.producer.record import PendingRecord
 from aiokproto.types import Header, RecordMetadata
 
 if TYPE_CHECKING:
     from aiokproto.producer.appender import RecordAppender
 
-AppendLater = Callable[[PendingRecord], Coroutine[Any, Any, Delivery]]
 TryAppend = Callable[[PendingRecord], Delivery]
 
 
@@ -36,9 +37,13 @@ class Interception:
     ) -> None:
         self._interceptors = interceptors
         # The appender's own method, before it is shadowed.
-        self._plain = appender._append
+        self._plain: Append = appender._append
         self._later = later
         self._now = now
+
+    def check_records(self, versions: BrokerVersions) -> None:
+        """Refuse from now on what brokers before 0.11 cannot store."""
+        self._plain = RecordCheck(versions, self._plain, self._later).append
 
     async def post(
         self,

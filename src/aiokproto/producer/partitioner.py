@@ -105,5 +105,6 @@ def check_partition(partition: object, topic: str, count: int, chosen_by: str = 
     if not isinstance(partition, int) or isinstance(partition, bool):
         raise InvalidRecordError(f"topic {topic!r}: {chosen_by}partition must be an int, got {partition!r}")
     if not 0 <= partition < count:
-        raise InvalidRecordError(f"topic {topic!r}: {chosen_by}partition {partition} is not one of its {count}")
+        has = "only partition 0" if count == 1 else f"partitions 0 to {count - 1}"
+        raise InvalidRecordError(f"{chosen_by}partition {partition} does not exist: topic {topic!r} has {has}")
     return partition

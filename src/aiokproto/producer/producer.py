@@ -14,7 +14,7 @@ from aiokproto.async_context import AsyncContext
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig, ConnectionOptions, seconds
 from aiokproto.errors import ClientClosedError, ConfigurationError, DeadlineError, KafkaError
-from aiokproto.foreign_calls import PRODUCER_METHODS, ForeignCalls, foreign_timeout
+from aiokproto.foreign_calls import PRODUCER_METHODS, ForeignCalls, foreign_timeout, options_by_name
 from aiokproto.observe.health import Health
 from aiokproto.observe.metrics import MetricSource
 from aiokproto.observe.observers import ProducerObserver
@@ -24,6 +24,7 @@ from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.buffer import Buffer, WriteSession
 from aiokproto.producer.config import BATCH_SIZE, PartitionerName, ProducerConfig
 from aiokproto.producer.named_partitioners import by_name, ignore_keys
+from aiokproto.producer.old_brokers import RecordCheck, adapted
 from aiokproto.producer.partitioner import Partitioner
 from aiokproto.producer.prepared_transaction import PreparedTransaction
 from aiokproto.producer.record_sender import RecordSender
@@ -73,6 +74,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
 
     foreign_methods = PRODUCER_METHODS
 
+    @options_by_name
     def __init__(
         self,
         *,
@@ -110,7 +112,9 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
             acks: Which replicas must have a record before it is acknowledged: "all" (or -1) for all in-sync replicas, 1
                 for the leader, 0 for none. With 0 neither errors nor offsets are known.
             enable_idempotence: Whether brokers drop duplicates that retries cause (KIP-98). Needs ``acks="all"`` and
-                ``max_in_flight_requests_per_connection`` of at most 5. None enables it if these options allow it.
+                ``max_in_flight_requests_per_connection`` of at most 5. None enables it if these options allow it and
+                the brokers have it, which is from Kafka 0.11 on; with older ones each partition has one batch in
+                flight, so records stay in order.
             linger_ms: How long a batch waits for more records (ms).
             batch_size: Size at which a batch is sent, in bytes before compression; at most ``max_request_size``.
             buffer_memory: Limit of buffered records (bytes). When it is reached, :meth:`post` waits.
@@ -238,7 +242,8 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
             DeadlineError: The brokers did not respond in time.
             AuthorizationError, BrokerError: The coordinator rejects the transactional id, its timeout, or two-phase
                 commit.
-            UnsupportedVersionError: The brokers lack two-phase commit, or a part of it.
+            UnsupportedVersionError: The brokers lack transactions, two-phase commit or a part of it, zstd, or
+                idempotence although ``enable_idempotence`` is True.
             ClientClosedError: The producer was started before, or was closed while it started.
         """
         if self._starting or self._sender is not None:
@@ -248,6 +253,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         self._accumulator.observer.clock = asyncio.get_running_loop().time
         try:
             await self._cluster.start()
+            self._adapt()
             if self._transactions is not None:
                 # Before any record is accepted: this fences the predecessor, whose open transaction is aborted.
                 await self._transactions.start(self._cluster, keep_prepared=keep_prepared)
@@ -276,6 +282,16 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         self._cluster.push_metrics(
             MetricSource("producer", self._cluster.observer, producer=observer, labels=lambda: labels)
         )
+
+    def _adapt(self) -> None:
+        """Adapt to brokers before 0.11, for which nothing is decided before the first of them has answered."""
+        versions, wanted = self._cluster.versions_seen, self._settings
+        self._settings = adapted(wanted, versions)
+        if self._settings.idempotent is not wanted.idempotent:
+            # Of each partition, so that records stay in order; a broker can still have several requests.
+            self._accumulator.limits = wanted.limits._replace(in_flight=1)
+        if RecordCheck.needed(versions):
+            self._check_records(versions)
 
     def _fatal(self, error: KafkaError) -> None:
         # Before the sender exists, start() raises the error.
@@ -471,6 +487,11 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         if self._transactions is None:
             raise ConfigurationError("transaction() needs the option transactional_id")
         return Transaction(self._partitioner, self._buffer, self._transactions, self._serializers)
+
+    @property
+    def transactional_id(self) -> str | None:
+        """The option of this name: records are written in transactions if there is one."""
+        return None if self._transactions is None else self._transactions.id.name
 
     @property
     def prepared_transaction(self) -> PreparedTransaction | None:

@@ -7,6 +7,8 @@ from functools import partial
 from typing import cast
 
 from aiokproto.errors import ConfigurationError
+from aiokproto.foreign_calls import named_after
+from aiokproto.net.versions import BrokerVersions
 from aiokproto.producer.appender import RecordAppender
 from aiokproto.producer.arrow_tables import SupportsArrow, TableAppender, is_table
 from aiokproto.producer.buffer import Buffer, WriteSession
@@ -14,6 +16,7 @@ from aiokproto.producer.bulk import append_all
 from aiokproto.producer.delivery import BatchDelivery, Delivery
 from aiokproto.producer.encoded_batches import SupportsRecordBatches, record_batches
 from aiokproto.producer.intercepted import Interception, TryAppend
+from aiokproto.producer.old_brokers import RecordCheck
 from aiokproto.producer.outcomes import Outcomes, outcomes_of
 from aiokproto.producer.partitioner import Partitioner
 from aiokproto.producer.record import PendingRecord, ProducerRecord
@@ -24,6 +27,7 @@ from aiokproto.records.compression import Bytes
 from aiokproto.types import Header, K, RecordMetadata, V
 
 
+@named_after("Producer")
 class RecordSender(RecordAppender[K, V]):
     """Writes records while its session may append to the buffer."""
 
@@ -39,8 +43,9 @@ class RecordSender(RecordAppender[K, V]):
         super().__init__(partitioner, append_later)
         self._try_append: TryAppend = partial(buffer.try_append, session)
         self._buffer = buffer
+        self._interception: Interception | None = None
         if buffer.interceptors.sending:
-            interception = Interception(buffer.interceptors, self, append_later, self._try_append)
+            self._interception = interception = Interception(buffer.interceptors, self, append_later, self._try_append)
             self._append_later = interception.append_later
             self._try_append = interception.try_append
             # Methods, shadowed by attributes: see the module of Interception.
@@ -53,6 +58,17 @@ class RecordSender(RecordAppender[K, V]):
         self._serializers = serializers
         if serializers:
             self._post_serialized = self._serialize_and_post
+
+    def _check_records(self, versions: BrokerVersions) -> None:
+        """Refuse from now on what brokers before 0.11 cannot store: see :mod:`aiokproto.producer.old_brokers`."""
+        if self._interception is not None:
+            # After the interceptors, which may add headers.
+            self._interception.check_records(versions)
+            return
+        check = RecordCheck(versions, self._append, self._append_later)
+        vars(self).update(_append=check.append)
+        if not self._serializers:
+            vars(self).update(post=check.post)
 
     async def send(
         self,

@@ -14,7 +14,7 @@ from typing import Any
 
 from aiokproto.cluster import ClusterClient, ClusterSnapshot
 from aiokproto.codec.messages.produce import ProduceRequest, ProduceResponse
-from aiokproto.errors import ClientClosedError, KafkaError
+from aiokproto.errors import ClientClosedError, KafkaError, UnsupportedVersionError
 from aiokproto.net.timer import Timer
 from aiokproto.producer.accumulator import INFINITY, Accumulator, Drained
 from aiokproto.producer.batch import ProducerBatch
@@ -227,11 +227,13 @@ class Sender:
         self._batches_done()
 
     def compression_failed(self, batch: ProducerBatch, error: Exception) -> None:
-        """Fail a batch that cannot be compressed."""
+        """Fail a batch that cannot be compressed, or not in the format of its leader's broker."""
         if not self._ended:
             # Not classified and not retried: the same bytes would fail again.
-            failure = KafkaError(f"{batch} cannot be compressed: {error!r}")
+            failure: KafkaError = KafkaError(f"{batch} cannot be compressed: {error!r}")
             failure.__cause__ = error
+            if isinstance(error, UnsupportedVersionError):
+                failure = error
             self._responses.fail(batch, failure)
             self._batches_done()
 

@@ -58,6 +58,8 @@ class Serializers(Generic[K, V]):
                     made[place] = serializer(made[place])
                 except Exception as error:
                     raise SerializationError(f"{name}_serializer failed: {error!r}") from error
+                if type(made[place]) is not bytes:
+                    _check_bytes(name, made[place])
         return made[0], made[1]
 
     async def apply_later(self, key: K | None, value: V | None) -> tuple[bytes | None, bytes | None]:
@@ -90,4 +92,11 @@ class Serializers(Generic[K, V]):
                     made[place] = await result if awaited else result
                 except Exception as error:
                     raise SerializationError(f"{name}_serializer failed: {error!r}") from error
+                if type(made[place]) is not bytes:
+                    _check_bytes(name, made[place])
         return made[0], made[1]
+
+
+def _check_bytes(name: str, made: object) -> None:
+    if made is not None and not isinstance(made, bytes | bytearray | memoryview):
+        raise SerializationError(f"{name}_serializer returned {type(made).__name__}, not bytes")

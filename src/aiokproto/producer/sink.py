@@ -8,6 +8,9 @@ calls is the order on the wire.
 Large batches are compressed in threads. Their request waits in ``_queued``, and so does every later request with a
 batch of the same partition: sequence numbers are already assigned, and the broker would reject a gap. Requests for
 other partitions overtake it.
+
+The format of batches (``_magic``) is that of the broker's Produce version: magic 2 from Kafka 0.11 on, 1 or 0 before.
+It is known for certain once there is a connection; a request that was built before is then built again.
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ from typing import Any, Protocol
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from aiokproto.codec.wire import ZERO_UUID
-from aiokproto.errors import KafkaError, UnsupportedVersionError
+from aiokproto.errors import KafkaError
+from aiokproto.net.features import BATCHES, IDEMPOTENCE, TIMESTAMPS, ZSTD
+from aiokproto.net.versions import BrokerVersions
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.compression import CompressionPool, needs_thread
 from aiokproto.producer.config import ProducerConfig
@@ -31,12 +36,18 @@ from aiokproto.records import Compression
 LAST_VERSION_WITH_NAMES = 12
 LAST_VERSION_OF_V1 = 11
 """The last version of Produce in which a transaction's partitions were added before (KIP-890)."""
-# By codec: the version of Produce from which brokers know it (KIP-110).
-FIRST_VERSION = {Compression.ZSTD: 7}
-FIRST_VERSION_WITH_BATCHES = 3
+LAST_VERSION_OF_MAGIC = {0: 1, 1: 2}
+"""The last version of Produce that takes message sets of a magic, other than 2."""
 
 Result = ProduceResponse | KafkaError | None
 """The result of a request: None with ``acks=0``, where there is no response."""
+
+
+def message_format(versions: BrokerVersions) -> int:
+    """Return the newest magic that a broker stores: 2, or 1 or 0 before Kafka 0.11."""
+    if versions.supports(BATCHES):
+        return 2
+    return 1 if versions.supports(TIMESTAMPS) else 0
 
 
 class SinkListener(Protocol):
@@ -100,6 +111,7 @@ class Sink:
         self._listener = listener
         self._transactions = transactions
         self._loop = asyncio.get_running_loop()
+        self._magic = message_format(cluster.versions_seen)
         # A list, as requests leave it from the middle: another partition need not wait.
         self._queued: list[_Queued] = []
         # Counted from send() on, compression included: it limits what the sink holds, not only what is on the wire.
@@ -150,7 +162,7 @@ class Sink:
         for batch in batches:
             if needs_thread(batch):
                 queued.compressing += 1
-                self._compression.submit(batch).add_done_callback(partial(self._compressed, queued, batch))
+                self._compression.submit(batch, self._magic).add_done_callback(partial(self._compressed, queued, batch))
         if queued.compressing or self._queued:
             self._queued.append(queued)
             # Also if this one is ready at once: it must queue behind earlier ones of its partitions.
@@ -194,6 +206,10 @@ class Sink:
     def _start(self, batches: list[ProducerBatch]) -> None:
         """Write one request."""
         request, max_version = self._request(batches)
+        if not request.topic_data:
+            self._in_flight -= 1
+            self._listener.capacity_freed()
+            return
         respond = partial(self._responded, request, batches)
         # acks=0 has no response to confirm that the socket takes data: it always awaits the write buffer, or a dead
         # broker would collect requests without bound.
@@ -211,7 +227,7 @@ class Sink:
             # A closed connection: only one request may wait for the next one.
             self._healthy = False
         # Not written: the connection is gone. One request reconnects, the next ones wait for its result.
-        self._listener.spawn(self._connect_and_send(request, max_version, respond))
+        self._listener.spawn(self._connect_and_send(batches, request, max_version, respond))
 
     def _request(self, batches: list[ProducerBatch]) -> tuple[ProduceRequest, int | None]:
         """Return the request and the highest version that can carry it: by name, if a topic id is unknown (KIP-516)."""
@@ -220,7 +236,12 @@ class Sink:
         transactions = self._transactions
         # A later version would add the partition itself, which a broker expects only of version 2.
         max_version = LAST_VERSION_OF_V1 if transactions is not None and not transactions.v2 else None
+        if self._magic != 2:
+            max_version = LAST_VERSION_OF_MAGIC[self._magic]
         for batch in batches:
+            data = batch.seal() if batch.magic == self._magic else self._converted(batch)
+            if data is None:
+                continue
             name, partition = batch.where
             topic = topics.get(name)
             if topic is None:
@@ -232,7 +253,7 @@ class Sink:
                 if topic_id == ZERO_UUID and max_version is None:
                     max_version = LAST_VERSION_WITH_NAMES
                 topic = topics[name] = TopicProduceData(name=name, topic_id=topic_id, partition_data=[])
-            topic.partition_data.append(PartitionProduceData(index=partition, records=batch.seal()))
+            topic.partition_data.append(PartitionProduceData(index=partition, records=data))
         request = ProduceRequest(
             transactional_id=None if transactions is None else transactions.id.name,
             acks=self._settings.acks,
@@ -241,30 +262,52 @@ class Sink:
         )
         return request, max_version
 
+    def _converted(self, batch: ProducerBatch) -> bytearray | None:
+        """Return a batch in the broker's format; None if it has failed, since its records cannot have it."""
+        try:
+            return None if batch.done else batch.convert(self._magic)
+        except KafkaError as error:
+            self._listener.compression_failed(batch, error)
+            return None
+
     async def _connect_and_send(
-        self, request: ProduceRequest, max_version: int | None, respond: Callable[[Result], None]
+        self,
+        batches: list[ProducerBatch],
+        request: ProduceRequest,
+        max_version: int | None,
+        respond: Callable[[Result], None],
     ) -> None:
         """Send a request that has to wait: for a connection, or with ``acks=0`` for the socket's write buffer."""
         try:
             # Only before the first response: the connection of a healthy sink has negotiated its versions.
-            if not self._healthy:
-                await self._check_version()
+            if not self._healthy and await self._format_changed():
+                # Without those that have expired meanwhile.
+                request, max_version = self._request([batch for batch in batches if not batch.done])
+                if not request.topic_data:
+                    # Every batch has failed by itself.
+                    self._in_flight -= 1
+                    self._listener.capacity_freed()
+                    return
             send = self._cluster.send if self._settings.acks else self._cluster.send_oneway
             respond(await send(request, self._node, timeout=self._timeout, max_version=max_version))
         except KafkaError as error:
             respond(error)
 
-    async def _check_version(self) -> None:
-        """Raise unless the broker knows batches of magic 2 and the codec; brokers before 0.11 would store garbage."""
+    async def _format_changed(self) -> bool:
+        """Connect, and return whether the broker has another format than the request was built for.
+
+        Raises:
+            UnsupportedVersionError: The broker lacks what the producer was started with: another one, which was asked
+                then, is newer.
+        """
         # Dials if necessary; the request below then finds the connection.
-        version = await self._cluster.version(ProduceRequest, self._node)
-        codec = self._settings.compression
-        needed = FIRST_VERSION.get(codec, FIRST_VERSION_WITH_BATCHES)
-        if version < needed:
-            raise UnsupportedVersionError(
-                f"broker {self._node} supports Produce up to version {version}; record batches"
-                f"{f' with {codec.name.lower()}' if codec else ''} need {needed}"
-            )
+        versions = await self._cluster.broker_versions(self._node)
+        if self._settings.idempotent:
+            versions.require(IDEMPOTENCE, "use enable_idempotence=False while the cluster has such brokers")
+        if self._settings.compression is Compression.ZSTD:
+            versions.require(ZSTD)
+        magic, self._magic = self._magic, message_format(versions)
+        return self._magic != magic
 
     def _responded(self, request: ProduceRequest, batches: list[ProducerBatch], result: Result) -> None:
         self._in_flight -= 1

@@ -24,7 +24,7 @@ def undelivered(batch: ProducerBatch) -> KafkaError:
 def aborted(batch: ProducerBatch) -> KafkaError:
     """Return the error of a batch that the application has dropped."""
     if not batch.attempts:
-        return RecordAbortedError(f"{batch} dropped by abort() before it was sent")
+        return RecordAbortedError(f"{batch} dropped by abort() before the batch was sent")
     attempts = counted(batch.attempts, "attempt")
     return RecordAbortedError(f"{batch} dropped by abort() after {attempts}: it may be in the log")
 

@@ -65,9 +65,10 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             await txn.post("invoices", invoice)
             await txn.post("postings", posting)
 
-    Leaving the block commits. An exception aborts, and is raised as it is. A record that fails aborts too: then
-    :meth:`commit`, or leaving the block, raises ``TransactionAbortedError``. Errors that a call raises for a record
-    that was not buffered, such as ``InvalidRecordError``, abort only if they leave the block.
+    Leaving the block commits. An exception aborts, and is raised as it is. A record that fails aborts too,
+    also if the call raised its error and that was caught: then :meth:`commit`, or leaving the block, raises
+    ``TransactionAbortedError``. Three kinds of errors abort only if they leave the block: wrong arguments and failed
+    serializers (``InvalidRecordError``), wrong use (``ConfigurationError``), and ``BufferFullError``.
 
     A block that is cancelled aborts in the background: the next transaction, and :meth:`Producer.close`, wait for that.
 
@@ -87,6 +88,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
     ) -> None:
         not_begun = ConfigurationError("the transaction has not begun: async with producer.transaction() as txn")
         super().__init__(partitioner, buffer, WriteSession(not_begun), serializers)
+        self._session.on_missing = self._missing
         self._manager = manager
         self.status = TransactionStatus.NEW
 
@@ -128,7 +130,15 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             try:
                 await self.abort()
             except KafkaError as failure:
-                log.warning("the abort of the transaction is not confirmed yet: %s", failure)
+                # Fenced, for example: it never will be, and every call says so.
+                if self._buffer.closed is None:
+                    log.warning("the abort of the transaction is not confirmed yet: %s", failure)
+
+    def _missing(self, error: KafkaError) -> None:
+        # As in Java: a task that nobody awaits can have raised it, and a commit would leave its record out.
+        # A producer that is closed or has failed says why by itself.
+        if self._buffer.closed is None:
+            self._manager.fail_of(self._session, error)
 
     def _end(self, status: TransactionStatus, why: KafkaError | None = None) -> None:
         """Accept nothing more: from now on calls raise ``why``, by default that the transaction was aborted."""
@@ -201,7 +211,13 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         self._check_not_ended()
         await self._finish_records("prepared")
         self.status = TransactionStatus.PREPARED
-        return self._manager.prepare()
+        return self._manager.prepare(self._decided)
+
+    def _decided(self, committed: bool) -> None:
+        # COMMITTING: its own commit() has decided.
+        if self.status is TransactionStatus.PREPARED:
+            self.status = TransactionStatus.COMMITTED if committed else TransactionStatus.ABORTED
+            self._session.closed = ConfigurationError("complete_transaction() has decided about this transaction")
 
     async def _finish_records(self, what: str) -> None:
         """Wait for the outcome of everything; if that is bad, abort.
@@ -296,7 +312,8 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         Raises:
             TransactionAbortedError: The coordinator refused them, for example because the group has assigned the
                 partitions to another member. The transaction can only be aborted.
-            ConfigurationError: There is no group, an offset is out of range, or the transaction has ended.
+            ConfigurationError: There is no group, the consumer has ``enable_auto_commit`` on, an offset is out of
+                range, or the transaction has ended.
             KafkaError: The producer is closed, or has failed.
         """
         # Before the arguments: after the end every call says how it ended.
@@ -305,6 +322,11 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             given = to_offsets("send_offsets", offsets)
             chosen = {to_partition(partition): to_position(offset) for partition, offset in given.items()}
         elif hasattr(offsets, "positions") and hasattr(offsets, "group_metadata"):
+            if getattr(getattr(offsets, "config", None), "enable_auto_commit", False):
+                raise ConfigurationError(
+                    "send_offsets(consumer) needs a consumer with enable_auto_commit=False: else its offsets are "
+                    "committed whether or not the transaction is"
+                )
             chosen = dict(offsets.positions())
             try:
                 group = offsets.group_metadata() if group is None else group

@@ -132,6 +132,8 @@ class TransactionManager:
         self._last: WriteSession | None = None
         # Whether that was committed; None while it is not known. Not the end that was requested: it can be refused.
         self._committed: bool | None = None
+        # Tells a prepared transaction how it has ended.
+        self._decided: Callable[[bool], None] = lambda committed: None
         # The task that ends the last transaction. At most one runs: _settle() waits for it before another begins.
         self._end: asyncio.Task[None] | None = None
         self._begun_at = 0.0
@@ -209,13 +211,13 @@ class TransactionManager:
             DeadlineError: The same, about its abort.
             KafkaError: The error ends the producer.
         """
-        if self._session is not None:
-            raise ConfigurationError("a transaction is open: commit or abort it before you begin the next one")
         if self.state is TransactionState.PREPARED:
             raise ConfigurationError(
                 f"transaction {self.prepared} was prepared and has no decision: await "
                 "producer.complete_transaction(state) first"
             )
+        if self._session is not None:
+            raise ConfigurationError("a transaction is open: commit or abort it before you begin the next one")
         # Before the first await: it reserves the place, so that two tasks cannot both begin.
         self._session = session
         try:
@@ -390,8 +392,9 @@ class TransactionManager:
             # Acquired only to know that no request of the transaction is in flight.
             pass
 
-    def prepare(self) -> PreparedTransaction:
-        """Wait for a decision from now on, after :meth:`flush`; return what names the transaction (KIP-939)."""
+    def prepare(self, decided: Callable[[bool], None]) -> PreparedTransaction:
+        """After :meth:`flush`, wait for a decision; ``decided`` is called with it. Return its name."""
+        self._decided = decided
         # The coordinator knows nothing of an empty one, and would leave its epoch, and so its name, to the next one.
         self._needs_epoch = not self._has_started
         self.state = TransactionState.PREPARED
@@ -588,6 +591,7 @@ class TransactionManager:
         self._accumulator.observer.ended(self.id.name, self._committed is True, self._begun_at)
         self.state = TransactionState.READY
         self.prepared = None
+        self._decided(self._committed is True)
         self._has_started = False
         self._added.clear()
         self._to_add.clear()

@@ -25,6 +25,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import UnsupportedVersionError
 from aiokproto.failures import Situation
 from aiokproto.group.offset_requests import OffsetsByTopic
+from aiokproto.net.features import MEMBERS_OFFSETS
 from aiokproto.producer.producer_id import ProducerId
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
@@ -40,8 +41,6 @@ _EPOCH_BUMP = 3
 """The first version of InitProducerId that takes the current id and epoch (KIP-360)."""
 _TWO_PHASE_COMMIT = 6
 """The first version of InitProducerId with two-phase commit (KIP-939). Kafka calls it unstable."""
-_GROUP_METADATA = 3
-"""The first version of TxnOffsetCommit with a member's identity (KIP-447)."""
 
 
 class Identity(NamedTuple):
@@ -211,11 +210,8 @@ class TxnOffsetCommitExchange:
         return None if self._offsets.ids else _OFFSETS_BY_NAME
 
     def build(self, version: int) -> TxnOffsetCommitRequest:
-        if version < _GROUP_METADATA and self._request.generation_id_or_member_epoch >= 0:
-            raise UnsupportedVersionError(
-                f"offsets of a group's member in a transaction (KIP-447) need TxnOffsetCommit version {_GROUP_METADATA}"
-                f", which Kafka has from release 2.5 on; the coordinator has {version}"
-            )
+        if version < MEMBERS_OFFSETS.version and self._request.generation_id_or_member_epoch >= 0:
+            raise MEMBERS_OFFSETS.refused("the coordinator", version)
         return self._request
 
     def failure(self, response: TxnOffsetCommitResponse) -> ErrorCode:

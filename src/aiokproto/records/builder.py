@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from aiokproto.errors import InvalidRecordError
-from aiokproto.records.batch import CONTROL, DELETE_HORIZON, HEADER, LOG_OVERHEAD, TRANSACTIONAL
+from aiokproto.records.batch import CODEC, CONTROL, DELETE_HORIZON, HEADER, LOG_OVERHEAD, TRANSACTIONAL
 from aiokproto.records.compression import Compression, compress
 from aiokproto.records.legacy_builder import LegacyBuilder, check_limit
 from aiokproto.records.patch import update_crc
@@ -95,6 +95,7 @@ class BatchBuilder(RecordWriter):
         producer_id: int | None = None,
         producer_epoch: int | None = None,
         base_sequence: int | None = None,
+        compressed: bool = True,
     ) -> bytearray:
         """Compress the records, write the header and return the batch. The builder cannot be used afterwards.
 
@@ -105,6 +106,7 @@ class BatchBuilder(RecordWriter):
             producer_id: Replaces the builder's producer id if given; likewise epoch and sequence.
             producer_epoch: The producer's epoch.
             base_sequence: Sequence number of the first record.
+            compressed: Whether the builder's codec is used.
 
         Raises:
             InvalidRecordError: The builder has no records, or is closed already.
@@ -112,14 +114,17 @@ class BatchBuilder(RecordWriter):
         """
         # Taken: the builder gives its buffer away instead of copying megabytes.
         batch = self.take()
-        if self._compression:
+        flags = self._flags
+        if not compressed:
+            flags &= ~CODEC
+        elif self._compression:
             with memoryview(batch) as view:
                 packed = compress(self._compression, view[HEADER.size :], self._level)
             # The view is released before: a bytearray with exports cannot change its size.
             del batch[HEADER.size :]
             batch += packed
         fields = (
-            self._flags,
+            flags,
             # The last offset delta: a new batch has no gaps.
             self.count - 1,
             self.base_timestamp,

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
+from aiokproto.errors import BrokerConnectionError
+
+
+class NoTokenError(BrokerConnectionError):
+    """The mechanism has nothing to send, as a secret cannot be read: the connection itself is sound."""
+
 
 class SaslExchange(Protocol):
     """One authentication of one connection: tokens out, challenges in.
 
     Any :class:`~aiokproto.errors.KafkaError` that it raises ends the attempt;
     :class:`~aiokproto.errors.AuthenticationError` ends the client. Other exceptions count as a failed attempt, which
-    is repeated like a failed connection.
+    is repeated like a failed connection. :meth:`start` and :meth:`respond` may be plain methods.
     """
 
     @property
@@ -45,4 +51,26 @@ class SaslMechanism(Protocol):
 
     def exchange(self, host: str) -> SaslExchange:
         """Begin an exchange with the broker on this host, by the name that the broker advertises."""
+        ...
+
+
+@runtime_checkable
+class ExplainedExchange(Protocol):
+    """An exchange that can say more about its rejection than the broker's last message does."""
+
+    def explain(self, message: str | None) -> str:
+        """Return why the broker rejected the credentials.
+
+        Args:
+            message: What the broker's response says.
+        """
+        ...
+
+
+@runtime_checkable
+class RenewableExchange(Protocol):
+    """An exchange after which the next on the connection should have other credentials: a session ends with them."""
+
+    def renewed(self) -> SaslExchange:
+        """Begin the exchange that renews the session of this one."""
         ...

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from aiokproto.errors import BrokerConnectionError, ConfigurationError
+from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaError
 
 SecretSource: TypeAlias = "str | Path | Callable[[], str | Awaitable[str]]"
 """A text, a file that has it, or a function that returns it."""
@@ -45,6 +45,7 @@ class Secret:
         Raises:
             BrokerConnectionError: The file cannot be read, or the function failed: the authentication is tried again
                 later, like a failed connection.
+            KafkaError: What the function raised, if it is one.
         """
         source = self._source
         try:
@@ -56,6 +57,8 @@ class Secret:
                     text = await text
             else:
                 text = source
+        except KafkaError:
+            raise
         except Exception as error:
             raise BrokerConnectionError(f"{self.option} cannot be read: {_shown(error)}") from error
         # Without the value: whatever it is, it may be the secret in another form.

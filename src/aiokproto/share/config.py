@@ -15,6 +15,8 @@ _LARGEST = 2**31 - 1
 _GROUP_OPTION = "leave it out: it is an option of the group, {}, see docs/share-groups.md"
 _NO_OFFSETS = "leave it out: share groups have no committed offsets; records are acknowledged one by one"
 
+_NO_DESERIALIZER = "share consumers have none: decode record.key and record.value in your code"
+
 HINTS = {
     "isolation_level": _GROUP_OPTION.format("share.isolation.level"),
     "auto_offset_reset": _GROUP_OPTION.format("share.auto.offset.reset"),
@@ -29,6 +31,9 @@ HINTS = {
     "max_partition_fetch_bytes": "use max_poll_records and fetch_max_bytes: brokers divide both among partitions",
     "fetch_buffer_bytes": "use fetch_max_bytes: at most one response of each broker is buffered",
     "enable_auto_offset_store": _NO_OFFSETS,
+    "key_deserializer": _NO_DESERIALIZER,
+    "value_deserializer": _NO_DESERIALIZER,
+    "on_undecodable": "decode in your code, and reject() what cannot be decoded",
 }
 """Options of the consumer that the share consumer does not have → what to do instead."""
 

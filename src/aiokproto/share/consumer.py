@@ -13,6 +13,7 @@ from aiokproto.async_context import AsyncContext
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig, ConnectionOptions, integer, one_of, positive, seconds
 from aiokproto.errors import ConfigurationError
+from aiokproto.foreign_calls import SHARE_CONSUMER_METHODS, ForeignCalls
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
 from aiokproto.share.batch import ShareBatch
 from aiokproto.share.config import ShareConfig, refuse_consumer_options
@@ -31,7 +32,7 @@ Acquired = ShareRecord | ShareBatch | Iterable[ShareRecord]
 _CLOSE_TIMEOUT_MS = 30_000
 
 
-class ShareConsumer(ShareReport, AsyncContext):
+class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
     """Read records as a member of a share group: a queue whose records are acknowledged one by one (KIP-932).
 
     ::
@@ -65,7 +66,8 @@ class ShareConsumer(ShareReport, AsyncContext):
         topics: Topics to read; :meth:`subscribe` can set them later.
         group_id: The share group. Where it starts to read, what of transactions it reads, how long locks last and how
             often records are delivered are options of the group.
-        acknowledgement_mode: ``"implicit"`` or ``"explicit"``, see above.
+        acknowledgement_mode: ``"implicit"``: a record is accepted when the next one is requested. ``"explicit"``: you
+            acknowledge each record.
         on_acknowledged: A function that is called with a list of
             :class:`~aiokproto.share.AcknowledgeOutcome`, successes and failures, soon after the broker has answered.
             An exception in it ends the consumer. Without it, failures are logged.
@@ -88,6 +90,8 @@ class ShareConsumer(ShareReport, AsyncContext):
     Raises:
         ConfigurationError: An option is unknown or invalid; the message names it.
     """
+
+    foreign_methods = SHARE_CONSUMER_METHODS
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.runtime import AddressInfo, Runtime
@@ -34,6 +34,10 @@ class SimulatedRuntime(Runtime):
 
     def getaddrinfo(self, threads: ThreadPoolExecutor | None, host: str, port: int) -> Awaitable[list[AddressInfo]]:
         return asyncio.get_running_loop().getaddrinfo(host, port)
+
+    async def getnameinfo(self, threads: ThreadPoolExecutor | None, sockaddr: tuple[Any, ...]) -> str:
+        # Names are addresses here.
+        return str(sockaddr[0])
 
     def cpu_time(self) -> float:
         # Real work takes no virtual time; each look at the clock stands for some.

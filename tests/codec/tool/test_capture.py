@@ -28,15 +28,15 @@ async def conversations() -> list[Conversation]:
     async with Broker() as broker:
         await broker.create_topic("captured")
         async with recorder(broker.bootstrap_servers, NEWEST) as recording:
-            bootstrap = f"127.0.0.1:{recording.port}"
-            async with Producer(bootstrap_servers=bootstrap, client_id="writer") as producer:
+            # Wireshark 4.0 does not know the cluster and node in ApiVersions (KIP-1242).
+            options: dict[str, Any] = {
+                "bootstrap_servers": f"127.0.0.1:{recording.port}",
+                "metadata_cluster_check_enable": False,
+            }
+            async with Producer(client_id="writer", **options) as producer:
                 await producer.send_many("captured", [b"first", b"second"])
             async with Consumer(
-                "captured",
-                bootstrap_servers=bootstrap,
-                client_id="reader",
-                group_id="readers",
-                auto_offset_reset="earliest",
+                "captured", client_id="reader", group_id="readers", auto_offset_reset="earliest", **options
             ) as consumer:
                 async for record in consumer:
                     if record.value == b"second":

@@ -89,6 +89,8 @@ _REPLICAS = r"\*|none|(\d+:\d+(,\d+:\d+)*)?"
 
 _STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_MSK_MECHANISMS = ("AWS_MSK_IAM",)
+"""Not Kafka's own: has to be enabled."""
 
 BROKER: dict[str, Option] = {
     "allow.everyone.if.no.acl.found": Option(False, BOOLEAN),
@@ -176,10 +178,22 @@ BROKER: dict[str, Option] = {
     "offsets.topic.num.partitions": _integer(50, 1),
     "offsets.topic.replication.factor": _integer(3, 1),
     "producer.id.expiration.ms": _integer(86_400_000, 1),
+    "queued.max.request.bytes": _long(-1, -1),
     "quota.window.num": _integer(11, 2),
     "quota.window.size.seconds": _integer(1, 1),
     # Kafka's default is GSSAPI, which this broker does not implement.
-    "sasl.enabled.mechanisms": Option(",".join(_MECHANISMS), LIST, choices=_MECHANISMS, many=True),
+    "sasl.enabled.mechanisms": Option(",".join(_MECHANISMS), LIST, choices=(*_MECHANISMS, *_MSK_MECHANISMS), many=True),
+    "sasl.oauthbearer.allow.unverified.audience": Option(False, BOOLEAN),
+    "sasl.oauthbearer.allow.unverified.issuer": Option(False, BOOLEAN),
+    "sasl.oauthbearer.clock.skew.seconds": _integer(30, 0),
+    "sasl.oauthbearer.expected.audience": Option("", LIST),
+    "sasl.oauthbearer.expected.issuer": Option("", STRING),
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms": _long(3_600_000, 1),
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": _long(10_000, 1),
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": _long(100, 1),
+    "sasl.oauthbearer.jwks.endpoint.url": Option("", STRING),
+    "sasl.oauthbearer.scope.claim.name": Option("scope", STRING),
+    "sasl.oauthbearer.sub.claim.name": Option("sub", STRING),
     "sasl.server.max.receive.size": _integer(524_288, 1),
     "share.coordinator.cold.partition.snapshot.interval.ms": _integer(300_000, 1),
     "share.coordinator.snapshot.update.records.per.snapshot": _integer(500, 0),

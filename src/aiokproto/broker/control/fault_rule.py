@@ -53,10 +53,15 @@ def keys(apis: Apis) -> frozenset[int] | None:
     if apis is None:
         return None
     named = apis if isinstance(apis, Collection) and not isinstance(apis, str) else [apis]
-    return frozenset(map(_key, named))
+    return frozenset(map(key_of, named))
 
 
-def _key(api: object) -> int:
+def key_of(api: object) -> int:
+    """Return the ApiKey of a request class or ApiKey.
+
+    Raises:
+        ConfigurationError: It is neither.
+    """
     if isinstance(api, type) and issubclass(api, Request):
         return api.api_key
     if isinstance(api, int) and api in APIS:

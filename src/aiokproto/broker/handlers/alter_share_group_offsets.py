@@ -18,13 +18,12 @@ from aiokproto.errors import BrokerError
 async def handle(request: AlterShareGroupOffsetsRequest, context: RequestContext) -> AlterShareGroupOffsetsResponse:
     try:
         context.groups.check_coordinator(request.group_id, context.node.node_id)
-        results = context.groups.alter_share_offsets(
-            request.group_id,
-            {
-                topic.topic_name: {each.partition_index: each.start_offset for each in topic.partitions}
-                for topic in request.topics
-            },
-        )
+        offsets: dict[str, dict[int, int]] = {}
+        for topic in request.topics:
+            # A request may name a topic twice.
+            partitions = offsets.setdefault(topic.topic_name, {})
+            partitions.update((each.partition_index, each.start_offset) for each in topic.partitions)
+        results = context.groups.alter_share_offsets(request.group_id, offsets)
     except BrokerError as error:
         return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.detail, responses=[])
     return AlterShareGroupOffsetsResponse(

@@ -19,10 +19,12 @@ from aiokproto.error_codes import ErrorCode
 
 METADATA = ("__cluster_metadata", 0)
 _UNKNOWN = -1
+_NODES_SINCE = 2
 
 
 async def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
-    nodes = context.state.nodes.values()
+    # The request's older versions have no place for them.
+    nodes = context.state.nodes.values() if context.version >= _NODES_SINCE else ()
     return DescribeQuorumResponse(
         error_code=ErrorCode.NONE,
         topics=[

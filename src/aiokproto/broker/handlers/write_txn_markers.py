@@ -43,6 +43,9 @@ async def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> Wr
 
 
 def _write(marker: WritableTxnMarker, topic: str, index: int, context: RequestContext) -> ErrorCode:
+    # No transaction is of a producer without id or epoch, and a marker of one cannot be written.
+    if marker.producer_id < 0 or marker.producer_epoch < 0:
+        return ErrorCode.INVALID_REQUEST
     producer = ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)
     try:
         partition = context.state.led_partition(topic, index, context.node.node_id)

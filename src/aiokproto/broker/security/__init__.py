@@ -1,10 +1,11 @@
-"""Authentication, authorization and delegation tokens. Pure, except for :mod:`tls`, :mod:`settings` and the file of
-:mod:`security_state`.
+"""Authentication, authorization and delegation tokens. Pure, except for :mod:`tls`, :mod:`settings`, :mod:`jwks` and
+the file of :mod:`security_state`.
 
 - **Connecting.** ``settings`` are the options of the ``Cluster``; ``tls`` makes the TLS context and the principal of a
   client certificate.
 - **Authentication.** ``sasl`` is the state machine of one connection. It drives a ``sasl_server`` mechanism: ``plain``,
-  ``scram`` or ``oauthbearer``. ``credentials`` are the SCRAM credentials, ``tokens`` the delegation tokens (KIP-48).
+  ``scram``, ``oauthbearer`` or ``aws_msk_iam``. ``jwt`` validates signed tokens by the keys that ``jwks`` loads.
+  ``credentials`` are the SCRAM credentials, ``tokens`` the delegation tokens (KIP-48).
 - **Authorization.** ``acls`` and ``authorizer`` decide as Kafka's ``StandardAuthorizer`` does. ``required_operations``
   is the table of what each API needs, and ``authorization`` splits a request into the permitted part and refusals for
   the rest.

@@ -17,8 +17,11 @@ from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.quotas.client_quotas import ClientQuotas
 from aiokproto.broker.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from aiokproto.broker.security.authorizer import Authorizer
+from aiokproto.broker.security.aws_msk_iam import AwsMskIamSaslServer
 from aiokproto.broker.security.credentials import Deletion, ScramCredentials, Upsertion
-from aiokproto.broker.security.oauthbearer import OAuthBearerSaslServer, unsecured_validator
+from aiokproto.broker.security.jwks import jwks_of
+from aiokproto.broker.security.jwt import JwtValidator
+from aiokproto.broker.security.oauthbearer import OAuthBearerSaslServer, TokenValidator, unsecured_validator
 from aiokproto.broker.security.plain import PlainSaslServer
 from aiokproto.broker.security.principal import ANONYMOUS, parse_principal
 from aiokproto.broker.security.sasl import SaslAuthenticator
@@ -57,10 +60,30 @@ class SecurityState:
         self._sasl = security.sasl
         self._clock = clock
         self._max_reauth_ms = options.number("connections.max.reauth.ms")
-        self._mechanisms = self._enabled(security, str(options.value("sasl.enabled.mechanisms")).split(","))
+        self._jwks = jwks_of(options) if security.sasl and security.token_validator is None else None
+        self._mechanisms = self._enabled(security, options)
         self._path = root / "security.json"
         if self._path.exists():
             self._load()
+
+    async def start(self) -> None:
+        """Load what validates tokens. Cancelling closes the connection to the endpoint.
+
+        Raises:
+            ConfigurationError: It cannot be loaded.
+        """
+        if self._jwks is not None:
+            await self._jwks.load()
+
+    def refresh_keys(self) -> None:
+        """Load the keys that validate tokens again, in the background."""
+        if self._jwks is not None:
+            self._jwks.refresh()
+
+    def close(self) -> None:
+        """Stop loading keys."""
+        if self._jwks is not None:
+            self._jwks.close()
 
     def connect(self, host: str, tls: SSLObject | None) -> ClientSession:
         """Create the session of a new connection."""
@@ -116,15 +139,24 @@ class SecurityState:
 
     # ---- inside
 
-    def _enabled(self, security: Security, names: Sequence[str]) -> Mapping[str, Callable[[], SaslServer]]:
+    def _validator(self, security: Security, options: BrokerOptions) -> TokenValidator:
+        if security.token_validator is not None:
+            return security.token_validator
+        if self._jwks is None:
+            return unsecured_validator(self._clock.wall)
+        return JwtValidator(self._jwks.find, options, self._clock.wall)
+
+    def _enabled(self, security: Security, options: BrokerOptions) -> Mapping[str, Callable[[], SaslServer]]:
         find, find_token = self.credentials.find, self.tokens.account
-        validate = security.token_validator or unsecured_validator(self._clock.wall)
+        names = str(options.value("sasl.enabled.mechanisms")).split(",")
+        validate, access_keys = self._validator(security, options), security.aws_access_keys
         known: dict[str, Callable[[], SaslServer]] = {
             # Not self.credentials: PLAIN needs the password itself, which AlterUserScramCredentials does not carry.
             "PLAIN": lambda: PlainSaslServer(security.users),
             "SCRAM-SHA-256": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_256, find, find_token=find_token),
             "SCRAM-SHA-512": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_512, find, find_token=find_token),
             "OAUTHBEARER": lambda: OAuthBearerSaslServer(validate),
+            "AWS_MSK_IAM": lambda: AwsMskIamSaslServer(access_keys, self._clock.wall),
         }
         return {name: known[name] for name in names}
 

@@ -27,14 +27,18 @@ class Security:
         protocol: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``; for all nodes.
         users: Passwords by user, for PLAIN and SCRAM. AlterUserScramCredentials can add SCRAM users.
         ssl_context: A server-side context for ``SSL`` and ``SASL_SSL``, instead of the ``ssl.*`` options.
-        token_validator: Validates OAUTHBEARER tokens; raises ValueError for an invalid one. None accepts unsecured JSON
-            Web Tokens, as Kafka's default validator does.
+        token_validator: Validates OAUTHBEARER tokens; raises ValueError for an invalid one. None validates JSON Web
+            Tokens as Kafka does: by the keys of ``sasl.oauthbearer.jwks.endpoint.url`` and the other options
+            ``sasl.oauthbearer.*``; without these it accepts unsecured tokens.
+        aws_access_keys: Secret access keys by access key id, for AWS_MSK_IAM, which ``sasl.enabled.mechanisms`` must
+            name. The principal is the access key id.
     """
 
     protocol: SecurityProtocol = "PLAINTEXT"
     users: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     ssl_context: ssl.SSLContext | None = None
     token_validator: TokenValidator | None = None
+    aws_access_keys: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     def __post_init__(self) -> None:
         """Check the protocol. Raises :class:`~aiokproto.errors.ConfigurationError`."""

@@ -16,7 +16,13 @@ from typing import Any, cast
 from aiokproto.codec.frames import frame_buffer
 
 _BUFFER = 1 << 17
-"""The size of the receive buffer: how much is read ahead of the request that is being served."""
+"""The size of the receive buffer, once it has been full: how much is read ahead of the request that is being served."""
+
+_FIRST_BUFFER = 1 << 12
+"""Its size at first: a connection that sends little, or nothing, costs little."""
+
+_LINGER_SECONDS = 10.0
+"""How long a closed connection may take to send what it still has: a client that does not read never ends it."""
 
 _PIECE = 1 << 18
 """Responses are written in pieces of this size: the transport copies what the socket does not accept at once."""
@@ -37,7 +43,8 @@ class ClientConnection(asyncio.BufferedProtocol):
     def __init__(self, accept: Callable[[ClientConnection], None]) -> None:
         """``accept`` is called once the connection is established (after the TLS handshake)."""
         self._accept = accept
-        self._buffer = bytearray(_BUFFER)
+        self._buffer = bytearray(_FIRST_BUFFER)
+        self._linger: asyncio.TimerHandle | None = None
         # Received but unread bytes are between _begin and _end. While a large frame is incomplete, _rest is the part of
         # it that is still to be filled, and the buffer is empty.
         self._begin = 0
@@ -113,6 +120,9 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self.transport.write(last)
             # Not abort(): what was written, such as the response to a failed authentication, must still be sent.
             self.transport.close()
+            if self._lost is None and self._linger is None:
+                loop = asyncio.get_running_loop()
+                self._linger = loop.call_later(_LINGER_SECONDS, self.transport.abort)
 
     def abort(self) -> None:
         """Close the connection without sending what is buffered."""
@@ -144,6 +154,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._rest = self._rest[nbytes:] if nbytes < len(self._rest) else None
         else:
             self._end += nbytes
+            if self._end == len(self._buffer) < _BUFFER:
+                # A new one: the transport still has a view of this.
+                self._buffer = self._buffer + bytes(min(7 * self._end, _BUFFER - self._end))
             # The buffer is full of pipelined requests: stop reading, so that TCP flow control slows the client down.
             if self._end == len(self._buffer):
                 assert self.transport is not None
@@ -161,6 +174,8 @@ class ClientConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         # Kept, not raised: the connection's task may be in a handler, and meets it at its next read or write.
         self._lost = ConnectionResetError("the connection is lost")
+        if self._linger is not None:
+            self._linger.cancel()
         self._wake()
         # asyncio does not call it when the connection is lost while writing is paused.
         self.resume_writing()

@@ -42,10 +42,15 @@ from aiokproto.codec.refusal import refuse
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.registry import request as request_type
 from aiokproto.codec.schema import NEVER, Request, Response, Versions
+from aiokproto.codec.wire import Limits
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, DecodeError
 
 log = logging.getLogger("aiokproto.broker")
+
+_LIMITS = Limits(memory=256 << 20)
+"""Of one decoded request: a tenth of it, 100,000 partitions with their objects, is more than any client sends. Decoding
+takes the event loop's time, up to a second for this much."""
 
 _API_VERSIONS_OF_2_4 = 3
 """The version of ApiVersions that Kafka 2.4 added. A broker that serves it also has KIP-511."""
@@ -127,7 +132,7 @@ class Dispatcher:
         name = f"{api_name(header.api_key)} v{header.api_version}"
         try:
             # Kafka ignores bytes after the body, and librdkafka's Metadata request has some.
-            request, _ = handler.request.decode_from(header.body, 0, header.api_version)
+            request, _ = handler.request.decode_from(header.body, 0, header.api_version, limits=_LIMITS)
         except DecodeError as error:
             raise CloseConnection(f"{name} from {header.client_id!r} cannot be decoded: {error}") from None
         context = self._context(header, connection)

@@ -15,9 +15,13 @@ from aiokproto.broker.request_context import CloseConnection
 from aiokproto.broker.security.security_state import SecurityState
 from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.server.client_connection import ClientConnection
+from aiokproto.broker.server.request_memory import RequestMemory
 
 # A client that connects and sends nothing must not hold a socket for asyncio's default of a minute.
 TLS_HANDSHAKE_SECONDS = 30.0
+
+AUTHENTICATION_SECONDS = 30.0
+"""How long a client may take to authenticate, from the time when its connection is accepted."""
 
 
 class Listener:
@@ -45,8 +49,11 @@ class Listener:
         self._slots = asyncio.Semaphore(options.number("max.connections"))
         self._per_address = options.number("max.connections.per.ip")
         self._max_idle = options.seconds("connections.max.idle.ms")
+        memory = options.number("queued.max.request.bytes")
+        # None in the usual broker, which then counts nothing.
+        self._memory = RequestMemory(memory) if memory > 0 else None
         self._addresses: Counter[str] = Counter()
-        # When each connection began to wait for a request, in that order: the longest idle one comes first.
+        # When each connection began to wait for its client, in that order: the longest idle one comes first.
         self._idle_since: dict[ClientConnection, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._idle_check_at = 0.0
@@ -80,7 +87,12 @@ class Listener:
         try:
             async with self._slots:
                 # After the TLS handshake, so that the client certificate is known.
-                yield self._security.connect(host, client.info("ssl_object"))
+                session = self._security.connect(host, client.info("ssl_object"))
+                late = asyncio.get_running_loop().call_later(AUTHENTICATION_SECONDS, _close_unless, client, session)
+                try:
+                    yield session
+                finally:
+                    late.cancel()
         finally:
             self._idle_since.pop(client, None)
             self._addresses[host] -= 1
@@ -88,17 +100,15 @@ class Listener:
                 del self._addresses[host]
 
     async def receive(self, client: ClientConnection, connection: ClientSession) -> bytes | memoryview:
-        """Return the connection's next request frame, without its length.
+        """Return the connection's next request frame, without its length. Pass it to :meth:`served` in any case.
 
         Raises:
             CloseConnection: The frame is larger than the limit.
             EOFError: The client closed the connection, or it was idle for ``connections.max.idle.ms``.
             ConnectionError: The connection is lost.
         """
-        # At the end of the dict, which keeps it ordered: only its first entries have to be looked at.
-        self._idle_since[client] = asyncio.get_running_loop().time()
-        if self._timer is None:
-            self._schedule_idle_check()
+        self._begin_waiting(client)
+        taken = 0
         try:
             size = await client.read_size()
             # For each frame anew: the limit changes in the middle of a connection.
@@ -107,10 +117,36 @@ class Listener:
             if not 0 <= size <= limit:
                 option = "socket.request.max.bytes" if connection.authenticated else "sasl.server.max.receive.size"
                 raise CloseConnection(f"a frame of {size} bytes, the limit ({option}) is {limit}")
-            return await client.read_frame(size)
+            if self._memory is not None:
+                await self._memory.acquire(size)
+                taken = size
+            frame = await client.read_frame(size)
+            taken = 0
+            return frame
         finally:
             # A request that is being served, or a Fetch that waits, is not idle.
             self._idle_since.pop(client, None)
+            if self._memory is not None:
+                self._memory.release(taken)
+
+    def served(self, frame: bytes | memoryview) -> None:
+        """Give back the memory of a frame that :meth:`receive` has returned."""
+        if self._memory is not None:
+            self._memory.release(len(frame))
+
+    async def send(self, client: ClientConnection, response: bytes | bytearray) -> None:
+        """Send a response. A client that does not read it is idle. Raises like :meth:`receive`."""
+        self._begin_waiting(client)
+        try:
+            await client.send(response)
+        finally:
+            self._idle_since.pop(client, None)
+
+    def _begin_waiting(self, client: ClientConnection) -> None:
+        # At the end of the dict, which keeps it ordered: only its first entries have to be looked at.
+        self._idle_since[client] = asyncio.get_running_loop().time()
+        if self._timer is None:
+            self._schedule_idle_check()
 
     async def throttle(self, seconds: float) -> None:
         """Return after the throttle time; the caller reads nothing from the connection until then (KIP-219)."""
@@ -132,3 +168,9 @@ class Listener:
                 break
             client.close()
         self._schedule_idle_check()
+
+
+def _close_unless(client: ClientConnection, session: ClientSession) -> None:
+    """Close a connection that is still not authenticated."""
+    if not session.authenticated:
+        client.close()

@@ -111,13 +111,16 @@ class SocketServer:
     async def _answer_all(self, client: ClientConnection, connection: ClientSession) -> None:
         while True:
             frame = await self._listener.receive(client, connection)
-            # Outside of the dispatcher, so that a slow network counts neither as the broker's time nor as a delay of a
-            # handler.
-            await self._network.transfer(self._node.node_id, len(frame))
-            response, throttle = await self._dispatcher.dispatch(frame, connection)
+            try:
+                # Outside of the dispatcher, so that a slow network counts neither as the broker's time nor as a delay
+                # of a handler.
+                await self._network.transfer(self._node.node_id, len(frame))
+                response, throttle = await self._dispatcher.dispatch(frame, connection)
+            finally:
+                self._listener.served(frame)
             if response is not None:
                 await self._network.transfer(self._node.node_id, len(response))
-                await client.send(response)
+                await self._listener.send(client, response)
             # After the response: the client learns how long it is, and does not take the pause for a failure (KIP-219).
             if throttle:
                 await self._listener.throttle(throttle)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from inspect import isasyncgenfunction, isgeneratorfunction
 from typing import Any, Protocol
 
 from aiokproto.config import boolean, duration, integer, one_of, positive, seconds
@@ -59,6 +60,8 @@ class RunOptions:
         """
         if not callable(handler):
             raise ConfigurationError(f"run({handler!r}): expected a coroutine function of a record")
+        if _returns_nothing(handler):
+            raise NotAwaitableError(f"run({handler!r}): it is no coroutine function: define it with async def")
         order = given["order"]
         if not callable(order):
             order = one_of("order", order, ("partition", "key", "none"))
@@ -90,6 +93,18 @@ class RunOptions:
             handler_timeout=None if timeout is None else duration("handler_timeout_ms", timeout),
             handle_signals=boolean("handle_signals", given["handle_signals"]),
         )
+
+
+def _returns_nothing(handler: object) -> bool:
+    """Return whether it is certain, without a call, that it returns nothing to await: a generator, or ``-> None``. A
+    plain function may return a coroutine."""
+    if is_async(handler):
+        return False
+    if isgeneratorfunction(handler) or isasyncgenfunction(handler):
+        return True
+    # A decorator has the annotations of what it wraps, which may be a coroutine function.
+    annotations = {} if hasattr(handler, "__wrapped__") else getattr(handler, "__annotations__", {})
+    return "return" in annotations and annotations["return"] in (None, "None")
 
 
 def _check(name: str, value: object, kind: type) -> None:

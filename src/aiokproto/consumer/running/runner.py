@@ -34,10 +34,11 @@ from aiokproto.consumer.running.failed import Failures
 from aiokproto.consumer.running.options import NotAwaitableError, RunOptions
 from aiokproto.consumer.running.scheduler import Backlog, Scheduler, Work
 from aiokproto.consumer.running.signals import signals_handled
-from aiokproto.consumer.running.status import report_stuck, status_of
+from aiokproto.consumer.running.status import STUCK_AFTER, report_stuck, status_of, trouble_of
 from aiokproto.consumer.running.summary import RunStatus, RunSummary, TopicCounts
 from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.fetched.time_slice import TimeSlice
+from aiokproto.plurals import counted
 from aiokproto.types import Record, TopicPartition
 
 log = logging.getLogger("aiokproto.consumer")
@@ -56,12 +57,11 @@ _FOLLOWING = (True,) * 7 + (False,)
 
 
 class Runner:
-    """One call of :meth:`Consumer.run`."""
+    """One call of :meth:`Consumer.run`. Without deserializers, ``deserializing`` is None."""
 
     def __init__(
         self, engine: Engine, options: RunOptions, deserializing: DeserializingReader[Any, Any] | None
     ) -> None:
-        """``deserializing``: None if there are no deserializers."""
         self._deserializing = deserializing
         self._engine = engine
         self._assignment = engine.assignment
@@ -93,7 +93,7 @@ class Runner:
         with signals_handled(self._signalled) if self._options.handle_signals else nullcontext():
             self._assignment.mark_processed()
             self._assignment.end_turn()
-            self._assignment.handling = self
+            self._assignment.handling = self._assignment.handled = self
             self._engine.reader.owner = self
             intake = asyncio.create_task(self._take_records(), name="aiokproto-consumer-run-intake")
             watch = asyncio.create_task(report_stuck(self._running), name="aiokproto-consumer-run-watch")
@@ -360,7 +360,9 @@ class Runner:
             log.info("run: %s, which is not assigned any more: %r", work, error)
         elif (pause := self._failures.pause(work, error)) is not None:
             counts.retried += 1
-            log.info("run: %s: attempt %d failed, the next is in %.1f s: %r", work, work.attempts, pause, error)
+            # A run that stops makes none: the record comes again after the restart.
+            following = "the run ends" if self._stopping.is_set() else f"the next is in {pause * 1000:.0f} ms"
+            log.info("run: %s: attempt %d failed, %s: %r", work, work.attempts, following, error)
             self._postpone(work)
             self._timed(pause, work)
         elif self._failures.splits(work, error):
@@ -502,7 +504,8 @@ class Runner:
     def _cancel_running(self, backlogs: Collection[Backlog], why: str) -> None:
         works = [work for backlog in backlogs for work in backlog.running if _goes_on(work)]
         if works:
-            log.warning("run: %s: cancelled while %d of its records are handled, such as %s", why, len(works), works[0])
+            calls = counted(len(works), "call")
+            log.warning("run: %s: %s of the handler cancelled, such as that for %s", why, calls, works[0])
         for work in works:
             _cancel(work, why)
 
@@ -570,6 +573,12 @@ class Runner:
         self._engine.reader.give_up_waiting()
 
     # Reports
+
+    def trouble(self) -> str:
+        """See :class:`~aiokproto.consumer.handling.Handling`."""
+        group = self._engine.config.group
+        limit = STUCK_AFTER if group is None else min(STUCK_AFTER, group.max_poll_interval / 2)
+        return trouble_of(self._running(), limit)
 
     def summary(self) -> RunSummary:
         """Return what was done so far."""

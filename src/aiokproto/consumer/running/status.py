@@ -57,6 +57,19 @@ async def report_stuck(running: Callable[[], list[Work]]) -> None:
             )
 
 
+def trouble_of(works: list[Work], after: float) -> str:
+    """Return what is wrong with running calls: one does not end although it is cancelled, or takes longer than
+    ``after`` seconds; empty if nothing is."""
+    now = asyncio.get_running_loop().time()
+    stuck = [work for work in works if work.cancelled or now - work.began >= after]
+    if not stuck:
+        return ""
+    oldest = min(stuck, key=lambda work: work.began)
+    cancelled = f", although it was cancelled: {oldest.cancelled}" if oldest.cancelled else ""
+    more = f" ({len(stuck) - 1} more)" if len(stuck) > 1 else ""
+    return f"the handler of {oldest} has been running for {now - oldest.began:.0f} s{cancelled}{more}"
+
+
 def _progress(backlog: Backlog, now: int) -> PartitionProgress:
     age = None
     if backlog.works and backlog.works[0].item:

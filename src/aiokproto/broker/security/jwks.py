@@ -1,0 +1,204 @@
+"""The keys that verify signed tokens (KIP-768): a JSON Web Key Set (RFC 7517), of a file or of an identity provider.
+
+A set from a provider is loaded at the start, then in intervals, and when a token names a key that is not in it: that
+token is rejected, as in Kafka, and the client's next attempt finds the key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from aiokproto.broker.config.options import BrokerOptions
+from aiokproto.errors import ConfigurationError
+from aiokproto.runtime import monotonic
+from aiokproto.security.http_request import HttpError, parse_url, request
+
+_URL = "sasl.oauthbearer.jwks.endpoint.url"
+_TIMEOUT = 10.0
+_AGAIN = 60.0
+"""Shortest time between two requests because of the same unknown key (s), as in Kafka."""
+_MAX_UNKNOWN = 1000
+_MAX_FILE = 1 << 20
+
+log = logging.getLogger("aiokproto.broker")
+
+
+class Key(NamedTuple):
+    """A public key.
+
+    Attributes:
+        kind: ``RSA`` or ``EC``.
+        public: The key, of the package cryptography.
+    """
+
+    kind: str
+    public: Any
+
+
+class Jwks:
+    """A set of keys, by their ids.
+
+    Args:
+        url: A URL, ``file:``, ``https:`` or ``http:``.
+        backoff: Wait before the second request at the start (s); doubles.
+        backoff_max: Longest such wait, and the time after which no further request begins (s).
+    """
+
+    def __init__(self, url: str, backoff: float, backoff_max: float) -> None:
+        self._keys: dict[str, Key] = {}
+        self._backoff = backoff
+        self._backoff_max = backoff_max
+        self._unknown: dict[str, float] = {}
+        self._refreshing: asyncio.Task[None] | None = None
+        parts = urlsplit(url)
+        if parts.scheme == "file":
+            self._file: Path | None = Path(unquote(parts.path))
+            return
+        self._file = None
+        # A broker in a test trusts its own configuration: nothing secret is sent.
+        self._url = parse_url(_URL, url, allow_http=True)
+
+    def find(self, key_id: str) -> Key | None:
+        """Return a key. If there is none, the set is loaded again, for the next token."""
+        found = self._keys.get(key_id)
+        if found is None and self._file is None:
+            now, last = monotonic(), self._unknown.get(key_id)
+            if last is None or now - last > _AGAIN:
+                # Clients invent ids: what is remembered of them is limited.
+                if len(self._unknown) >= _MAX_UNKNOWN:
+                    self._unknown.clear()
+                self._unknown[key_id] = now
+                self.refresh()
+        return found
+
+    async def load(self) -> None:
+        """Load the set.
+
+        Raises:
+            ConfigurationError: It cannot be loaded, or is none.
+        """
+        loop = asyncio.get_running_loop()
+        until, backoff = loop.time() + self._backoff_max, self._backoff
+        while True:
+            try:
+                self._keys = parse_keys(self._read() if self._file is not None else await self._fetch())
+                return
+            except (HttpError, OSError, ValueError) as error:
+                if self._file is not None or loop.time() + backoff > until:
+                    raise ConfigurationError(f"{_URL}: the keys cannot be loaded: {error}") from error
+            await asyncio.sleep(backoff)
+            backoff = min(2 * backoff, self._backoff_max)
+
+    def refresh(self) -> None:
+        """Load the set again, in the background. If that fails, the keys stay as they are."""
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
+
+    def close(self) -> None:
+        """Stop loading."""
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+
+    async def _refresh(self) -> None:
+        try:
+            await self.load()
+        except ConfigurationError as error:
+            log.warning("%s", error)
+
+    def _read(self) -> bytes:
+        assert self._file is not None, "only called with one"
+        with self._file.open("rb") as file:
+            data = file.read(_MAX_FILE + 1)
+        if len(data) > _MAX_FILE:
+            raise ValueError(f"{self._file} has more than {_MAX_FILE} bytes")
+        return data
+
+    async def _fetch(self) -> bytes:
+        accept = {"Accept": "application/json"}
+        response = await request(
+            "GET", self._url, accept, b"", ssl_context=None, connect_timeout=_TIMEOUT, read_timeout=_TIMEOUT
+        )
+        if response.status != 200:
+            raise ValueError(f"{self._url.shown} answered with status {response.status}")
+        return response.body
+
+
+def jwks_of(options: BrokerOptions) -> Jwks | None:
+    """Return the set that the options name, which is still to be loaded; None if they name none.
+
+    Raises:
+        ConfigurationError: An option is missing or invalid, or the package cryptography is missing.
+    """
+    url = str(options.value(_URL))
+    if not url:
+        return None
+    for claim in ("audience", "issuer"):
+        expected, allow = f"sasl.oauthbearer.expected.{claim}", f"sasl.oauthbearer.allow.unverified.{claim}"
+        if not options.value(expected) and not options.value(allow):
+            raise ConfigurationError(f"{expected} is missing: {_URL} is set (or set {allow} to true)")
+    try:
+        import cryptography  # noqa: F401
+    except ImportError:
+        raise ConfigurationError(f"{_URL} needs the package cryptography: pip install aiokproto[oauth]") from None
+    retry = "sasl.oauthbearer.jwks.endpoint.retry.backoff"
+    return Jwks(url, options.seconds(f"{retry}.ms"), options.seconds(f"{retry}.max.ms"))
+
+
+def parse_keys(data: bytes) -> dict[str, Key]:
+    """Return the public keys for signatures by id; others are left out.
+
+    Raises:
+        ValueError: The data is no JSON Web Key Set.
+    """
+    try:
+        found = json.loads(data)["keys"]
+        entries = [entry for entry in found if isinstance(entry, dict) and entry.get("use", "sig") == "sig"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ValueError("this is no JSON Web Key Set") from None
+    makers: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {"RSA": _rsa, "EC": _elliptic}
+    keys = {}
+    for entry in entries:
+        make = makers.get(str(entry.get("kty")))
+        if make is not None and isinstance(entry.get("kid"), str):
+            try:
+                keys[entry["kid"]] = Key(entry["kty"], make(entry))
+            except (ValueError, KeyError, TypeError):
+                raise ValueError(f"the key {entry['kid'][:100]!r} is invalid") from None
+    return keys
+
+
+def _rsa(entry: Mapping[str, Any]) -> Any:
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers
+
+    return RSAPublicNumbers(_integer(entry["e"]), _integer(entry["n"])).public_key()
+
+
+def _elliptic(entry: Mapping[str, Any]) -> Any:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    curves: dict[str, ec.EllipticCurve] = {"P-256": ec.SECP256R1(), "P-384": ec.SECP384R1(), "P-521": ec.SECP521R1()}
+    return ec.EllipticCurvePublicNumbers(_integer(entry["x"]), _integer(entry["y"]), curves[entry["crv"]]).public_key()
+
+
+def _integer(text: str) -> int:
+    return int.from_bytes(decoded(text), "big")
+
+
+def decoded(text: str) -> bytes:
+    """Decode base64 for URLs, without padding.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
+    except (binascii.Error, UnicodeEncodeError):
+        raise ValueError("invalid base64") from None

@@ -1,0 +1,122 @@
+"""Validation of signed JSON Web Tokens (RFC 7519), as Kafka's BrokerJwtValidator does it (KIP-768)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from aiokproto.broker.config.options import BrokerOptions
+from aiokproto.broker.security.jwks import Key, decoded
+from aiokproto.broker.security.oauthbearer import Token
+
+_ALGORITHMS = {
+    "RS256": ("RSA", 256),
+    "RS384": ("RSA", 384),
+    "RS512": ("RSA", 512),
+    "ES256": ("EC", 256),
+    "ES384": ("EC", 384),
+    "ES512": ("EC", 521),
+}
+"""The kind of key, and the size of the hash or of the curve. Not ``none``, and no algorithm with a shared key."""
+
+
+class JwtValidator:
+    """Validates tokens.
+
+    Args:
+        find: Returns the key of an id; None if it is unknown.
+        options: The options ``sasl.oauthbearer.*``.
+        now: Returns the time in milliseconds since the epoch.
+    """
+
+    def __init__(self, find: Callable[[str], Key | None], options: BrokerOptions, now: Callable[[], int]) -> None:
+        self._find = find
+        self._now = now
+        prefix = "sasl.oauthbearer."
+        self._skew = options.number(f"{prefix}clock.skew.seconds")
+        audiences = str(options.value(f"{prefix}expected.audience")).split(",")
+        self._audiences = {audience.strip() for audience in audiences if audience.strip()}
+        self._issuer = str(options.value(f"{prefix}expected.issuer"))
+        self._subject = str(options.value(f"{prefix}sub.claim.name"))
+        self._scope = str(options.value(f"{prefix}scope.claim.name"))
+
+    def __call__(self, token: str) -> Token:
+        """Return the claims of a valid token.
+
+        Raises:
+            ValueError: It is invalid.
+        """
+        parts = token.split(".")
+        if len(parts) != 3:
+            raise ValueError("a signed token has three parts")
+        header, claims = (_object(part) for part in parts[:2])
+        self._verify(header, f"{parts[0]}.{parts[1]}".encode(), decoded(parts[2]))
+        now = self._now() / 1000
+        expires = _seconds(claims, "exp")
+        _seconds(claims, "iat")
+        if now - self._skew >= expires:
+            raise ValueError("the token has expired")
+        if "nbf" in claims and now + self._skew < _seconds(claims, "nbf"):
+            raise ValueError("the token is not valid yet")
+        self._check_parties(claims)
+        scope = claims.get(self._scope, "")
+        if not isinstance(scope, str) and not (isinstance(scope, list) and all(isinstance(one, str) for one in scope)):
+            raise ValueError(f"the claim {self._scope!r} is neither text nor a list of texts")
+        user = claims.get(self._subject)
+        if not isinstance(user, str) or not user.strip():
+            raise ValueError(f"the claim {self._subject!r} is missing")
+        return Token(user.strip(), int(expires * 1000))
+
+    def _check_parties(self, claims: dict[str, Any]) -> None:
+        audience = claims.get("aud", [])
+        listed = audience if isinstance(audience, list) else [audience]
+        given = {one for one in listed if isinstance(one, str)}
+        if self._audiences and not given & self._audiences:
+            raise ValueError("the token is for another audience")
+        if self._issuer and claims.get("iss") != self._issuer:
+            raise ValueError("the token is of another issuer")
+
+    def _verify(self, header: dict[str, Any], data: bytes, signature: bytes) -> None:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.asymmetric import ec, padding
+        from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+
+        algorithm, key_id = header.get("alg"), header.get("kid")
+        if algorithm not in _ALGORITHMS or "crit" in header:
+            raise ValueError("the token is signed in a way that is not accepted")
+        kind, bits = _ALGORITHMS[algorithm]
+        key = self._find(key_id) if isinstance(key_id, str) else None
+        if key is None or key.kind != kind:
+            raise ValueError("the token is signed by an unknown key")
+        digest = {256: hashes.SHA256(), 384: hashes.SHA384()}.get(bits, hashes.SHA512())
+        try:
+            if kind == "RSA":
+                key.public.verify(signature, data, padding.PKCS1v15(), digest)
+                return
+            size = (bits + 7) // 8
+            if len(signature) != 2 * size or key.public.curve.key_size != bits:
+                raise InvalidSignature
+            numbers = int.from_bytes(signature[:size], "big"), int.from_bytes(signature[size:], "big")
+            key.public.verify(encode_dss_signature(*numbers), data, ec.ECDSA(digest))
+        except InvalidSignature:
+            raise ValueError("the token's signature is wrong") from None
+
+
+def _object(part: str) -> dict[str, Any]:
+    try:
+        found = json.loads(decoded(part))
+    except RecursionError:
+        raise ValueError("the token's parts are nested too deeply") from None
+    if not isinstance(found, dict):
+        raise ValueError("the token's parts are not JSON objects")
+    return found
+
+
+def _seconds(claims: dict[str, Any], name: str) -> float:
+    value = claims.get(name)
+    # bool is an int in Python; NaN fails the comparison, and infinity is too large.
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 1e12:
+        raise ValueError(f"the claim {name!r} is not a time in seconds")
+    return value

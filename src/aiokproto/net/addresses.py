@@ -1,0 +1,171 @@
+"""From a host name to a connected socket: every address of the name gets its chance (KIP-302, RFC 8305).
+
+The addresses are tried in the resolver's order, but by turns of IPv6 and IPv4. If one has neither answered nor failed
+in :data:`FALLBACK_DELAY`, the next is tried beside it; the first that accepts is used. So an address that swallows
+packets costs a quarter of a second, and a network without IPv6 nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import chain, zip_longest
+from typing import Any, NamedTuple
+
+from aiokproto.errors import BrokerConnectionError
+from aiokproto.net.timeouts import timeout_at
+from aiokproto.runtime import current
+
+FALLBACK_DELAY = 0.25
+"""Seconds after which the next address is tried beside the last (RFC 8305, section 8)."""
+
+MAX_ADDRESSES = 16
+"""Most addresses of one host name that are tried."""
+
+
+class Endpoint(NamedTuple):
+    """An address that needs no resolver.
+
+    Attributes:
+        family: ``AF_INET`` or ``AF_INET6``.
+        sockaddr: As ``connect()`` takes it. An IPv6 one has the zone.
+    """
+
+    family: int
+    sockaddr: tuple[Any, ...]
+
+    @property
+    def host(self) -> str:
+        """The address as text."""
+        return str(self.sockaddr[0])
+
+
+async def resolve(
+    host: str, port: int, deadline: float, what: str, threads: ThreadPoolExecutor | None
+) -> list[Endpoint]:
+    """Return the addresses of a host name, in the order in which to try them. A literal address needs no resolver.
+
+    Args:
+        host: Host name or address.
+        port: The port.
+        deadline: When to give up (s, the loop's clock).
+        what: What cannot be reached, for the error: ``"cannot connect to broker 1"``.
+        threads: Where the name is resolved; None for the loop's default executor.
+
+    Raises:
+        BrokerConnectionError: The name has no address, or resolving it took too long.
+    """
+    for family in (socket.AF_INET, socket.AF_INET6):
+        # A literal address needs no resolver, hence no thread.
+        with suppress(OSError, ValueError):
+            socket.inet_pton(family, host)
+            return [Endpoint(int(family), (host, port))]
+    try:
+        async with timeout_at(deadline):
+            found = await current().getaddrinfo(threads, host, port)
+    except asyncio.TimeoutError:
+        raise BrokerConnectionError(f"{what}: resolving {host!r} took too long") from None
+    except (OSError, ValueError) as error:
+        raise BrokerConnectionError(f"{what}: {host!r} cannot be resolved: {reason(error)}") from error
+    # Once each: getaddrinfo repeats an address for every socket type.
+    endpoints = list(dict.fromkeys(Endpoint(int(family), address) for family, _, _, _, address in found))
+    return by_turns(endpoints)[:MAX_ADDRESSES]
+
+
+def by_turns(endpoints: list[Endpoint]) -> list[Endpoint]:
+    """Order addresses so that the families take turns, beginning with the first's (RFC 8305, section 4)."""
+    families = dict.fromkeys(endpoint.family for endpoint in endpoints)
+    columns = ([one for one in endpoints if one.family == family] for family in families)
+    return [one for one in chain.from_iterable(zip_longest(*columns)) if one is not None]
+
+
+async def connect(untried: list[Endpoint], deadline: float, failures: list[str]) -> tuple[socket.socket, str] | None:
+    """Connect to the first of several addresses that accepts. Cancelling closes all sockets.
+
+    Args:
+        untried: The addresses. Those that failed, and the one that is returned, are taken out.
+        deadline: When to give up (s, the loop's clock).
+        failures: Gets each address that failed, with its cause.
+
+    Returns:
+        A socket without blocking, and its address; None if there is none.
+    """
+    loop = asyncio.get_running_loop()
+    attempts: dict[asyncio.Task[socket.socket], Endpoint] = {}
+    begun = loop.time()
+    try:
+        while untried or attempts:
+            if untried:
+                endpoint = untried.pop(0)
+                attempts[loop.create_task(_attempt(endpoint))] = endpoint
+            until = min(deadline, loop.time() + FALLBACK_DELAY) if untried else deadline
+            await asyncio.wait(attempts, timeout=max(until - loop.time(), 0), return_when=asyncio.FIRST_COMPLETED)
+            for task in [task for task in attempts if task.done()]:
+                error = task.exception()
+                if error is None:
+                    return task.result(), attempts.pop(task).host
+                if not isinstance(error, OSError):
+                    raise error
+                failures.append(f"{attempts.pop(task).host}: {reason(error)}")
+            if loop.time() >= deadline:
+                took = f"no connection in {loop.time() - begun:.3g} s"
+                failures += [f"{endpoint.host}: {took}" for endpoint in (*attempts.values(), *untried)]
+                untried.clear()
+                return None
+        return None
+    finally:
+        # They lost, and can be tried again should the winner turn out to be useless.
+        if loop.time() < deadline:
+            untried[:0] = attempts.values()
+        await _discard(attempts)
+
+
+async def _attempt(endpoint: Endpoint) -> socket.socket:
+    opened = socket.socket(endpoint.family, socket.SOCK_STREAM)
+    try:
+        opened.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(opened, endpoint.sockaddr)
+    # Also a cancellation: nobody else holds the socket.
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+async def _discard(attempts: dict[asyncio.Task[socket.socket], Endpoint]) -> None:
+    for task in attempts:
+        # By a callback, which runs also if the wait below is cancelled.
+        task.add_done_callback(_close_result)
+        task.cancel()
+    if attempts:
+        await asyncio.wait(attempts)
+
+
+def _close_result(task: asyncio.Task[socket.socket]) -> None:
+    if not task.cancelled() and task.exception() is None:
+        task.result().close()
+
+
+async def canonical_names(host: str, port: int, deadline: float, threads: ThreadPoolExecutor | None) -> list[str]:
+    """Return the canonical name of each address of a host, as ``InetAddress.getCanonicalHostName`` (KIP-235).
+
+    An address without a name stands for itself. Raises like :func:`resolve`.
+    """
+    what = f"bootstrap address {host}:{port}"
+    endpoints = await resolve(host, port, deadline, what, threads)
+    try:
+        async with timeout_at(deadline):
+            names = [await current().getnameinfo(threads, endpoint.sockaddr) for endpoint in endpoints]
+    except asyncio.TimeoutError:
+        raise BrokerConnectionError(f"{what}: finding its canonical names took too long") from None
+    return list(dict.fromkeys(names))
+
+
+def reason(error: BaseException) -> str:
+    """Return the operating system's error text, without the address that asyncio adds to it."""
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno).lower()
+    return str(error) or type(error).__name__

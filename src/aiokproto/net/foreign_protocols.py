@@ -1,0 +1,90 @@
+"""What a peer that is not a Kafka broker is, by the first bytes that it sends (pure).
+
+A Kafka frame begins with its length. What most protocols send first is a length beyond any limit when it is read so
+("HTTP", "SSH-"): :class:`~aiokproto.net.protocol.ClientProtocol` refuses it at once. The first bytes of HTTP/2 and of
+ZooKeeper are plausible lengths: these peers are named once their frame could not be decoded, or did not come to its
+end.
+"""
+
+from __future__ import annotations
+
+import re
+
+_SHOWN = 32
+
+# In this order: the first match counts. Each text says what to do where that is not plain.
+_PROTOCOLS: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
+    (re.compile(pattern, re.DOTALL), text)
+    for pattern, text in (
+        (rb"HTTP/\d", "an HTTP server"),
+        (rb"\s*<(!doctype|html|\?xml)", "an HTTP server"),
+        (rb"\x15\x03", "a TLS server"),
+        # A frame of stream 0: SETTINGS, or GOAWAY.
+        (rb"\0\0.\x04[\0\x01]\0\0\0", "an HTTP/2 server"),
+        (rb"\0\0.\x07\0\0\0\0\0", "an HTTP/2 server"),
+        (rb"SSH-", "an SSH server"),
+        # ConnectResponse: length, protocol version 0, timeout, session id, a password of 16 bytes.
+        (rb"\0\0\0[\x24\x25]\0\0\0\0.{12}\0\0\0\x10", "ZooKeeper"),
+        (rb"Zookeeper version|imok|This ZooKeeper", "ZooKeeper"),
+        (rb"E...[\0-\xff]S(FATAL|ERROR|PANIC)\0|EFATAL:", "a PostgreSQL server"),
+        (rb".\0\0[\0\x01]\x0a\d+\.\d+|.\0\0[\0\x01]\xff", "a MySQL server"),
+        (rb"[-]ERR |[-]NOAUTH|[-]DENIED|[-]MISCONF", "a Redis server"),
+        (rb"ERROR\r\n|CLIENT_ERROR", "a memcached server"),
+        (rb"AMQP", "an AMQP server, such as RabbitMQ"),
+        (rb"INFO \{", "a NATS server"),
+        (rb"(220|421|554)[ -][^\r\n]*(?i:ftp)", "an FTP server"),
+        (rb"(220|421|554|500|502)[ -]", "an SMTP server"),
+        (rb"\* (OK|BYE|PREAUTH)", "an IMAP server"),
+        (rb"[+]OK", "a POP3 server"),
+        (rb"RFB \d", "a VNC server"),
+        (rb"\xff[\xfb-\xfe]", "a Telnet server"),
+        (rb"\x05[\0\x02\xff]", "a SOCKS5 proxy"),
+    )
+)
+
+_REMEDIES = {
+    "a TLS server": "connect to a TLS listener with security_protocol='SSL'",
+    "ZooKeeper": "bootstrap_servers takes brokers, mostly at port 9092",
+    "a SOCKS5 proxy": "a proxy goes into proxy_url",
+}
+
+_PORTS = {
+    2181: "ZooKeeper; bootstrap_servers takes brokers, mostly at port 9092",
+    8081: "a schema registry",
+    8082: "a REST proxy",
+    8083: "Kafka Connect",
+    5432: "PostgreSQL",
+    6379: "Redis",
+    443: "HTTPS",
+    80: "HTTP",
+    22: "SSH",
+}
+
+
+def recognize(seen: bytes) -> str | None:
+    """Return what a peer is that begins with these bytes ("an SSH server"); None if they say nothing."""
+    for pattern, name in _PROTOCOLS:
+        if pattern.match(seen):
+            return name
+    return None
+
+
+def describe_bytes(seen: bytes) -> str:
+    """Describe a peer that is no Kafka broker by the first bytes it sent."""
+    name = recognize(seen)
+    if name is None:
+        return f"it responds with {seen[:_SHOWN]!r}"
+    if name in _REMEDIES:
+        return f"it responds like {name} ({_REMEDIES[name]})"
+    # The first line of a protocol of text names the product.
+    line = seen.partition(b"\n")[0].rstrip(b"\r")[:80]
+    return f"it responds like {name}" + (f" ({line.decode()!r})" if _printable(line) else "")
+
+
+def usual_service(port: int) -> str:
+    """Return a hint about the service that is usually at a port, for a peer that does not respond; else nothing."""
+    return f"; port {port} is usually that of {_PORTS[port]}" if port in _PORTS else ""
+
+
+def _printable(line: bytes) -> bool:
+    return bool(line) and all(0x20 <= byte < 0x7F for byte in line)

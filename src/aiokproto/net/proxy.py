@@ -1,0 +1,246 @@
+"""Through a proxy: SOCKS5 (RFC 1928, RFC 1929) and HTTP CONNECT (RFC 9110, section 9.3.6).
+
+:class:`Handshake` is the connection's first protocol. :func:`negotiate` asks the proxy for the broker; after that
+:meth:`Handshake.hand_over` gives the connection to the client's own protocol, with or without TLS of its own. A proxy
+that is reached by TLS itself (``https``) carries that TLS inside its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import ssl
+from base64 import b64encode
+from contextlib import suppress
+from typing import TypeVar, cast
+
+from aiokproto.errors import AuthenticationError, BrokerConnectionError, NotKafkaError
+from aiokproto.net.foreign_protocols import describe_bytes
+from aiokproto.proxy_options import Proxy
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+MAX_RESPONSE_SIZE = 16 * 1024
+"""Longest response of a proxy in bytes: curl and Go have limits of this order."""
+
+_HTTP = b"HTTP/1."
+_STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})([^\r\n]*)")
+_NO_CREDENTIALS = "user:password@ before the host in proxy_url"
+
+_VERSION = 5
+_NO_AUTHENTICATION, _PASSWORD, _NONE_ACCEPTABLE = 0, 2, 0xFF
+_IPV4, _NAME, _IPV6 = 1, 3, 4
+_REPLIES = {
+    1: "general failure",
+    2: "its rules do not allow the connection",
+    3: "network unreachable",
+    4: "host unreachable",
+    5: "connection refused",
+    6: "the time to live has expired",
+    7: "it does not support CONNECT",
+    8: "it does not support this type of address",
+}
+
+
+class Handshake(asyncio.Protocol):
+    """The connection to a proxy until it leads to the broker."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self._waiter: asyncio.Future[None] | None = None
+        self._ended = False
+
+    # --- Callbacks of asyncio.Protocol ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        # What comes after the proxy's response is the broker's, and is read once it has a protocol.
+        if len(self._received) > MAX_RESPONSE_SIZE and self._transport is not None:
+            self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> bool:
+        self._ended = True
+        self._wake()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # --- Called by the exchange ---
+
+    @property
+    def seen(self) -> bytes:
+        """What was received and not read yet."""
+        return bytes(self._received)
+
+    def write(self, data: bytes) -> None:
+        """Write a part of the exchange."""
+        assert self._transport is not None
+        self._transport.write(data)
+
+    async def read(self, size: int) -> bytes:
+        """Read so many bytes.
+
+        Raises:
+            EOFError: The proxy closed the connection before.
+        """
+        while len(self._received) < size:
+            await self.more()
+        data = bytes(self._received[:size])
+        del self._received[:size]
+        return data
+
+    async def more(self) -> None:
+        """Wait for more bytes. Raises like :meth:`read`."""
+        if self._ended:
+            raise EOFError
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
+
+    async def hand_over(self, protocol: P, tls: ssl.SSLContext | None, server_hostname: str | None) -> P:
+        """Give the connection to its protocol, after a TLS handshake with the broker if there is a context."""
+        transport = self._transport
+        assert transport is not None
+        if tls is not None:
+            loop = asyncio.get_running_loop()
+            upgraded = await loop.start_tls(transport, protocol, tls, server_hostname=server_hostname)
+            if upgraded is None:
+                raise ConnectionResetError("the connection is lost")
+            protocol.connection_made(upgraded)
+            return protocol
+        # Not read from while it changes hands.
+        transport.pause_reading()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        deliver(protocol, self._received)
+        if self._ended:
+            protocol.connection_lost(None)
+        else:
+            transport.resume_reading()
+        return protocol
+
+    def abort(self) -> None:
+        """Close the connection."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def deliver(protocol: asyncio.BaseProtocol, data: bytes | bytearray) -> None:
+    """Deliver bytes to a protocol as a transport does."""
+    if not isinstance(protocol, asyncio.BufferedProtocol):
+        if data:
+            cast("asyncio.Protocol", protocol).data_received(bytes(data))
+        return
+    while data:
+        room = memoryview(protocol.get_buffer(len(data)))
+        size = min(len(room), len(data))
+        room[:size] = data[:size]
+        room.release()
+        protocol.buffer_updated(size)
+        data = data[size:]
+
+
+async def negotiate(line: Handshake, proxy: Proxy, host: str, port: int) -> None:
+    """Make the proxy connect to a host, which is a name or an address.
+
+    Raises:
+        AuthenticationError: The proxy rejects the credentials, or wants some.
+        NotKafkaError: It is no such proxy.
+        BrokerConnectionError: It refuses, cannot reach the host, or closed the connection.
+    """
+    # Names come from brokers too: in a request line a space or line break would be more than a name.
+    if not host.isascii():
+        with suppress(UnicodeError):
+            host = host.encode("idna").decode()
+    if not host.isascii() or not host.isprintable() or " " in host or len(host) > 255:
+        raise BrokerConnectionError(f"proxy {proxy}: {host!r} is no host name")
+    try:
+        if proxy.scheme.startswith("socks5"):
+            await _socks5(line, proxy, host, port)
+        else:
+            await _connect(line, proxy, host, port)
+    except EOFError:
+        if line.seen:
+            raise _no_proxy(proxy, line.seen) from None
+        raise BrokerConnectionError(f"proxy {proxy} closed the connection in its handshake") from None
+
+
+def _no_proxy(proxy: Proxy, seen: bytes) -> NotKafkaError:
+    kind = "SOCKS5" if proxy.scheme.startswith("socks5") else "HTTP"
+    return NotKafkaError(f"proxy {proxy} is no {kind} proxy: {describe_bytes(seen)}")
+
+
+def _rejected(proxy: Proxy, why: str) -> AuthenticationError:
+    if proxy.username is None:
+        return AuthenticationError(f"proxy {proxy} requires authentication ({why}): {_NO_CREDENTIALS}")
+    return AuthenticationError(f"proxy {proxy} rejected the credentials ({why}): check proxy_url")
+
+
+async def _socks5(line: Handshake, proxy: Proxy, host: str, port: int) -> None:
+    methods = [_NO_AUTHENTICATION] if proxy.username is None else [_NO_AUTHENTICATION, _PASSWORD]
+    line.write(bytes((_VERSION, len(methods), *methods)))
+    version, method = first = await line.read(2)
+    if version != _VERSION:
+        raise _no_proxy(proxy, first + line.seen)
+    if method == _NONE_ACCEPTABLE or method not in methods:
+        raise _rejected(proxy, "no authentication method in common")
+    if method == _PASSWORD:
+        await _password(line, proxy)
+    line.write(bytes((_VERSION, 1, 0)) + _address(host) + port.to_bytes(2, "big"))
+    _, reply, _, kind = await line.read(4)
+    # The proxy's own address, which nobody needs: only its length counts.
+    size = {_IPV4: 4, _IPV6: 16}.get(kind)
+    await line.read((size if size is not None else (await line.read(1))[0]) + 2)
+    if reply:
+        why = _REPLIES.get(reply, f"reply {reply}")
+        raise BrokerConnectionError(f"proxy {proxy} cannot connect to {host}:{port}: {why}")
+
+
+async def _password(line: Handshake, proxy: Proxy) -> None:
+    username, password = (proxy.username or "").encode(), proxy.password.encode()
+    line.write(bytes((1, len(username))) + username + bytes((len(password),)) + password)
+    _, status = await line.read(2)
+    if status:
+        raise _rejected(proxy, f"status {status}")
+
+
+def _address(host: str) -> bytes:
+    for kind, family in ((_IPV4, socket.AF_INET), (_IPV6, socket.AF_INET6)):
+        with suppress(OSError):
+            return bytes((kind,)) + socket.inet_pton(family, host.partition("%")[0])
+    name = host.encode()
+    return bytes((_NAME, len(name))) + name
+
+
+async def _connect(line: Handshake, proxy: Proxy, host: str, port: int) -> None:
+    target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    head = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
+    if proxy.username is not None:
+        credentials = b64encode(f"{proxy.username}:{proxy.password}".encode()).decode()
+        head.append(f"Proxy-Authorization: Basic {credentials}")
+    line.write("\r\n".join([*head, "", ""]).encode("ascii"))
+    while (end := line.seen.find(b"\r\n\r\n")) < 0:
+        begin = line.seen[: len(_HTTP)]
+        if not _HTTP.startswith(begin) or len(line.seen) > MAX_RESPONSE_SIZE:
+            raise _no_proxy(proxy, line.seen)
+        await line.more()
+    response = await line.read(end + 4)
+    status = _STATUS.match(response)
+    if status is None:
+        raise _no_proxy(proxy, response)
+    code, text = int(status[1]), f"{status[1].decode()}{status[2][:80].decode('latin-1')}"
+    if code == 407:
+        raise _rejected(proxy, text)
+    if not 200 <= code < 300:
+        raise BrokerConnectionError(f"proxy {proxy} does not connect to {target}: {text}")

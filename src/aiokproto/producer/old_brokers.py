@@ -1,0 +1,102 @@
+"""What a producer does differently with brokers before Kafka 0.11: decided when it starts, by the versions it has seen.
+
+* Idempotence is new in 0.11. By default it is switched off, and each partition has one batch in flight instead, which
+  keeps the order of records; a retry can then write a record twice. If it was demanded, it is an error.
+* Headers are new in 0.11, and timestamps in 0.10. A record that has any is refused by the call that would buffer it.
+  (If another broker of the cluster is older than the one that was seen, its sink refuses the batch.)
+
+Batches are still written in magic 2; each sink converts them (:meth:`~aiokproto.producer.batch.ProducerBatch.convert`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from aiokproto.net.features import HEADERS, IDEMPOTENCE, TIMESTAMPS, TRANSACTIONS, ZSTD
+from aiokproto.net.versions import BrokerVersions
+from aiokproto.producer.config import ProducerConfig
+from aiokproto.producer.delivery import Delivery
+from aiokproto.producer.record import PendingRecord
+from aiokproto.records import Compression
+from aiokproto.types import Header
+
+log = logging.getLogger("aiokproto.producer")
+
+Append = Callable[
+    [str, "bytes | None", "bytes | None", Sequence[Header], "int | None", "int | None"], "Delivery | PendingRecord"
+]
+AppendLater = Callable[[PendingRecord], Coroutine[Any, Any, Delivery]]
+
+
+def adapted(settings: ProducerConfig, versions: BrokerVersions) -> ProducerConfig:
+    """Return the options as they can be used with these brokers.
+
+    Raises:
+        UnsupportedVersionError: The brokers lack something that the options require.
+    """
+    if settings.compression is Compression.ZSTD:
+        versions.require(ZSTD, "choose another compression_type")
+    if settings.transactional_id is not None:
+        versions.require(TRANSACTIONS)
+    if not settings.idempotent or versions.supports(IDEMPOTENCE):
+        return settings
+    if settings.insists:
+        versions.require(IDEMPOTENCE, "leave enable_idempotence at its default, or set it to False")
+    log.warning(
+        "the brokers have no idempotence, which needs Kafka %s: a retry can write a record twice", IDEMPOTENCE.since
+    )
+    return settings._replace(idempotent=False)
+
+
+class RecordCheck:
+    """Takes the place of an appender's methods, and refuses what brokers before 0.11 cannot store.
+
+    The hot path has no branch for them: as with :mod:`interceptors <aiokproto.producer.intercepted>`, attributes of the
+    instance shadow the methods.
+    """
+
+    def __init__(self, versions: BrokerVersions, append: Append, later: AppendLater) -> None:
+        self._versions = versions
+        self._append = append
+        self._later = later
+
+    @staticmethod
+    def needed(versions: BrokerVersions) -> bool:
+        """Whether there is anything to refuse."""
+        return not versions.supports(HEADERS)
+
+    def append(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Sequence[Header],
+        partition: int | None,
+        timestamp: int | None,
+    ) -> Delivery | PendingRecord:
+        """As the appender's own method.
+
+        Raises:
+            UnsupportedVersionError: The record has headers, or a timestamp and the brokers have none.
+        """
+        if headers:
+            self._versions.require(HEADERS)
+        if timestamp is not None:
+            self._versions.require(TIMESTAMPS, "leave timestamp at None")
+        return self._append(topic, value, key, headers, partition, timestamp)
+
+    async def post(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Sequence[Header] = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """As :meth:`RecordAppender.post <aiokproto.producer.appender.RecordAppender.post>`."""
+        appended = self.append(topic, value, key, headers, partition, timestamp)
+        return appended if isinstance(appended, Delivery) else await self._later(appended)

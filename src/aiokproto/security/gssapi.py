@@ -1,0 +1,268 @@
+"""GSSAPI (RFC 4752): Kerberos V5, by the system's library and the package ``gssapi``.
+
+**Tickets.** A client needs a ticket for each broker, which it gets from a KDC with its first ticket, that of the user.
+That one is in a credential cache where ``kinit`` has put it, or the library gets it with a keytab. Tickets from a
+keytab are in the memory of this process. The library gets new ones when half of their lifetime has passed: it is asked
+for each exchange, and so nothing runs between exchanges; while no KDC can be reached, those that it has are used.
+
+**The exchange.** Tokens of the context come first, until client and broker have authenticated each other. Then the
+broker offers layers of security, and the client selects none, since Kafka has none.
+
+**Threads.** The library blocks while it reads files and waits for a KDC, half a minute for one that does not answer. It
+does so only in the first step, which runs in a thread; one at a time for each set of tickets, since two at once would
+replace the tickets under each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from aiokproto.errors import AuthenticationError, BrokerConnectionError, ConfigurationError
+from aiokproto.security.kerberos_errors import NO_CCACHE, code_of, ticket_error
+from aiokproto.security.mechanism import SaslExchange
+from aiokproto.security.serial_calls import SerialCalls
+
+SLOW = 5.0
+"""Time that getting a ticket took (s) after which its cancellation is logged with the cause."""
+
+_NO_LAYER = 1
+"""The bit for "no security layer" in the broker's offer, and the client's selection (RFC 4752 §3.3)."""
+
+_TYPED = re.compile(r"[A-Za-z]{2,}:")
+"""A keytab or credential cache with its type, as ``FILE:/path`` and ``KCM:``; one letter is a Windows drive."""
+
+logger = logging.getLogger("aiokproto.security")
+
+
+class Gssapi:
+    """GSSAPI, which is Kerberos. Needs the extra ``gssapi``.
+
+    Without ``keytab`` and ``ccache`` the tickets are those of the environment: ``kinit`` gets them, ``KRB5CCNAME``
+    says where they are.
+
+    Args:
+        service_name: The first part of the brokers' principals. Default ``"kafka"``.
+        domain_name: The second part of the brokers' principals, for all of them. Default None: the host of each, as it
+            advertises it. The library may replace it by a name from DNS (``dns_canonicalize_hostname`` and ``rdns`` in
+            ``krb5.conf``).
+        principal: The client's principal. Default None: the first one in the keytab, or that of the credential cache.
+        keytab: A file with keys of the principal. The client gets tickets with it, and new ones before they expire.
+        ccache: A credential cache, which something else keeps filled: a file, or with its type, as ``KCM:``.
+
+    Raises:
+        ConfigurationError: The package ``gssapi`` is missing, or an argument is invalid.
+    """
+
+    name = "GSSAPI"
+
+    def __init__(
+        self,
+        *,
+        service_name: str = "kafka",
+        domain_name: str | None = None,
+        principal: str | None = None,
+        keytab: str | Path | None = None,
+        ccache: str | Path | None = None,
+    ) -> None:
+        self._service = _text("sasl_kerberos_service_name", service_name)
+        self._domain = None if domain_name is None else _text("sasl_kerberos_domain_name", domain_name)
+        self._principal = None if principal is None else _text("sasl_kerberos_principal", principal)
+        self._keytab = None if keytab is None else _located("sasl_kerberos_keytab", keytab)
+        self._ccache = None if ccache is None else _located("sasl_kerberos_ccache", ccache)
+        if self._keytab is not None and self._ccache is not None:
+            raise ConfigurationError("sasl_kerberos_keytab and sasl_kerberos_ccache are given: expected one of them")
+        _library()
+
+    def exchange(self, host: str) -> SaslExchange:
+        """Begin an exchange."""
+        tickets = _tickets(self._principal, self._keytab, self._ccache)
+        return GssapiExchange(tickets, self._service, self._domain or host)
+
+    def __repr__(self) -> str:
+        return f"Gssapi(service_name={self._service!r}, principal={self._principal!r})"
+
+
+class Tickets:
+    """The tickets of a principal, from a keytab or in a credential cache."""
+
+    def __init__(self, principal: str | None, keytab: str | None, ccache: str | None) -> None:
+        self._principal = principal
+        self._keytab = keytab
+        self._store: dict[str, str] | None = None
+        if keytab is not None:
+            # Its name is what it has: there are as many as keytabs and principals, however many clients.
+            self._store = {"client_keytab": keytab, "ccache": f"MEMORY:aiokproto {keytab} {principal or ''}"}
+        elif ccache is not None:
+            self._store = {"ccache": ccache}
+        self._calls = SerialCalls("aiokproto-kerberos")
+
+    async def begin(self, service: str, host: str) -> tuple[Any, bytes, Any]:
+        """Return a security context with a broker, its first token, and the credentials that it uses.
+
+        Raises:
+            AuthenticationError: The KDC refuses a ticket.
+            BrokerConnectionError: There is no valid ticket, and no KDC to get one from.
+        """
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            return await self._calls.call(lambda: self._begin(service, host))
+        except asyncio.CancelledError:
+            if (passed := loop.time() - began) >= SLOW:
+                logger.warning(
+                    "no ticket for %s/%s in %.3g s: the KDC does not answer, or is slow", service, host, passed
+                )
+            raise
+
+    def _begin(self, service: str, host: str) -> tuple[Any, bytes, Any]:
+        library = _library()
+        flags = library.RequirementFlag
+        with _ticket_errors(f"no Kerberos ticket for {service}/{host}"):
+            credentials = self._credentials()
+            context = library.SecurityContext(
+                name=library.Name(f"{service}@{host}", library.NameType.hostbased_service),
+                creds=credentials,
+                mech=library.MechType.kerberos,
+                usage="initiate",
+                flags=flags.mutual_authentication | flags.integrity,
+            )
+            return context, context.step() or b"", credentials
+
+    def _credentials(self) -> Any:
+        try:
+            return self._acquire("initiate", self._store)
+        except _library().exceptions.GSSError as error:
+            if self._keytab is not None and code_of(error.min_code) == NO_CCACHE:
+                # It speaks of the cache for whatever is wrong with the keytab. An acceptor learns what it is.
+                with _ticket_errors(f"keytab {self._keytab}"):
+                    self._acquire("accept", {"keytab": self._keytab})
+            raise
+
+    def _acquire(self, usage: str, store: dict[str, str] | None) -> Any:
+        library = _library()
+        principal = self._principal
+        try:
+            return library.Credentials(
+                name=None if principal is None else library.Name(principal, library.NameType.kerberos_principal),
+                usage=usage,
+                mechs=[library.MechType.kerberos],
+                store=store,
+            )
+        except NotImplementedError:
+            raise ConfigurationError(
+                "sasl_kerberos_keytab and sasl_kerberos_ccache need MIT Kerberos: this library takes them from the"
+                " environment only (KRB5_CLIENT_KTNAME, KRB5CCNAME)"
+            ) from None
+
+
+@cache
+def _tickets(principal: str | None, keytab: str | None, ccache: str | None) -> Tickets:
+    """Return the tickets that all clients in this process share."""
+    return Tickets(principal, keytab, ccache)
+
+
+class GssapiExchange:
+    """One exchange. See :class:`~aiokproto.security.mechanism.SaslExchange`."""
+
+    def __init__(self, tickets: Tickets, service: str, host: str) -> None:
+        self._tickets = tickets
+        self._service = service
+        self._host = host
+        self._context: Any = None
+        self._credentials: Any = None
+        self.complete = False
+
+    async def start(self) -> bytes:
+        self._context, token, self._credentials = await self._tickets.begin(self._service, self._host)
+        return token
+
+    async def respond(self, challenge: bytes) -> bytes | None:
+        if self.complete:
+            return None
+        with self._proof_errors():
+            if not self._context.complete:
+                # Without a token, the context is complete, and the broker's offer comes after an empty message.
+                return self._context.step(challenge) or b""
+            return self._select(self._context.unwrap(challenge).message)
+
+    def _select(self, offer: bytes) -> bytes:
+        if len(offer) != 4:
+            raise AuthenticationError("the broker's offer of security layers is malformed")
+        if not offer[0] & _NO_LAYER:
+            raise AuthenticationError("the broker requires a security layer, which Kafka does not have: use TLS")
+        context = self._context
+        if _library().RequirementFlag.mutual_authentication not in context.actual_flags:
+            raise AuthenticationError("the broker has not proved who it is")
+        # No layer has messages of size 0. The authorization id is the client's own name, as Java's clients have it.
+        selection = bytes((_NO_LAYER, 0, 0, 0)) + str(context.initiator_name).encode()
+        token: bytes = context.wrap(selection, False).message
+        self.complete = True
+        return token
+
+    @contextmanager
+    def _proof_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except _library().exceptions.GSSError as error:
+            if _expired(self._credentials):
+                raise BrokerConnectionError(
+                    f"the ticket for {self._service}/{self._host} has expired during the exchange: {_said(error)}"
+                ) from error
+            raise AuthenticationError(
+                f"the answer of {self._service}/{self._host} proves nothing: {_said(error)}; it may not be the broker"
+            ) from error
+
+
+@contextmanager
+def _ticket_errors(what: str) -> Iterator[None]:
+    try:
+        yield
+    except _library().exceptions.GSSError as error:
+        raise ticket_error(what, error.min_code, _said(error)) from error
+
+
+def _expired(credentials: Any) -> bool:
+    """Return whether tickets have expired, or will in this second."""
+    library = _library()
+    try:
+        lifetime: int | None = credentials.lifetime
+    except library.exceptions.ExpiredCredentialsError:
+        return True
+    return lifetime is not None and lifetime <= 1
+
+
+def _said(error: Any) -> str:
+    """Return the text of the mechanism, or if it has none that of GSSAPI."""
+    code, is_major = (error.min_code, False) if code_of(error.min_code) else (error.maj_code, True)
+    return " ".join(error.get_all_statuses(code, is_major))
+
+
+def _library() -> Any:
+    try:
+        return importlib.import_module("gssapi")
+    except (ImportError, OSError) as error:
+        raise ConfigurationError(
+            f"sasl_mechanism 'GSSAPI' needs the package gssapi ({error}): pip install 'aiokproto[gssapi]', which needs"
+            " a C compiler and the headers of Kerberos (Debian: libkrb5-dev)"
+        ) from error
+
+
+def _text(option: str, value: object) -> str:
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ConfigurationError(f"{option}={value!r}: expected text")
+    return value
+
+
+def _located(option: str, value: object) -> str:
+    if isinstance(value, Path):
+        value = f"FILE:{value}"
+    text = _text(option, value)
+    return text if _TYPED.match(text) else f"FILE:{text}"

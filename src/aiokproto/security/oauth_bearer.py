@@ -1,0 +1,143 @@
+"""SASL/OAUTHBEARER (RFC 7628; KIP-255, KIP-342): a bearer token, which the broker verifies.
+
+A broker that rejects a token says why in a challenge, as JSON. The client acknowledges it with ``%x01``, and only then
+the exchange fails.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from aiokproto.errors import AuthenticationError, ConfigurationError
+from aiokproto.security.mechanism import SaslExchange
+from aiokproto.security.token import Token, TokenReader, TokenSource
+from aiokproto.security.token_cache import RefreshWindow, TokenCache
+
+_KEY = re.compile(r"[A-Za-z]+")
+_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
+"""RFC 7628 §3.1."""
+
+_ERROR_FIELDS = ("status", "scope", "openid-configuration")
+_SHOWN = 200
+"""Longest part of a broker's text in an error, in characters."""
+
+
+class OAuthBearer:
+    """OAUTHBEARER: the broker receives the token itself, so use it with TLS only.
+
+    Tokens of a function are kept until shortly before they expire (``refresh``), or until a session that ends with them
+    is renewed, and requested once for all connections; those without a known expiry are requested by each connection. A
+    file is read for each connection. A token that has expired is never sent.
+
+    Args:
+        token: Where tokens come from: a function, async or not, which returns a text, a
+            :class:`~aiokproto.security.Token`, or a pair of token and expiry in seconds since the epoch; an object such
+            as :class:`~aiokproto.security.ClientCredentials`; a :class:`~pathlib.Path` of a file; or a token.
+        extensions: Further values for the broker (KIP-342), by names of letters. Default none.
+        authorization_id: The name to act as. Kafka accepts the token's own principal only. Default none.
+        refresh: When tokens are replaced. Default as in the Java client: after 80 to 85 % of their lifetime, and 5
+            minutes before they expire at the latest.
+
+    Raises:
+        ConfigurationError: An argument is invalid.
+    """
+
+    name = "OAUTHBEARER"
+
+    def __init__(
+        self,
+        token: TokenSource,
+        *,
+        extensions: Mapping[str, str] | None = None,
+        authorization_id: str | None = None,
+        refresh: RefreshWindow | None = None,
+    ) -> None:
+        self._extensions = dict(extensions or {})
+        _check_extensions(self._extensions)
+        if authorization_id is not None and (not authorization_id or "\0" in authorization_id):
+            raise ConfigurationError("authorization_id is empty, or contains a null character")
+        self._authorization_id = authorization_id
+        self._tokens = TokenCache(TokenReader("sasl_oauth_token", token), refresh or RefreshWindow())
+
+    def exchange(self, host: str) -> SaslExchange:
+        """Begin an exchange."""
+        return _OAuthBearerExchange(self._tokens, self._extensions, self._authorization_id)
+
+    def __repr__(self) -> str:
+        return "OAuthBearer()"
+
+
+class _OAuthBearerExchange:
+    """One exchange. See :class:`~aiokproto.security.mechanism.ExplainedExchange`."""
+
+    def __init__(
+        self,
+        tokens: TokenCache,
+        extensions: Mapping[str, str],
+        authorization_id: str | None,
+        replaced: Token | None = None,
+    ) -> None:
+        self._tokens = tokens
+        self._replaced = replaced
+        self._extensions = extensions
+        self._authorization_id = authorization_id
+        self._sent: Token | None = None
+        self._error: str | None = None
+
+    @property
+    def complete(self) -> bool:
+        # Brokers without SaslAuthenticate have no OAUTHBEARER: one response follows each token.
+        return False
+
+    async def start(self) -> bytes:
+        token = self._sent = await self._tokens.get(self._replaced)
+        extensions = {**self._extensions, **(token.extensions or {})}
+        _check_extensions(extensions)
+        pairs = {"auth": f"Bearer {token.value}", **extensions}
+        name = (self._authorization_id or "").replace("=", "=3D").replace(",", "=2C")
+        header = f"n,{'a=' if name else ''}{name},"
+        return (header + "\x01" + "".join(f"{key}={value}\x01" for key, value in pairs.items()) + "\x01").encode()
+
+    async def respond(self, challenge: bytes) -> bytes | None:
+        if not challenge and self._error is None:
+            return None
+        if self._error is not None:
+            raise AuthenticationError(f"the broker rejected the token ({self._error}), and then continued")
+        self._error = _described(challenge)
+        if self._sent is not None:
+            self._tokens.discard(self._sent)
+        return b"\x01"
+
+    def renewed(self) -> SaslExchange:
+        """Begin an exchange with a newer token: the session ends with this one."""
+        return _OAuthBearerExchange(self._tokens, self._extensions, self._authorization_id, self._sent)
+
+    def explain(self, message: str | None) -> str:
+        """Return what the broker has said about the token."""
+        return self._error or message or "without a reason"
+
+
+def _check_extensions(extensions: Mapping[str, str]) -> None:
+    for key, value in extensions.items():
+        if not isinstance(key, str) or not _KEY.fullmatch(key) or key.lower() == "auth":
+            raise ConfigurationError(f"the extension {key!r}: expected a name of letters, other than 'auth' (RFC 7628)")
+        if not isinstance(value, str) or not _VALUE.fullmatch(value):
+            # Without the value: some clusters have secrets here.
+            raise ConfigurationError(f"the extension {key!r}: its value is empty or not printable ASCII (RFC 7628)")
+
+
+def _described(challenge: bytes) -> str:
+    text = challenge.decode("utf-8", "replace")
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    fields = found if isinstance(found, dict) else {}
+    shown = [f"{name} {_printable(str(fields[name]))}" for name in _ERROR_FIELDS if fields.get(name)]
+    return ", ".join(shown) or _printable(text)
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text[:_SHOWN])

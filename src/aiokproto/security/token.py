@@ -1,0 +1,148 @@
+"""Bearer tokens, and where they come from."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import inspect
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaError
+from aiokproto.runtime import current
+from aiokproto.security.secret import Secret
+
+_BEARER = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
+"""RFC 6750 §2.1. Kafka's brokers accept no other tokens."""
+
+_LATEST = 1e11
+"""Seconds since the epoch beyond which a time must be in milliseconds: the year 5138."""
+
+
+class Token(NamedTuple):
+    """A bearer token.
+
+    Attributes:
+        value: The token, without ``Bearer``.
+        expires_at: When it expires, in seconds since the epoch. By default the claim ``exp``, if the value is a JSON
+            Web Token; otherwise None, which is unknown.
+        extensions: Further values for the broker (KIP-342), over those of
+            :class:`~aiokproto.security.OAuthBearer`. Default None.
+    """
+
+    value: str
+    expires_at: float | None = None
+    extensions: Mapping[str, str] | None = None
+
+    def __repr__(self) -> str:
+        return f"Token(expires_at={self.expires_at!r})"
+
+
+TokenResult: TypeAlias = "str | Token | tuple[str, float]"
+"""A token, alone or with the time when it expires, in seconds since the epoch."""
+
+TokenSource: TypeAlias = "str | Path | Callable[[], TokenResult | Awaitable[TokenResult]]"
+"""A token, a file that has it, or a function that returns it."""
+
+
+class TokenReader:
+    """Reads tokens from a source, and accepts only those that can be sent.
+
+    Args:
+        option: The option's name, for errors.
+        source: Where tokens come from.
+
+    Raises:
+        ConfigurationError: The source is none of these.
+    """
+
+    def __init__(self, option: str, source: TokenSource) -> None:
+        self._option = option
+        self._call = source if callable(source) else None
+        # Text and files are those of other secrets. A class would be called as a function, and never give a token.
+        if isinstance(source, type) or not (callable(source) or isinstance(source, str | Path)):
+            raise ConfigurationError(f"{option}: expected a function, a pathlib.Path of a file, or a token")
+        self._secret = None if callable(source) else Secret(option, source)
+
+    @property
+    def callable(self) -> bool:
+        """Whether the source is a function: each call may cost a request."""
+        return self._call is not None
+
+    async def read(self) -> Token:
+        """Return a token that has not expired.
+
+        Raises:
+            BrokerConnectionError: There is none: the function failed, the file cannot be read, or the token is
+                malformed or has expired. The authentication is tried again later, like a failed connection.
+            KafkaError: What the function raised, if it is one.
+        """
+        return self._checked(await self._read())
+
+    async def _read(self) -> object:
+        if self._call is None:
+            assert self._secret is not None, "one of the two is set"
+            return (await self._secret.read()).strip()
+        try:
+            found: Any = self._call()
+            return await found if inspect.isawaitable(found) else found
+        except KafkaError:
+            raise
+        except Exception as error:
+            raise BrokerConnectionError(f"{self._option} cannot be read: {type(error).__name__}: {error}") from error
+
+    def _checked(self, found: object) -> Token:
+        parts: tuple[Any, ...] = found if isinstance(found, tuple) else (found,)
+        value, expires_at, extensions = (*parts, None, None, None)[:3]
+        # Without the value in any error: whatever it is, it may be the token in another form.
+        if not isinstance(value, str) or len(parts) > 3:
+            raise BrokerConnectionError(
+                f"{self._option} gave {type(value).__name__}: expected a token as text, a Token, or a pair of token"
+                " and expiry"
+            )
+        if not _BEARER.fullmatch(value):
+            what = "is empty" if not value else "has characters that a bearer token cannot have"
+            raise BrokerConnectionError(f"{self._option}: the token {what}")
+        expires_at = self._expiry(value, expires_at)
+        now = current().wall() / 1000
+        if expires_at is not None and expires_at <= now:
+            raise BrokerConnectionError(
+                f"{self._option}: the token expired {now - expires_at:.3g} s ago by this machine's clock"
+            )
+        return Token(value, expires_at, extensions)
+
+    def _expiry(self, value: str, given: object) -> float | None:
+        if given is None:
+            return claimed_expiry(value)
+        if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < _LATEST:
+            shown = f"{given:g}" if isinstance(given, int | float) else type(given).__name__
+            raise BrokerConnectionError(
+                f"{self._option}: the expiry ({shown}) is no time in seconds since the epoch (milliseconds?)"
+            )
+        return given
+
+    def __repr__(self) -> str:
+        return f"<{self._option}>" if self._secret is None else repr(self._secret)
+
+
+def claims_of(value: str) -> Mapping[str, Any]:
+    """Return the claims of a JSON Web Token, unverified; nothing if the value is none."""
+    parts = value.split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        found = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (binascii.Error, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def claimed_expiry(value: str) -> float | None:
+    """Return when a JSON Web Token says that it expires, in seconds since the epoch; None if it does not."""
+    expires_at = claims_of(value).get("exp")
+    if isinstance(expires_at, bool) or not isinstance(expires_at, int | float) or not 0 <= expires_at < _LATEST:
+        return None
+    return expires_at

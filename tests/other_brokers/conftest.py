@@ -1,0 +1,43 @@
+"""Clusters of other implementations, as fixtures."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.other_brokers import librdkafka_mock
+from tests.other_brokers.servers import Server, kfake, mock_cluster
+from tools.setup import project
+
+
+@pytest.fixture
+def kfake_program() -> Path:
+    """franz-go's fake cluster."""
+    if not project.kfake_ready():
+        pytest.skip("kfake is not built: `tools/setup/run test` does it, with Go")
+    return project.kfake_program()
+
+
+@pytest.fixture
+async def fake(kfake_program: Path) -> AsyncIterator[Server]:
+    """Three brokers of franz-go's fake cluster."""
+    async with kfake(kfake_program) as server:
+        yield server
+
+
+@pytest.fixture
+async def mock() -> AsyncIterator[Server]:
+    """Three brokers of librdkafka's mock cluster."""
+    if librdkafka_mock.library() is None:
+        pytest.skip("confluent_kafka, with librdkafka beside it, is not installed")
+    async with mock_cluster() as server:
+        yield server
+
+
+@pytest.fixture(params=["fake", "mock"])
+def server(request: pytest.FixtureRequest) -> Server:
+    """Each of the two."""
+    found: Server = request.getfixturevalue(request.param)
+    return found

@@ -1,0 +1,224 @@
+"""Producing to brokers before Kafka 0.11: formats, no idempotence, and what is refused before anything is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import KafkaError, UnsupportedVersionError
+from aiokproto.interceptors import Interceptor, OutgoingRecord
+from aiokproto.producer import Producer
+from aiokproto.records import BatchBuilder, BatchRecord, Compression, decode
+from tests.producer.fake import FakeCluster, Make
+
+CODECS = ["none", "gzip", "snappy", "lz4"]
+BIG = bytes(100_000)
+
+
+def old(magic: int, **options: Any) -> FakeCluster:
+    fake = FakeCluster(**options)
+    fake.produce_version = magic + 1
+    fake.idempotence = False
+    return fake
+
+
+def sets(fake: FakeCluster) -> list[bytes]:
+    """Return the message set of each batch that was sent."""
+    return [
+        bytes(data.records)
+        for _, request in fake.requests
+        for topic in request.topic_data
+        for data in topic.partition_data
+        if data.records is not None
+    ]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", CODECS)
+async def test_batches_are_message_sets_of_the_brokers_format(make: Make, magic: int, codec: str) -> None:
+    fake = old(magic)
+    values = [b"%d" % number for number in range(100)]
+    async with make(fake, compression_type=codec, linger_ms=5) as producer:
+        results = await producer.send_many("flights", [*values, BIG])
+        assert [result.offset for result in results] == list(range(101))  # type: ignore[union-attr]
+    assert fake.logs[0].values == [*values, BIG]
+    found = [batch for data in sets(fake) for batch in decode(data)]
+    assert {batch.magic for batch in found} == {magic}
+    assert {batch.compression for batch in found} == {Compression.parse(codec)}
+    times = {record.timestamp for batch in found for record in batch}
+    assert times == {-1} if magic == 0 else min(times) > 1_600_000_000_000
+
+
+async def test_a_compressed_set_of_magic_1_has_relative_offsets(make: Make) -> None:
+    fake = old(1)
+    async with make(fake, compression_type="gzip", linger_ms=5) as producer:
+        await producer.send_many("flights", [b"0", b"1", b"2"])
+    (data,) = sets(fake)
+    assert int.from_bytes(data[:8], "big") == 2
+    assert [record.offset for batch in decode(data) for record in batch] == [0, 1, 2]
+
+
+async def test_idempotence_is_off_by_default_and_one_line_says_so(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    fake = old(1)
+    with caplog.at_level(logging.WARNING):
+        async with make(fake) as producer:
+            await producer.send("flights", b"0")
+            assert producer.config.idempotent is False
+    assert [record.message for record in caplog.records] == [
+        "the brokers have no idempotence, which needs Kafka 0.11: a retry can write a record twice"
+    ]
+
+
+async def test_idempotence_that_was_demanded_is_an_error(make: Make) -> None:
+    text = r"idempotence needs Kafka 0\.11 or later.*is like Kafka.*leave enable_idempotence at its default"
+    with pytest.raises(UnsupportedVersionError, match=text):
+        async with make(old(1), enable_idempotence=True):
+            raise AssertionError
+
+
+async def test_transactions_are_an_error(make: Make) -> None:
+    with pytest.raises(UnsupportedVersionError, match=r"transactions need Kafka 0\.11 or later"):
+        async with make(old(1), transactional_id="t"):
+            raise AssertionError
+
+
+@pytest.mark.parametrize("version", [1, 6])
+async def test_zstd_is_an_error_before_its_release(make: Make, version: int) -> None:
+    fake = FakeCluster()
+    fake.produce_version = version
+    with pytest.raises(UnsupportedVersionError, match=r"zstd needs Kafka 2\.1 or later.*choose another"):
+        async with make(fake, compression_type="zstd"):
+            raise AssertionError
+
+
+async def test_one_batch_of_a_partition_is_in_flight_so_that_a_retry_keeps_the_order(make: Make) -> None:
+    fake = old(1)
+    fake.fail_next(ErrorCode.NOT_ENOUGH_REPLICAS)
+    values = [b"%d" % number for number in range(20)]
+    async with make(fake, batch_size=1) as producer:
+        assert not [one for one in await producer.send_many("flights", values) if isinstance(one, KafkaError)]
+    assert fake.logs[0].values == values
+
+
+async def test_headers_are_refused_by_the_call(make: Make) -> None:
+    fake = old(1)
+    async with make(fake) as producer:
+        calls = (
+            producer.send("flights", b"0", headers=[("a", b"b")]),
+            producer.post("flights", b"0", headers=[("a", b"b")]),
+        )
+        for call in calls:
+            with pytest.raises(UnsupportedVersionError, match=r"headers of records need Kafka 0\.11 or later"):
+                await call
+        with pytest.raises(UnsupportedVersionError, match="headers"):
+            producer.try_post("flights", b"0", headers=[("a", b"b")])
+        assert (await producer.send("flights", b"1", timestamp=1_700_000_000_000)).offset == 0
+    assert fake.logs[0].values == [b"1"]
+
+
+async def test_headers_of_an_interceptor_are_refused_too(make: Make) -> None:
+    class Tracing(Interceptor):
+        def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
+            return replace(record, headers=[("traceparent", b"00")])
+
+    async with make(old(1), interceptors=Tracing()) as producer:
+        with pytest.raises(UnsupportedVersionError, match="headers of records"):
+            await producer.send("flights", b"0")
+
+
+async def test_headers_with_serializers_are_refused_too(make: Make) -> None:
+    async with make(old(1), value_serializer=str.encode) as producer:
+        with pytest.raises(UnsupportedVersionError, match="headers of records"):
+            await (await producer.post("flights", "0", headers=[("a", b"b")]))  # type: ignore[arg-type]
+
+
+async def test_timestamps_are_refused_where_the_broker_has_none(make: Make) -> None:
+    fake = old(0)
+    async with make(fake) as producer:
+        with pytest.raises(UnsupportedVersionError, match=r"timestamps of records need Kafka 0\.10\.0 or later"):
+            await producer.send("flights", b"0", timestamp=1)
+        await producer.send("flights", b"1")
+    assert fake.logs[0].values == [b"1"]
+
+
+class Mixed(FakeCluster):
+    """A cluster that is being upgraded: broker 0 is new, the others are old."""
+
+    async def broker_versions(self, node: int) -> Any:
+        return self.versions_seen if node == 0 else old(1).versions_seen
+
+
+async def test_a_leader_older_than_the_broker_that_was_seen_gets_its_format(make: Make) -> None:
+    fake = Mixed(partitions=2, nodes=2)
+    async with make(fake, enable_idempotence=False, compression_type="gzip") as producer:
+        await producer.send("flights", b"new", partition=0)
+        await producer.send("flights", b"old", partition=1)
+        text = r"1 record for flights-1: headers of records need Kafka 0\.11 or later"
+        with pytest.raises(UnsupportedVersionError, match=text):
+            await producer.send("flights", b"2", partition=1, headers=[("a", b"b")])
+        # The sink goes on.
+        await producer.send("flights", b"3", partition=1)
+    assert [log.values for log in fake.logs] == [[b"new"], [b"old", b"3"]]
+    assert [next(decode(data)).magic for data in sets(fake)] == [2, 1, 1]
+
+
+async def test_a_batch_that_moves_to_a_broker_of_another_release_is_converted_again(make: Make) -> None:
+    fake = Mixed(partitions=1, nodes=2)
+    fake.lead(1)
+    gate = asyncio.Event()
+
+    async def moved(node: int, request: Any) -> Any:
+        fake.lead(1 - node)
+        fake.answer = fake.append
+        gate.set()
+        return await fake.append(node, request)
+
+    fake.answer = moved
+    async with make(fake, enable_idempotence=False) as producer:
+        await producer.send("flights", b"0", timestamp=1_700_000_000_000)
+    assert gate.is_set()
+    assert [next(decode(data)).magic for data in sets(fake)] == [1, 2]
+    found = [record for data in sets(fake) for batch in decode(data) for record in batch]
+    assert [record.timestamp for record in found] == 2 * [1_700_000_000_000]
+
+
+async def test_an_idempotent_producer_refuses_an_older_leader(make: Make) -> None:
+    async with make(Mixed(partitions=2, nodes=2)) as producer:
+        with pytest.raises(UnsupportedVersionError, match=r"idempotence needs.*while the cluster has such brokers"):
+            await producer.send("flights", b"old", partition=1)
+
+
+async def test_a_batch_that_is_too_large_is_split_in_its_format(make: Make) -> None:
+    fake = old(1)
+    fake.fail_next(ErrorCode.MESSAGE_TOO_LARGE)
+    async with make(fake, compression_type="gzip", linger_ms=5) as producer:
+        await producer.send_many("flights", [b"0", b"1", b"2", b"3"])
+    assert fake.logs[0].values == [b"0", b"1", b"2", b"3"]
+    assert {batch.magic for data in sets(fake) for batch in decode(data)} == {1}
+
+
+async def test_an_encoded_batch_is_converted(make: Make) -> None:
+    fake = old(1)
+    builder = BatchBuilder(compression="gzip")
+    builder.append(1_700_000_000_000, b"k", b"v", ())
+    async with make(fake) as producer:
+        await producer.send_batch("flights", bytes(builder.close()), partition=0)
+    assert [record for data in sets(fake) for batch in decode(data) for record in batch] == [
+        BatchRecord(0, 1_700_000_000_000, b"k", b"v")
+    ]
+
+
+async def test_acks_0_gets_the_format_too(make: Make) -> None:
+    fake = old(0)
+    async with make(fake, acks=0) as producer:
+        await producer.send("flights", b"0")
+    assert fake.logs[0].values == [b"0"]
+
+
+def test_a_producer_knows_its_options_before_it_starts() -> None:
+    assert Producer(bootstrap_servers="127.0.0.1:9").config.idempotent

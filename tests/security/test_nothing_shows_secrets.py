@@ -1,0 +1,311 @@
+"""No secret in a log, a representation, an error or a traceback: every mechanism, in logins that succeed and that fail.
+
+Each secret is a text of its own, which no source line contains, as tracebacks show those.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import traceback
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote_plus
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+
+from aiokproto import Client, Producer
+from aiokproto.broker import Broker, Security
+from aiokproto.config import ClusterConfig
+from aiokproto.errors import KafkaError
+from aiokproto.security import (
+    Assertion,
+    AwsCredentials,
+    AwsMskIam,
+    AwsMskIamToken,
+    ClientCredentials,
+    JwtBearer,
+    OAuthBearer,
+    Plain,
+    SaslMechanism,
+    Scram,
+    Token,
+    TokenEndpoint,
+    UnsecuredToken,
+)
+from tests.security.oidc import Asked, Issuer, Oidc, b64, issuing, oidc, refusing, response
+
+MARK = "zq"
+QUICK: dict[str, Any] = {"retry_backoff": 0.001, "retry_backoff_max": 0.002, "read_timeout": 0.2}
+
+
+def secret(name: str) -> str:
+    return f"{MARK}-{name}-{MARK}"
+
+
+PASSWORD, CLIENT_SECRET, PASSPHRASE, ACCESS_KEY, SESSION, QUERY, OPAQUE = (
+    secret(name) for name in ("password", "client", "passphrase", "access", "session", "query", "token")
+)
+ALL = (PASSWORD, CLIENT_SECRET, PASSPHRASE, ACCESS_KEY, SESSION, QUERY, OPAQUE)
+
+
+class Shown:
+    """Everything that could show a secret, and every secret, however it is encoded."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.hidden: set[str] = set()
+        for each in ALL:
+            self.hide(each)
+            self.hidden.add(base64.b64encode(f"id:{each}".encode()).decode())
+
+    def hide(self, text: str) -> None:
+        self.hidden |= {text, quote_plus(text), b64(text.encode())[:20], repr(text.encode())[2:-1]}
+
+    def show(self, *objects: object) -> None:
+        self.texts += [f"{each!r} {each}" for each in objects]
+
+    def error(self, error: BaseException) -> None:
+        self.show(error, error.args, vars(error))
+        self.texts += traceback.format_exception(error)
+
+    def check(self) -> None:
+        for text in self.texts:
+            found = [each for each in self.hidden if each and each in text]
+            assert not found, f"shown: {text}"
+
+
+class Collector(logging.Handler):
+    """Collects log records as text, with their tracebacks."""
+
+    def __init__(self, shown: Shown) -> None:
+        super().__init__(logging.NOTSET)
+        self.shown = shown
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.shown.texts.append(logging.Formatter().format(record))
+        self.shown.texts.append(repr(record.args))
+
+
+@pytest.fixture
+def shown() -> Iterator[Shown]:
+    shown, root = Shown(), logging.getLogger()
+    collector, level = Collector(shown), root.level
+    root.addHandler(collector)
+    root.setLevel(logging.DEBUG)
+    yield shown
+    root.removeHandler(collector)
+    root.setLevel(level)
+    assert len(shown.texts) > 5
+    shown.check()
+
+
+def key_file(folder: Path, shown: Shown) -> Path:
+    issuer = Issuer()
+    encrypted = serialization.BestAvailableEncryption(PASSPHRASE.encode())
+    file = folder / "key.pem"
+    data = issuer.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encrypted)
+    file.write_bytes(data)
+    shown.hidden |= {line for line in data.decode().splitlines()[1:-1] if len(line) > 40}
+    return file
+
+
+@asynccontextmanager
+async def brokers(provider: Oidc) -> AsyncIterator[str]:
+    config: dict[str, Any] = {
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER,AWS_MSK_IAM",
+        "sasl.oauthbearer.jwks.endpoint.url": provider.keys_url,
+        "sasl.oauthbearer.allow.unverified.audience": True,
+        "sasl.oauthbearer.allow.unverified.issuer": True,
+    }
+    security = Security("SASL_PLAINTEXT", users={"alice": PASSWORD}, aws_access_keys={"AKIA1": ACCESS_KEY})
+    async with Broker(security=security, config=config) as broker:
+        yield broker.bootstrap_servers
+
+
+def raising(text: str) -> Callable[[], str]:
+    def function() -> str:
+        raise OSError("the vault is sealed")
+
+    return function
+
+
+async def log_in(shown: Shown, servers: str, mechanism: SaslMechanism) -> bool:
+    shown.show(mechanism, mechanism.exchange("127.0.0.1"))
+    common: dict[str, Any] = {
+        "bootstrap_servers": servers,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "bootstrap_resolve_timeout_ms": 0,
+    }
+    shown.show(ClusterConfig.parse(common))
+    try:
+        async with Client(**common) as client, Producer(**common) as producer:
+            await client.metadata()
+            await producer.send("topic", b"value")
+            shown.show(client, producer, vars(client), vars(producer), client.stats(), client.health())
+            shown.show(*asyncio.all_tasks())
+    except KafkaError as error:
+        shown.error(error)
+        return False
+    return True
+
+
+async def test_logins_that_succeed(shown: Shown, tmp_path: Path) -> None:
+    asyncio.get_running_loop().set_debug(True)
+    async with oidc() as provider:
+
+        def answer(asked: Asked) -> bytes:
+            token = provider.issuer.token()
+            shown.hide(token)
+            return response(200, {"access_token": token, "expires_in": 100})
+
+        provider.answer = answer
+        endpoint = TokenEndpoint(f"{provider.url}?key={QUERY}")
+        assertion = Assertion(key_file(tmp_path, shown), passphrase=PASSPHRASE, issuer="me")
+        file = tmp_path / "token"
+        file.write_text(provider.issuer.token())
+        shown.hide(file.read_text())
+        mechanisms: list[SaslMechanism] = [
+            Plain("alice", PASSWORD),
+            Scram("SCRAM-SHA-256", "alice", lambda: PASSWORD),
+            OAuthBearer(ClientCredentials(endpoint, "id", CLIENT_SECRET)),
+            OAuthBearer(ClientCredentials(endpoint, "id", assertion=assertion)),
+            OAuthBearer(JwtBearer(endpoint, assertion)),
+            OAuthBearer(file),
+            AwsMskIam(AwsCredentials("AKIA1", ACCESS_KEY, SESSION), "us-east-1"),
+        ]
+        async with brokers(provider) as servers:
+            for mechanism in mechanisms:
+                assert await log_in(shown, servers, mechanism)
+        for asked in provider.asked:
+            for value in (asked.form.get("assertion"), asked.form.get("client_assertion")):
+                shown.hide(value or QUERY)
+
+
+def echo(asked: Asked) -> bytes:
+    """An endpoint that repeats what it got."""
+    text = f"{asked.form} {asked.headers} {asked.target}"
+    return response(400, {"error": "invalid_client", "error_description": text, "more": text})
+
+
+async def test_logins_that_fail(shown: Shown, tmp_path: Path) -> None:
+    asyncio.get_running_loop().set_debug(True)
+    async with oidc(echo) as provider:
+        endpoint = TokenEndpoint(f"{provider.url}?key={QUERY}", **QUICK)
+        credentials = ClientCredentials(endpoint, "id", CLIENT_SECRET)
+        file = key_file(tmp_path, shown)
+        broken = tmp_path / "broken"
+        broken.write_text(f"{OPAQUE}\x01{OPAQUE}")
+        wrong = PASSWORD + "x"
+        mechanisms: list[SaslMechanism] = [
+            Plain("alice", wrong),
+            Plain(PASSWORD, wrong),
+            Plain("alice", lambda: f"{PASSWORD}\0"),
+            Plain("alice", lambda: PASSWORD.encode()),  # type: ignore[arg-type,return-value]
+            Plain("alice", raising(PASSWORD)),
+            Scram("SCRAM-SHA-512", "alice", wrong),
+            OAuthBearer(OPAQUE, extensions={"key": QUERY}),
+            OAuthBearer(lambda: f"{OPAQUE}\n"),
+            OAuthBearer(lambda: (OPAQUE, 5.0)),
+            OAuthBearer(lambda: (OPAQUE, OPAQUE)),  # type: ignore[arg-type,return-value]
+            OAuthBearer(lambda: OPAQUE.encode()),  # type: ignore[arg-type,return-value]
+            OAuthBearer(lambda: Token(OPAQUE, None, {"auth": OPAQUE})),
+            OAuthBearer(lambda: Token(OPAQUE, None, {"key": f"{OPAQUE}\x01"})),
+            OAuthBearer(raising(OPAQUE)),
+            OAuthBearer(broken),
+            OAuthBearer(UnsecuredToken("alice")),
+            OAuthBearer(AwsMskIamToken("us-east-1", AwsCredentials("AKIA1", ACCESS_KEY, SESSION))),
+            OAuthBearer(credentials),
+            OAuthBearer(ClientCredentials(endpoint, "id", assertion=OPAQUE)),
+            OAuthBearer(ClientCredentials(endpoint, "id", assertion=Assertion(file, passphrase=f"{PASSPHRASE}x"))),
+            OAuthBearer(JwtBearer(endpoint, Assertion(PASSPHRASE))),
+            OAuthBearer(JwtBearer(endpoint, OPAQUE)),
+            AwsMskIam(AwsCredentials("AKIA1", f"{ACCESS_KEY}x", SESSION), "us-east-1"),
+            AwsMskIam(lambda: (ACCESS_KEY, SESSION), "us-east-1"),  # type: ignore[arg-type]
+        ]
+        async with brokers(provider) as servers:
+            for mechanism in mechanisms:
+                assert not await log_in(shown, servers, mechanism)
+            for answer in (
+                refusing(text=CLIENT_SECRET),
+                refusing(CLIENT_SECRET, status=400),
+                lambda asked: response(500, CLIENT_SECRET.encode()),
+                lambda asked: response(200, {"access_token": f"{OPAQUE}\x01"}),
+                lambda asked: response(200, {"access_token": OPAQUE, "expires_in": OPAQUE}),
+                lambda asked: response(200, {"access_token": [OPAQUE]}),
+                lambda asked: OPAQUE.encode() + b"\r\n\r\n",
+                lambda asked: response(302, OPAQUE, f"Location: https://elsewhere/?{OPAQUE}"),
+                lambda asked: None,
+            ):
+                provider.answer = answer
+                assert not await log_in(shown, servers, OAuthBearer(credentials))
+
+
+NAMES = ("PLAIN", "SCRAM-SHA-256", "OAUTHBEARER", "AWS_MSK_IAM", None, "GSSAPI")
+WRONG: dict[str, list[Any]] = {
+    "sasl_username": [PASSWORD, PASSWORD.encode(), [PASSWORD]],
+    "sasl_password": [PASSWORD, PASSWORD.encode(), {"a": PASSWORD}],
+    "sasl_jaas_config": [
+        PASSWORD,
+        [PASSWORD],
+        f"a.PlainLoginModule required password={PASSWORD}",
+        f'a.PlainLoginModule required password="{PASSWORD};',
+        f"a.PlainLoginModule required {PASSWORD}=a;",
+        f"a.PlainLoginModule {PASSWORD};",
+        f"{PASSWORD} required;",
+        f"a.{PASSWORD}LoginModule required;",
+        f'a.OAuthBearerLoginModule required clientSecret="{PASSWORD}" more="{PASSWORD}";',
+        f"a.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=a unsecuredLoginLifetimeSeconds={PASSWORD};",
+        f"a.ScramLoginModule required username={PASSWORD} password={PASSWORD};",
+    ],
+    "sasl_oauth_token": [OPAQUE, OPAQUE.encode(), [OPAQUE]],
+    "sasl_oauthbearer_token_endpoint_url": [
+        f"https://id:{CLIENT_SECRET}@issuer",
+        f"https://issuer?{QUERY}#",
+        f"http://issuer/?key={QUERY}",
+        f"https://issuer:{CLIENT_SECRET}",
+    ],
+    "sasl_oauthbearer_client_credentials_client_secret": [CLIENT_SECRET, CLIENT_SECRET.encode(), (CLIENT_SECRET,)],
+    "sasl_oauthbearer_assertion_private_key_passphrase": [PASSPHRASE, PASSPHRASE.encode()],
+    "sasl_oauthbearer_assertion_private_key_file": [f"-----BEGIN PRIVATE KEY-----{PASSPHRASE}", f"a\n{PASSPHRASE}"],
+    "sasl_oauthbearer_assertion_file": [f"eyJhbGciOiJub25lIn0.{OPAQUE}.x"],
+    "sasl_oauthbearer_extensions": [{"key": f"{OPAQUE}\x01"}],
+    "sasl_aws_credentials": [AwsCredentials("a", ACCESS_KEY, SESSION), (ACCESS_KEY, SESSION), ACCESS_KEY],
+}
+
+
+@pytest.mark.parametrize("option", WRONG)
+def test_options_that_are_wrong(shown: Shown, option: str) -> None:
+    """Also in the wrong place, or beside others that they contradict."""
+    beside: list[dict[str, Any]] = [
+        {},
+        {"sasl_username": "a"},
+        {"sasl_oauthbearer_token_endpoint_url": "https://issuer"},
+        {"sasl_oauth_token": OPAQUE},
+        {"sasl_jaas_config": f"a.PlainLoginModule required username=a password={PASSWORD};"},
+    ]
+    for value in WRONG[option]:
+        for name in NAMES:
+            for more in beside:
+                for protocol in ("SASL_PLAINTEXT", "PLAINTEXT"):
+                    options = {**more, option: value, "sasl_mechanism": name, "security_protocol": protocol}
+                    try:
+                        config = ClusterConfig.parse({"bootstrap_servers": "a", **options})
+                    except KafkaError as error:
+                        shown.error(error)
+                    else:
+                        shown.show(config, config.sasl)
+
+
+async def test_the_answers_of_a_provider_are_hidden_too(shown: Shown) -> None:
+    """This test can fail: what is hidden is found where it is shown."""
+    checked = Shown()
+    checked.show(f"an error with {issuing.__name__} and {PASSWORD}")
+    with pytest.raises(AssertionError, match="shown: "):
+        checked.check()
+    shown.show(*range(10))

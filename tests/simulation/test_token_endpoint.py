@@ -1,0 +1,102 @@
+"""Retries of a token endpoint, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from aiokproto.errors import AuthenticationError, BrokerConnectionError
+from aiokproto.security import Token, TokenEndpoint
+from aiokproto.simulation import Simulation
+
+URL = "http://10.0.0.9:8080/token"
+TOKEN = b'HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n{"access_token":"t"}'
+BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
+REFUSED = b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n"
+
+
+class Provider:
+    """Answers from a list, then as at its end; None is silence. ``times`` has when each request came."""
+
+    def __init__(self, *answers: bytes | None) -> None:
+        self.answers = list(answers)
+        self.times: list[float] = []
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            self.times.append(asyncio.get_running_loop().time())
+            answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+            if answer is None:
+                await reader.read()
+            else:
+                writer.write(answer)
+            writer.close()
+
+        server = await asyncio.start_server(serve, "10.0.0.9", 8080)
+        try:
+            yield
+        finally:
+            server.close()
+
+
+def simulated(program: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await program()
+
+    Simulation(seed=5).run(main())
+
+
+async def ask(**options: float) -> Token:
+    return await TokenEndpoint(URL, allow_http=True, **options).request({}, {}, ())  # type: ignore[arg-type]
+
+
+def test_waits_double_up_to_a_limit() -> None:
+    async def program() -> None:
+        provider = Provider(*[BUSY] * 5, TOKEN)
+        async with provider.serving():
+            assert (await ask(retry_backoff=1, retry_backoff_max=100)).value == "t"
+        waits = [later - earlier for earlier, later in zip(provider.times, provider.times[1:], strict=False)]
+        for wait, expected in zip(waits, [1, 2, 4, 8, 16], strict=True):
+            assert 0.8 * expected <= wait <= 1.2 * expected + 0.5
+
+    simulated(program)
+
+
+def test_no_attempt_begins_after_the_longest_wait() -> None:
+    async def program() -> None:
+        provider = Provider(BUSY)
+        began = asyncio.get_running_loop().time()
+        async with provider.serving():
+            with pytest.raises(BrokerConnectionError, match="status 503"):
+                await ask()
+        assert 5 <= asyncio.get_running_loop().time() - began <= 10.5
+        assert 5 <= len(provider.times) <= 8
+
+    simulated(program)
+
+
+def test_each_attempt_has_its_time() -> None:
+    async def program() -> None:
+        provider = Provider(None, None, TOKEN)
+        began = asyncio.get_running_loop().time()
+        async with provider.serving():
+            assert (await ask(read_timeout=2)).value == "t"
+        assert 4 <= asyncio.get_running_loop().time() - began <= 6
+
+    simulated(program)
+
+
+def test_a_rejection_is_not_repeated() -> None:
+    async def program() -> None:
+        provider = Provider(REFUSED)
+        async with provider.serving():
+            with pytest.raises(AuthenticationError, match="status 401"):
+                await ask()
+        assert len(provider.times) == 1
+
+    simulated(program)
