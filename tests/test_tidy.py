@@ -29,6 +29,7 @@ PURE = (
     "config",
     "security.jaas",
     "security.mechanism",
+    "security.option_types",
     "security.secret",
     "security.tls.ciphers",
     "security.tls.jks",

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from aiokproto import config
 from aiokproto.consumer import Consumer
 from aiokproto.producer import Producer
+from aiokproto.security.option_types import SaslOptions
 from aiokproto.share import ShareConsumer
 
 PAGE = Path(__file__).parents[1] / "configuration.md"
@@ -69,10 +70,13 @@ def connection_options() -> list[Option]:
     Raises:
         LookupError: One has no text, or its text no default.
     """
-    (body,) = ast.parse(inspect.getsource(config.ConnectionOptions)).body
-    assert isinstance(body, ast.ClassDef)
     options = []
-    for entry, text in zip(body.body, [*body.body[1:], None], strict=True):
+    entries: list[ast.stmt] = []
+    for part in (config.ConnectionOptions, SaslOptions):
+        (body,) = ast.parse(inspect.getsource(part)).body
+        assert isinstance(body, ast.ClassDef)
+        entries += body.body
+    for entry, text in zip(entries, [*entries[1:], None], strict=True):
         if not isinstance(entry, ast.AnnAssign):
             continue
         name, kind = ast.unparse(entry.target), ast.unparse(entry.annotation)

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.foreign_options import HINTS
@@ -23,6 +23,7 @@ from aiokproto.hooks import NO_HOOKS, HookCalls, Hooks, parse_hooks
 from aiokproto.interceptors import NO_INTERCEPTORS, Interceptor, Interceptors, parse_interceptors
 from aiokproto.proxy_options import Proxy, parse_proxy
 from aiokproto.security.mechanism import SaslMechanism
+from aiokproto.security.option_types import SaslOptions
 from aiokproto.security.secret import SecretSource
 from aiokproto.security.tls.options import TLS_OPTIONS, parse_tls
 
@@ -31,9 +32,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Required
 
-    from aiokproto.security.aws import AwsCredentialsSource
     from aiokproto.security.tls.contexts import TlsContexts
-    from aiokproto.security.token import TokenSource
 
 Address = tuple[str, int]
 """Host and port."""
@@ -60,7 +59,7 @@ DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
-class ConnectionOptions(TypedDict, total=False):
+class ConnectionOptions(SaslOptions, total=False):
     """Options common to every client."""
 
     bootstrap_servers: Required[str | Sequence[str]]
@@ -151,106 +150,6 @@ class ConnectionOptions(TypedDict, total=False):
     ssl_cipher_suites: str | Sequence[str] | None
     """Cipher suites by their IANA names, as in Java: ``"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"``. Of TLS 1.3 all suites
     are named, or none, which excludes that version."""
-    sasl_mechanism: str | SaslMechanism | None
-    """How the client authenticates with ``SASL_PLAINTEXT`` and ``SASL_SSL``: ``"PLAIN"``, ``"SCRAM-SHA-256"``,
-    ``"SCRAM-SHA-512"``, ``"OAUTHBEARER"``, ``"AWS_MSK_IAM"``, ``"GSSAPI"``, or an object: see
-    :mod:`aiokproto.security`."""
-    sasl_username: SecretSource | None
-    """User name, for PLAIN and SCRAM."""
-    sasl_password: SecretSource | None
-    """Password, for PLAIN and SCRAM. As user name and password a :class:`~pathlib.Path` is a file that has it, and a
-    function, async or not, returns it: both are read again for each connection."""
-    sasl_jaas_config: str | None
-    """Java's option: the login module of PLAIN, SCRAM, OAUTHBEARER or AWS_MSK_IAM with its values. Other options come
-    over it."""
-    sasl_oauth_token: TokenSource | None
-    """For OAUTHBEARER: a function, async or not, that returns a token (text, a :class:`~aiokproto.security.Token`, or
-    a pair of token and expiry in seconds since the epoch), a :class:`~pathlib.Path` of a file, or a token."""
-    sasl_oauthbearer_extensions: Mapping[str, str] | None
-    """For OAUTHBEARER: further values for the broker (KIP-342), by names of letters."""
-    sasl_oauthbearer_token_endpoint_url: str | None
-    """For OAUTHBEARER: the token endpoint of the identity provider, ``https``, or ``http`` on this machine; or a file
-    that has the token, as ``file:///path``."""
-    sasl_oauthbearer_jwt_retriever_class: str | None
-    """How the token endpoint is asked: ``"ClientCredentialsJwtRetriever"``, ``"JwtBearerJwtRetriever"`` (KIP-1139), or
-    ``"FileJwtRetriever"``, also with Java's package name. ``None`` (the default) is the first, or the last for a
-    file."""
-    sasl_oauthbearer_client_credentials_client_id: SecretSource | None
-    """The client's id at the token endpoint."""
-    sasl_oauthbearer_client_credentials_client_secret: SecretSource | None
-    """The client's secret at the token endpoint. A file or a function is read for each request."""
-    sasl_oauthbearer_scope: str | None
-    """What the token shall be good for, separated by spaces."""
-    sasl_oauthbearer_header_urlencode: bool | None
-    """Whether the client's id and secret are URL-encoded for the header ``Authorization`` (RFC 6749). ``None`` (the
-    default) is False."""
-    sasl_oauthbearer_assertion_file: str | Path | None
-    """A file with an assertion, for the token endpoint: in place of a secret (KIP-1258), or for the JWT bearer
-    grant."""
-    sasl_oauthbearer_assertion_private_key_file: str | Path | None
-    """A file with the private key, in PEM, that signs assertions here. Needs the extra ``oauth``."""
-    sasl_oauthbearer_assertion_private_key_passphrase: SecretSource | None
-    """What the private key is encrypted with."""
-    sasl_oauthbearer_assertion_algorithm: str | None
-    """``"RS256"`` or ``"ES256"``. ``None`` (the default) is RS256."""
-    sasl_oauthbearer_assertion_claim_aud: str | None
-    """The claim ``aud`` of assertions: the token endpoint, or the identity provider."""
-    sasl_oauthbearer_assertion_claim_iss: str | None
-    """The claim ``iss`` of assertions: the client."""
-    sasl_oauthbearer_assertion_claim_sub: str | None
-    """The claim ``sub`` of assertions: the client, or for whom the token is."""
-    sasl_oauthbearer_assertion_claim_exp_seconds: int | None
-    """How long an assertion is valid. ``None`` (the default) is 300."""
-    sasl_oauthbearer_assertion_claim_nbf_seconds: int | None
-    """How long before now an assertion is valid already, for clocks that differ. ``None`` (the default) is 60."""
-    sasl_oauthbearer_assertion_claim_jti_include: bool | None
-    """Whether assertions have a unique id, the claim ``jti``. ``None`` (the default) is False."""
-    sasl_oauthbearer_assertion_template_file: str | Path | None
-    """A file with header and claims of assertions, as JSON: ``{"header": {…}, "payload": {…}}``."""
-    sasl_oauth_ssl_context: ssl.SSLContext | None
-    """Certificates and checks for the token endpoint. ``None`` (the default) is the system's certificate authorities,
-    with the host name verified."""
-    sasl_oauth_allow_http: bool | None
-    """Whether the token endpoint can be ``http``, without encryption, on another machine. ``None`` (the default) is
-    False."""
-    sasl_login_connect_timeout_ms: float | None
-    """Longest time to connect to the token endpoint, for each attempt. ``None`` (the default) is 10,000."""
-    sasl_login_read_timeout_ms: float | None
-    """Longest time for the response of the token endpoint, for each attempt. ``None`` (the default) is 10,000."""
-    sasl_login_retry_backoff_ms: float | None
-    """Wait before the second request to the token endpoint; doubles with each further one, with jitter. ``None`` (the
-    default) is 100."""
-    sasl_login_retry_backoff_max_ms: float | None
-    """Longest such wait, and the time after which no further request begins. ``None`` (the default) is 10,000."""
-    sasl_login_refresh_window_factor: float | None
-    """The part of a token's lifetime after which it is replaced, 0.5 to 1. ``None`` (the default) is 0.8."""
-    sasl_login_refresh_window_jitter: float | None
-    """The largest random part added to it, 0 to 0.25. ``None`` (the default) is 0.05."""
-    sasl_login_refresh_min_period_seconds: float | None
-    """Shortest time between two replacements, 0 to 900. ``None`` (the default) is 60."""
-    sasl_login_refresh_buffer_seconds: float | None
-    """Time before its expiry by which a token is replaced at the latest, 0 to 3600. This and the shortest time are
-    ignored for tokens that do not live as long as both. ``None`` (the default) is 300."""
-    sasl_aws_credentials: AwsCredentialsSource | None
-    """For AWS_MSK_IAM: :class:`~aiokproto.security.AwsCredentials`, or a function, async or not, that returns them.
-    ``None`` (the default) is those that AWS's tools use; this needs the extra ``aws``."""
-    sasl_aws_region: str | None
-    """For AWS_MSK_IAM: the cluster's region. ``None`` (the default) is the one in the broker's host name, or in the
-    environment."""
-    sasl_kerberos_service_name: str | None
-    """For GSSAPI: the first part of the brokers' principals. ``None`` (the default) is ``"kafka"``."""
-    sasl_kerberos_domain_name: str | None
-    """For GSSAPI: the second part of the brokers' principals, if it is the same for all. ``None`` (the default) is the
-    host that each broker advertises."""
-    sasl_kerberos_principal: str | None
-    """For GSSAPI: the client's principal. ``None`` (the default) is the first one in the keytab, or that of the tickets
-    in the credential cache."""
-    sasl_kerberos_keytab: str | Path | None
-    """For GSSAPI: a file with keys of the principal, with which the client gets tickets, and new ones before they
-    expire. ``None`` (the default): the client uses tickets that are there, from ``kinit``."""
-    sasl_kerberos_ccache: str | Path | None
-    """For GSSAPI: the credential cache with tickets, a file, or with its type, as ``KCM:``. ``None`` (the default) is
-    that of the environment."""
     metadata_cluster_check_enable: bool
     """Whether brokers since 4.4 check that a connection has reached the broker and cluster that the metadata names
     (KIP-1242). Default ``True``."""

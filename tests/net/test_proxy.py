@@ -17,6 +17,7 @@ from aiokproto.config import ClusterConfig
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, KafkaError, NotKafkaError
 from aiokproto.net.open import open_connection
 from aiokproto.proxy_options import parse_proxy
+from aiokproto.security.tls.contexts import Given
 from tests.net.peer import Answer, config, peer, raw_peer, serves
 from tests.net.proxies import proxy
 from tests.net.test_tls import CERTIFICATE, KEY
@@ -68,7 +69,7 @@ async def test_requests_go_through_the_proxy(scheme: str, login: tuple[str, str]
 @pytest.mark.parametrize("scheme", SCHEMES)
 async def test_tls_to_the_broker_behind_the_proxy(scheme: str, server: ssl.SSLContext) -> None:
     async with peer(ANSWERS, ssl_context=server) as broker, proxy(scheme) as way:
-        options = through(f"{scheme}://127.0.0.1:{way.port}", ssl_context=trusting())
+        options = through(f"{scheme}://127.0.0.1:{way.port}", tls=Given(trusting()))
         await beat("localhost", broker.port, options)
 
 
@@ -85,7 +86,7 @@ async def test_a_proxy_with_tls(inner: bool, server: ssl.SSLContext) -> None:
     """The broker's TLS is inside the proxy's."""
     async with peer(ANSWERS, ssl_context=server if inner else None) as broker, proxy("connect", tls=server) as way:
         url = f"https://localhost:{way.port}"
-        await beat("localhost", broker.port, through(url, trusting(), ssl_context=trusting() if inner else None))
+        await beat("localhost", broker.port, through(url, trusting(), tls=Given(trusting()) if inner else None))
         assert way.asked == [("localhost", broker.port)]
 
 
@@ -227,11 +228,11 @@ async def test_what_the_broker_sends_with_the_proxys_response_is_the_brokers() -
         with pytest.raises(NotKafkaError, match="broker 1 does not speak Kafka: it responds like an SSH server"):
             await beat("kafka", 22, through(f"http://127.0.0.1:{port}"))
         with pytest.raises(NotKafkaError, match="broker 1 does not speak TLS"):
-            await beat("kafka", 22, through(f"http://127.0.0.1:{port}", ssl_context=trusting()))
+            await beat("kafka", 22, through(f"http://127.0.0.1:{port}", tls=Given(trusting())))
 
 
 async def test_the_brokers_certificate_is_verified_behind_a_proxy(server: ssl.SSLContext) -> None:
     async with peer(ANSWERS, ssl_context=server) as broker, proxy("http", leads_to={"kafka": "127.0.0.1"}) as way:
-        options = through(f"http://127.0.0.1:{way.port}", ssl_context=trusting())
+        options = through(f"http://127.0.0.1:{way.port}", tls=Given(trusting()))
         with pytest.raises(AuthenticationError, match="the certificate of broker 1 was rejected: Hostname mismatch"):
             await beat("kafka", broker.port, options)

@@ -135,7 +135,7 @@ async def test_a_listener_that_closes_during_the_handshake(files: Files) -> None
         await reader.read(10)
 
     async with raw_peer(plain) as port:
-        with pytest.raises(BrokerConnectionError, match=r"during the TLS handshake: .*security_protocol='PLAINTEXT'"):
+        with pytest.raises(BrokerConnectionError, match=r"in the TLS handshake: .*security_protocol='PLAINTEXT'"):
             await connect(port, ssl_cafile=files["ca.pem"])
 
 

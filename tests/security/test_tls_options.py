@@ -30,6 +30,7 @@ def test_every_option_is_declared() -> None:
     assert {name for name in ConnectionOptions.__annotations__ if name.startswith("ssl_")} == {
         *TLS_OPTIONS,
         "ssl_context",
+        "ssl_server_hostname",
     }
 
 

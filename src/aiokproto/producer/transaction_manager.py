@@ -35,7 +35,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from enum import Enum, auto
 from typing import TypeVar
 
 from aiokproto.authorization import Asked
@@ -64,6 +63,7 @@ from aiokproto.producer.transaction_requests import (
     InitExchange,
     TxnOffsetCommitExchange,
 )
+from aiokproto.producer.transaction_state import TransactionState
 from aiokproto.producer.transactional_id import FEATURE, FIRST_V2, TransactionalId
 from aiokproto.producer.waiting import wait_all
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -71,19 +71,6 @@ from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 R = TypeVar("R", bound=Response)
 
 log = logging.getLogger("aiokproto.producer")
-
-
-class TransactionState(Enum):
-    """The state of the transactional id, as far as this producer knows."""
-
-    READY = auto()
-    """No transaction is open."""
-    OPEN = auto()
-    PREPARED = auto()
-    """All of it is written, and the decision is awaited (KIP-939)."""
-    COMMITTING = auto()
-    """A commit was requested, and may or may not have taken effect."""
-    ABORTING = auto()
 
 
 class TransactionManager:
