@@ -494,6 +494,7 @@ async def test_a_static_member_returns_without_a_rebalance(
         async with member(cluster, topic, group_instance_id="two") as two:
             await until(lambda: len(one.assignment()) == len(two.assignment()) == 1, one, two)
             had = two.assignment()
+        caplog.clear()
         with caplog.at_level(logging.INFO, logger="aiokproto.group"):
             async with member(cluster, topic, group_instance_id="two") as two:
                 await until(lambda: len(two.assignment()) == 1, one, two)

@@ -78,6 +78,9 @@ class Peer:
     def _answer(self, frame: RequestFrame, writer: asyncio.StreamWriter) -> None:
         request = registry.request(frame.api_key).decode(frame.body, frame.api_version)
         self.requests.append((request, frame.api_version))
+        if frame.api_key not in self.answers:
+            # As brokers do with an API that they do not know: a client that finds this one slow asks for more.
+            raise HangUp
         answer = self.answers[frame.api_key](request, frame.api_version)
         if isinstance(answer, Response):
             refusal = isinstance(answer, ApiVersionsResponse) and answer.error_code == 35

@@ -164,10 +164,11 @@ async def _unless_ignored(
                 return BrokerVersions.assume("0.9", peer)
         return await answer
     finally:
-        left: list[asyncio.Future[Any]] = [task for task in (answer, probe) if task is not None and not task.done()]
-        for task in left:
+        tasks: list[asyncio.Future[Any]] = [task for task in (answer, probe) if task is not None]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        # Also of one that has failed in the loop iteration in which this call was cancelled.
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _ignores_api_versions(connect: Callable[[], Awaitable[Connection]], until: float, timeout: float) -> bool:
