@@ -136,7 +136,7 @@ async def test_tls_to_a_silent_peer(trusting: ssl.SSLContext) -> None:
 
     async with raw_peer(mute) as port:
         with pytest.raises(BrokerConnectionError, match="no response to the TLS handshake: the listener"):
-            async with connected(port, timeout=0.05, tls=Given(trusting)):
+            async with connected(port, timeout=1.5, tls=Given(trusting)):
                 pass
 
 
