@@ -140,7 +140,7 @@ async def test_two_members_share_the_partitions(fake: Server, topic: str) -> Non
 
 
 async def test_brokers_and_coordinators_come_and_go(fake: Server, topic: str) -> None:
-    """Groups move to other coordinators, a broker leaves, and another one comes."""
+    """Groups move to other coordinators, a broker leaves, and another one comes; records may be read again."""
     await fake.create_topic(topic, PARTITIONS)
     async with (
         Producer(bootstrap_servers=fake.bootstrap_servers) as producer,
@@ -152,14 +152,15 @@ async def test_brokers_and_coordinators_come_and_go(fake: Server, topic: str) ->
             heartbeat_interval_ms=100,
         ) as consumer,
     ):
-        seen = []
+        seen: set[bytes | None] = set()
         for number, change in enumerate([("rehash",), ("remove", 1), ("add",), ("rehash",), ()]):
             values = VALUES[6 * number : 6 * number + 6]
             assert not (await producer.send_many(topic, values)).errors
-            seen += [(await anext(consumer)).value for _ in values]
+            while not seen.issuperset(values):
+                seen.add((await anext(consumer)).value)
             if change:
                 await fake.command(*change)
-    assert sorted(set(seen), key=VALUES.index) == VALUES  # type: ignore[arg-type]
+    assert seen == set(VALUES)
 
 
 @pytest.mark.parametrize("release", ["v0.11.0", "v1.0", "v2.4", "v2.8", "v3.7", "v4.0"])
@@ -194,8 +195,8 @@ async def test_records_of_a_share_group_are_accepted_once(fake: Server, topic: s
 async def test_an_api_that_the_mock_cluster_lacks_is_named(mock: Server, topic: str) -> None:
     await mock.command("limit", 22, -1, -1)
     with pytest.raises(UnsupportedVersionError, match="InitProducerId"):
-        await produce(mock.bootstrap_servers, topic)
-    assert await produce(mock.bootstrap_servers, topic, enable_idempotence=False) == len(VALUES)
+        await produce(mock.bootstrap_servers, topic, enable_idempotence=True)
+    assert await produce(mock.bootstrap_servers, topic) == len(VALUES)
 
 
 async def test_a_broker_of_the_mock_cluster_that_is_down_for_a_while(mock: Server, topic: str) -> None:
