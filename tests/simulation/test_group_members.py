@@ -81,7 +81,8 @@ def test_partitions_of_a_fenced_static_member_are_lost(noticed: str, caplog: pyt
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         events = Events()
         options |= {"group_instance_id": "i", "auto_commit_interval_ms": 60_000}
-        former = Consumer(**options | {"heartbeat_interval_ms": 200 if noticed == "by a heartbeat" else 2900})
+        interval: dict[str, Any] = {"heartbeat_interval_ms": 200 if noticed == "by a heartbeat" else 2900}
+        former = Consumer(**options | interval)
         former.subscribe("t", **events.listeners())
         await former.start()
         await anext(former)

@@ -231,7 +231,8 @@ def test_health_is_degraded_while_a_handler_hangs() -> None:
         async def handle(record: Record) -> None:
             await asyncio.sleep(29)
 
-        async with Consumer("t", **options | {"max_poll_interval_ms": 40_000}) as consumer:
+        options["max_poll_interval_ms"] = 40_000
+        async with Consumer("t", **options) as consumer:
             task = asyncio.create_task(consumer.run(handle))
             await until(lambda: _running(consumer) == PARTITIONS)
             await asyncio.sleep(15)
