@@ -30,7 +30,7 @@ async def fake(kfake_program: Path) -> AsyncIterator[Server]:
 @pytest.fixture
 async def mock() -> AsyncIterator[Server]:
     """Three brokers of librdkafka's mock cluster."""
-    if librdkafka_mock.library() is None:
+    if librdkafka_mock.find_librdkafka() is None:
         pytest.skip("confluent_kafka, with librdkafka beside it, is not installed")
     async with mock_cluster() as server:
         yield server

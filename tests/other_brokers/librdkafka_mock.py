@@ -26,7 +26,7 @@ and SyncGroup, but closes the connection on their requests, which are flexible, 
 be. librdkafka's own client does not send them."""
 
 
-def library() -> Path | None:
+def find_librdkafka() -> Path | None:
     """The library inside ``confluent_kafka``; None if the package, or one with the library beside it, is missing."""
     import importlib.util
 
@@ -97,7 +97,7 @@ def _answer(text: str) -> None:
 
 
 def main() -> None:
-    path = library()
+    path = find_librdkafka()
     if path is None:
         raise SystemExit("confluent_kafka has no librdkafka beside it")
     cluster = MockCluster(path, int(sys.argv[1]))
