@@ -86,9 +86,10 @@ _LOCAL = {
     "WRONG_SIGNATURE_TYPE": "it signs with an algorithm that this client does not accept",
 }
 
-CLOSED_EARLY = (
-    " during the TLS handshake: the listener may expect plain text (security_protocol='PLAINTEXT' or"
-    " 'SASL_PLAINTEXT'), or be no Kafka listener"
+# A Kafka listener without TLS takes a ClientHello for a frame of 369 MB, and closes the connection. So does a load
+# balancer without a backend: the error is not final.
+CLOSED_IN_HANDSHAKE = (
+    "; a listener without TLS does that: connect to it with security_protocol='PLAINTEXT' or 'SASL_PLAINTEXT'"
 )
 """The usual cause of a connection that ends before the handshake is complete."""
 
@@ -109,7 +110,7 @@ def tls_error(peer: str, error: ssl.SSLError) -> BrokerConnectionError:
     if refused is not None:
         return refused
     if reason == "UNEXPECTED_EOF_WHILE_READING":
-        return BrokerConnectionError(f"{peer} closed the connection{CLOSED_EARLY}")
+        return BrokerConnectionError(f"{peer} closed the connection in the TLS handshake{CLOSED_IN_HANDSHAKE}")
     return BrokerConnectionError(f"the TLS handshake with {peer} failed: {reason}")
 
 

@@ -22,7 +22,7 @@ from aiokproto.net.addresses import Endpoint, connect, reason, resolve
 from aiokproto.net.foreign_protocols import describe_bytes
 from aiokproto.net.proxy import Handshake, negotiate
 from aiokproto.net.timeouts import timeout_at
-from aiokproto.net.tls_errors import tls_error
+from aiokproto.net.tls_errors import CLOSED_IN_HANDSHAKE, tls_error
 from aiokproto.proxy_options import Proxy
 from aiokproto.security.tls.contexts import TlsContexts
 
@@ -32,10 +32,6 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 """Idle seconds before the first probe, seconds between probes, and lost probes that end the connection."""
 
 _SILENT_IN_HANDSHAKE = "no response to the TLS handshake: the listener is one without TLS, or the service is not Kafka"
-
-# A Kafka listener without TLS takes a ClientHello for a frame of 369 MB, and closes the connection. So does a load
-# balancer without a backend: the error is not final.
-_CLOSED_IN_HANDSHAKE = "; a listener without TLS does that: connect to it with security_protocol='PLAINTEXT'"
 
 
 async def dial(
@@ -191,7 +187,7 @@ class _Dial(Generic[P]):
         except asyncio.TimeoutError:
             self._failures.append(f"{where}: {_SILENT_IN_HANDSHAKE}")
         except OSError as error:
-            hint = _CLOSED_IN_HANDSHAKE if self._context is not None else ""
+            hint = CLOSED_IN_HANDSHAKE if self._context is not None else ""
             self._failures.append(f"{where}: closed in the TLS handshake: {reason(error)}{hint}")
         finally:
             # Also after a cancellation: nobody else holds the socket.
