@@ -140,12 +140,17 @@ class Client(AsyncContext, ForeignCalls):
                 ListTransactions). It has the response of the others.
             UnsupportedVersionError: Client and broker have no version in common.
             EncodeError: The version cannot carry the request.
-            ConfigurationError: Neither the request nor the arguments determine the broker; or ``request`` is not one.
+            ConfigurationError: Neither the request nor the arguments determine the broker; or ``request`` or ``node``
+                is not one.
             BrokerError: The coordinator lookup failed with an error that is not retried.
         """
         # A dict or a response would fail deep in the driver, with an error about its attributes.
         if not isinstance(request, Request):
             raise ConfigurationError(f"request={request!r}: must be a request, as in MetadataRequest(topics=None)")
+        if node is not None and (isinstance(node, bool) or not isinstance(node, int)):
+            raise ConfigurationError(
+                f"node={node!r}: must be the node id of a broker; without it the request's route decides"
+            )
         # Division among brokers walks the request before an encoder has seen it.
         check_structs(request)
         return await self._cluster.request(

@@ -94,6 +94,13 @@ async def test_a_client_is_given_a_request_object(request_: Any, servers: str) -
             await client.request(request_)
 
 
+@pytest.mark.parametrize("node", ["controller", True, 1.0])
+async def test_a_node_is_given_by_its_id(node: Any, servers: str) -> None:
+    async with Client(bootstrap_servers=servers) as client:
+        with pytest.raises(ConfigurationError, match=r"node=.*: must be the node id of a broker"):
+            await client.request(MetadataRequest(), node=node)
+
+
 async def test_a_closed_client_refuses_requests(servers: str) -> None:
     async with (
         Producer(bootstrap_servers=servers) as producer,
