@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import values
-from benchmarks.clients import CLIENTS, SECURED, Launch
+from benchmarks.clients import CLIENTS, Launch
 from benchmarks.clients.programs import BuildError, MissingError
 from benchmarks.extras import EXTRAS
 from benchmarks.extras.topics import names
@@ -133,8 +133,6 @@ def _cells(plan: Plan, clients: Sequence[dict[str, Any]]) -> Iterator[Cell]:
             if kind in ONCE_ONLY and data != plan.data[0]:
                 continue
             for client in clients:
-                if data.protocol != "PLAINTEXT" and client["client"] not in SECURED:
-                    continue
                 ways = client.get("ways", {}).get(kind, [])
                 for way in ways if data.compression == "none" and data.protocol == "PLAINTEXT" else ways[:1]:
                     yield Cell(client["client"], kind, way, data, plan.count(kind))

@@ -56,6 +56,9 @@ class SecuredKafka(KafkaCluster):
             "ssl.keystore.location": str(self._files["broker.p12"]),
             "ssl.keystore.password": PASSWORD,
             "ssl.key.password": PASSWORD,
+            # Otherwise the libraries prefer different ones.
+            "ssl.enabled.protocols": "TLSv1.3",
+            "ssl.cipher.suites": "TLS_AES_256_GCM_SHA384",
             "sasl.enabled.mechanisms": "SCRAM-SHA-256",
             "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": f"{_MODULE} required;",
         }

@@ -78,9 +78,6 @@ CLIENTS: Mapping[str, Callable[[], Launch]] = {
 }
 """Name → how it is started; raises `programs.MissingError` where that cannot be."""
 
-SECURED = ("aiokproto", "aiokproto-pure", "aiokafka", "confluent-kafka", "confluent-kafka-aio", "kafka-python")
-"""Those that are measured with encryption too."""
-
 MAIN = ("aiokproto", "aiokafka", "confluent-kafka", "kafka-python")
 """Those of a quick run."""
 

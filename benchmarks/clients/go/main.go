@@ -35,6 +35,7 @@ type work struct {
 	Size        int      `json:"size"`
 	ValuesPath  string   `json:"values_path"`
 	Compression string   `json:"compression"`
+	Security    security `json:"security"`
 	Settings    settings `json:"settings"`
 	Broker      *int     `json:"broker_process"`
 

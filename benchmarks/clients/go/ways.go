@@ -18,13 +18,18 @@ var codecs = map[string]kgo.CompressionCodec{
 const inTransaction = 100
 
 func newProducer(w *work, lingerMs int, more ...kgo.Opt) (*kgo.Client, error) {
-	options := append([]kgo.Opt{
-		kgo.SeedBrokers(w.Bootstrap),
+	options, err := w.clientOptions()
+	if err != nil {
+		return nil, err
+	}
+	options = append(
+		options,
 		kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.ProducerLinger(time.Duration(lingerMs) * time.Millisecond),
+		kgo.ProducerLinger(time.Duration(lingerMs)*time.Millisecond),
 		kgo.ProducerBatchMaxBytes(w.Settings.BatchBytes),
 		kgo.ProducerBatchCompression(codecs[w.Compression]),
-	}, more...)
+	)
+	options = append(options, more...)
 	// With idempotence it is always five, and setting it is an error.
 	if !w.Settings.Idempotence {
 		options = append(
@@ -154,11 +159,15 @@ func start(ctx context.Context, w *work) error {
 }
 
 func consume(ctx context.Context, w *work) error {
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(w.Bootstrap),
+	options, err := w.clientOptions()
+	if err != nil {
+		return err
+	}
+	client, err := kgo.NewClient(append(
+		options,
 		kgo.FetchMaxBytes(w.Settings.FetchMaxBytes),
 		kgo.FetchMaxPartitionBytes(w.Settings.PartitionFetchBytes),
-	)
+	)...)
 	if err != nil {
 		return err
 	}

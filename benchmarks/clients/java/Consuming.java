@@ -40,8 +40,7 @@ final class Consuming {
     }
 
     private static KafkaConsumer<byte[], byte[]> consumer(Work work) {
-        Properties options = new Properties();
-        options.put("bootstrap.servers", work.bootstrap);
+        Properties options = work.clientOptions();
         options.put("auto.offset.reset", "earliest");
         options.put("enable.auto.commit", false);
         options.put("fetch.max.bytes", work.settings.get("fetch_max_bytes").asInt());

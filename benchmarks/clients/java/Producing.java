@@ -100,8 +100,7 @@ final class Producing {
     }
 
     private static Properties options(Work work, int lingerMs) {
-        Properties options = new Properties();
-        options.put("bootstrap.servers", work.bootstrap);
+        Properties options = work.clientOptions();
         options.put("acks", "all");
         options.put("enable.idempotence", work.settings.get("idempotence").asBoolean());
         options.put("linger.ms", lingerMs);
