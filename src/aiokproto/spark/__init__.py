@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from aiokproto.spark.loads.load import LoadResult, load, read, rerun, runs
     from aiokproto.spark.loads.manifest import Manifest, ManifestError
     from aiokproto.spark.loads.storage import StorageError
-    from aiokproto.spark.loads.truncation import TruncationError
     from aiokproto.spark.loads.vacuum import vacuum
     from aiokproto.spark.offsets import DataLossError
     from aiokproto.spark.planning import TopicChangedError
+    from aiokproto.spark.truncation import TruncationError
 
 __all__ = [
     "CommitUncertainError",
@@ -65,7 +65,7 @@ _MODULES = {
     "SchemaError": "loads.history",
     "StorageError": "loads.storage",
     "TopicChangedError": "planning",
-    "TruncationError": "loads.truncation",
+    "TruncationError": "truncation",
     "load": "loads.load",
     "read": "loads.load",
     "rerun": "loads.load",

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokproto.codec.messages.offset_for_leader_epoch import EpochEndOffset
-from aiokproto.spark.loads import truncation
+from aiokproto.spark import truncation
 from aiokproto.spark.loads.history import History
-from aiokproto.spark.loads.manifest import Epochs, LoadedPartition, Manifest, Position
-from aiokproto.spark.loads.truncation import find_divergences, request_epochs
+from aiokproto.spark.loads.manifest import LoadedPartition, Manifest
 from aiokproto.spark.offsets import OffsetRange
+from aiokproto.spark.positions import Epochs, Position
+from aiokproto.spark.truncation import find_divergences, request_epochs
 from aiokproto.types import TopicPartition
 
 PARTITION = TopicPartition("t", 0)

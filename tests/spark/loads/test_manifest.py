@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokproto.spark.loads.history import NO_ID, ConflictError, History
-from aiokproto.spark.loads.manifest import Divergence, LoadedPartition, Manifest, ManifestError, Position
+from aiokproto.spark.loads.manifest import LoadedPartition, Manifest, ManifestError
+from aiokproto.spark.positions import Divergence, Position
 from aiokproto.types import TopicPartition
 
 ID = "0a" * 16

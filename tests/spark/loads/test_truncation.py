@@ -9,8 +9,8 @@ import pytest
 from aiokproto.errors import ConfigurationError
 from aiokproto.records import BatchRecord
 from aiokproto.spark import read, runs
-from aiokproto.spark.loads.manifest import Divergence
-from aiokproto.spark.loads.truncation import TruncationError
+from aiokproto.spark.positions import Divergence
+from aiokproto.spark.truncation import TruncationError
 from aiokproto.types import TopicPartition
 from tests.spark.loads.output import Output, expected, numbered
 
@@ -40,7 +40,7 @@ def test_a_log_that_was_truncated_and_has_grown_again_is_an_error(output: Output
     partition = TopicPartition(output.topic, 0)
     assert caught.value.divergences == {partition: Divergence(10, 14, 0, 0)}
     assert (
-        f"{partition} was loaded up to offset 14 of leader epoch 0, but matches the log only up to offset 10 "
+        f"{partition} was read up to offset 14 of leader epoch 0, but matches the log only up to offset 10 "
         "of leader epoch 0" in str(caught.value)
     )
     assert len(runs(output.path)) == 1

@@ -11,7 +11,7 @@ import pytest
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig
 from aiokproto.spark import runs
-from aiokproto.spark.loads.truncation import TruncationError
+from aiokproto.spark.truncation import TruncationError
 from tests.kafka import admin
 from tests.kafka.pool import RunningKafka
 from tests.spark.kafka import Kafka

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiokproto.spark.loads.columns import describe, misfit
-from aiokproto.spark.loads.manifest import Epochs, LoadedPartition, Manifest, ManifestError, Position, as_epochs
+from aiokproto.spark.loads.manifest import LoadedPartition, Manifest, ManifestError
+from aiokproto.spark.positions import Epochs, Position, as_epochs
 from aiokproto.types import TopicPartition
 
 FORMAT = 2

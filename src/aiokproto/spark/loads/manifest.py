@@ -3,61 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from aiokproto.errors import KafkaError
 from aiokproto.spark.loads.columns import Columns
+from aiokproto.spark.positions import Divergence, Epochs, Position, as_epochs
 from aiokproto.types import TopicPartition
 
 FORMAT = 3
 
-Epochs = tuple[tuple[int, int], ...]
-"""Leader epochs that have records, each with its first offset."""
-
 
 class ManifestError(KafkaError):
     """A manifest cannot be read, or does not follow the earlier ones."""
-
-
-@dataclass(frozen=True)
-class Divergence:
-    """Offsets at which a log no longer has the records that were loaded, as after an unclean leader election.
-
-    Attributes:
-        offset: The first offset whose record is not the one that was loaded.
-        end: The end of the loaded records. Kafka lost those between ``offset`` and ``end``; only the output has them.
-        epoch: The leader epoch of the last loaded record.
-        found_epoch: The leader epoch that the log has at ``offset``; -1 if the leader did not report it.
-    """
-
-    offset: int
-    end: int
-    epoch: int
-    found_epoch: int
-
-
-@dataclass(frozen=True)
-class Position:
-    """The end of the loaded records of a partition.
-
-    Attributes:
-        offset: The offset after the last loaded one.
-        epochs: The last leader epochs of the loaded records, each with its first offset, in order. Empty if unknown.
-    """
-
-    offset: int
-    epochs: Epochs = ()
-
-    def cut(self, offset: int) -> Position:
-        """Return the position in a log that ends at ``offset``."""
-        return Position(offset, tuple(entry for entry in self.epochs if entry[1] < offset))
-
-    @property
-    def epoch(self) -> int:
-        """The leader epoch of the last record; -1 if unknown."""
-        return self.epochs[-1][0] if self.epochs else -1
 
 
 @dataclass(frozen=True)
@@ -197,8 +155,3 @@ def _partition(fields: dict[str, Any]) -> LoadedPartition:
     if (after := fields.pop("after")) is not None:
         after = Position(after["offset"], as_epochs(after["epochs"]))
     return LoadedPartition(**{**fields, "epochs": as_epochs(fields["epochs"])}, after=after, diverged=diverged)
-
-
-def as_epochs(found: Iterable[tuple[int, int]]) -> Epochs:
-    """Convert the lists of JSON to epochs."""
-    return tuple((int(epoch), int(first)) for epoch, first in found)

@@ -12,10 +12,11 @@ from typing import TypeVar
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig
 from aiokproto.spark.loads.history import History
-from aiokproto.spark.loads.manifest import LoadedPartition, Position
-from aiokproto.spark.loads.truncation import TruncationError, describe, find_divergences, request_epochs
+from aiokproto.spark.loads.manifest import LoadedPartition
 from aiokproto.spark.options import ReadOptions
 from aiokproto.spark.planning import TopicChangedError, find_partitions, plan
+from aiokproto.spark.positions import Position
+from aiokproto.spark.truncation import TruncationError, describe, find_divergences, request_epochs
 
 logger = logging.getLogger("aiokproto.spark")
 

@@ -1,9 +1,9 @@
-"""Detection of truncated logs: whether a log still has the records that were loaded.
+"""Detection of truncated logs: whether a log still has the records that were read.
 
-After an unclean leader election the leader's log may end, or diverge, before records that were acknowledged and loaded.
+After an unclean leader election the leader's log may end, or diverge, before records that were acknowledged and read.
 Once the log has grown again, offsets do not show this, but leader epochs do (KIP-101, KIP-279, KIP-320): an
-OffsetForLeaderEpoch request returns the end of the last record's epoch. If it is before the end of the loaded records,
-the log no longer has the records between.
+OffsetForLeaderEpoch request returns the end of the last record's epoch. If it is before the end of the records that
+were read, the log no longer has the records between.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from aiokproto.codec.messages.offset_for_leader_epoch import (
 )
 from aiokproto.errors import KafkaError
 from aiokproto.spark.leaders import request_leaders
-from aiokproto.spark.loads.manifest import Divergence, Epochs, Position
 from aiokproto.spark.offsets import OffsetRange
 from aiokproto.spark.options import ReadOptions
+from aiokproto.spark.positions import Divergence, Epochs, Position
 from aiokproto.types import TopicPartition
 
 CONSUMER = -1
@@ -30,7 +30,7 @@ UNKNOWN = -1
 
 
 class TruncationError(KafkaError):
-    """The log no longer has records that were loaded; it may have others at their offsets.
+    """The log no longer has records that were read; it may have others at their offsets.
 
     Attributes:
         divergences: The truncated offsets, by partition.
@@ -40,7 +40,7 @@ class TruncationError(KafkaError):
         self.divergences = dict(divergences)
         found = "; ".join(f"{partition} {describe(one)}" for partition, one in sorted(self.divergences.items()))
         super().__init__(
-            f"the log was truncated since it was loaded, as by an unclean leader election: {found}"
+            f"the log was truncated since it was read, as by an unclean leader election: {found}"
             f"{'. ' if advice else ''}{advice}"
         )
 
@@ -49,7 +49,7 @@ def describe(divergence: Divergence) -> str:
     """Describe the divergence of a partition, for messages."""
     known = "" if divergence.found_epoch == UNKNOWN else f" of leader epoch {divergence.found_epoch}"
     return (
-        f"was loaded up to offset {divergence.end} of leader epoch {divergence.epoch}, "
+        f"was read up to offset {divergence.end} of leader epoch {divergence.epoch}, "
         f"but matches the log only up to offset {divergence.offset}{known}"
     )
 
@@ -59,9 +59,9 @@ async def find_divergences(
 ) -> dict[TopicPartition, Divergence]:
     """Return the partitions whose logs no longer have the records before these positions.
 
-    The first request is for the epoch of the last loaded record. A leader that does not have this epoch responds with
-    an older one. If none of the loaded records has that one, the next request is for the loaded epoch before it, as
-    followers do (KIP-279).
+    The first request is for the epoch of the last record that was read. A leader that does not have this epoch
+    responds with an older one. If none of the records read has that one, the next request is for the epoch before it,
+    as followers do (KIP-279).
 
     Positions without epochs are skipped: brokers before 2.1 do not report epochs. Cancelling it has no effect on the
     cluster.
@@ -93,7 +93,7 @@ class Older(NamedTuple):
 
 
 def _common(position: Position, index: int, response: EpochEndOffset) -> int | Older | None:
-    """Return the offset up to which the log has the loaded records, by the response for one of their epochs.
+    """Return the offset up to which the log has the records that were read, by the response for one of their epochs.
 
     None: the leader's log has no such new epochs. A leader responds so while its log has no epochs at all.
     """
@@ -105,7 +105,7 @@ def _common(position: Position, index: int, response: EpochEndOffset) -> int | O
         return min(response.end_offset, ends[index])
     older = [number for number in range(index) if epochs[number][0] <= response.leader_epoch]
     if not older:
-        # Older than all epochs that are kept of the loaded records.
+        # Older than all epochs that are kept of the records that were read.
         return min(response.end_offset, epochs[0][1])
     if epochs[older[-1]][0] == response.leader_epoch:
         return min(response.end_offset, ends[older[-1]])
