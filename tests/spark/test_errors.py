@@ -177,7 +177,7 @@ def test_unsupported_operations(load: Any, spark: SparkSession, filled: str, str
 
 
 def test_a_bug_keeps_its_traceback() -> None:
-    from aiokproto.spark.source import brief
+    from aiokproto.spark.batch_reader import brief
 
     def deep(error: Exception) -> None:
         raise error

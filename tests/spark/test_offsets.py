@@ -52,7 +52,7 @@ def resolved(
 
 @given(st.dictionaries(partitions, st.integers(0, 2**63 - 1)))
 def test_offsets_survive_json(offsets: dict[TopicPartition, int]) -> None:
-    assert parse_offsets("opt", format_offsets(offsets), allowed=None) == offsets
+    assert parse_offsets("opt", format_offsets(offsets), allowed=()) == offsets
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_offsets_survive_json(offsets: dict[TopicPartition, int]) -> None:
 )
 def test_the_error_for_invalid_offsets_names_the_option(text: str) -> None:
     with pytest.raises(ConfigurationError, match="opt"):
-        parse_offsets("opt", text, allowed=EARLIEST)
+        parse_offsets("opt", text, allowed=(EARLIEST,))
 
 
 @pytest.mark.parametrize("text", ["{}", '{"t": []}', '{"t": 0}', '{"t": ["0"]}', '{"t": [-1]}', '{"t": [true]}', "[0]"])

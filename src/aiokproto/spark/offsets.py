@@ -70,13 +70,13 @@ def _list(partitions: Iterable[TopicPartition]) -> str:
     return ", ".join(map(str, found[:_NAMED])) + more
 
 
-def parse_offsets(option: str, text: str, *, allowed: int | None) -> Mapping[TopicPartition, int]:
+def parse_offsets(option: str, text: str, *, allowed: Collection[int]) -> Mapping[TopicPartition, int]:
     """Parse offsets or timestamps from JSON, ``{"topic": {"0": 23, "1": -2}}``.
 
     Args:
         option: The name of the option, for messages.
         text: The JSON.
-        allowed: The negative number that is valid: ``EARLIEST``, ``LATEST``, or None.
+        allowed: The negative numbers that are valid, of ``EARLIEST`` and ``LATEST``.
 
     Raises:
         ConfigurationError: The text is not such JSON, or has an invalid topic, partition or number.
@@ -93,8 +93,8 @@ def parse_offsets(option: str, text: str, *, allowed: int | None) -> Mapping[Top
                 raise ConfigurationError(
                     f"{option}: {topic}-{partition} has {shorten(offset)}, which is not a 64-bit integer"
                 )
-            if offset < 0 and offset != allowed:
-                also = f", or {allowed}" if allowed is not None else ""
+            if offset < 0 and offset not in allowed:
+                also = "".join(f", or {one}" for one in allowed)
                 raise ConfigurationError(f"{option}: {topic}-{partition} has {offset}; must be at least 0{also}")
             offsets[TopicPartition(topic, int(partition))] = offset
     return offsets
@@ -259,6 +259,8 @@ def _start(
         )
     if requested == EARLIEST:
         return log.start, None
+    if requested == LATEST:
+        return log.end, None
     if requested < log.start:
         lost = log.start - requested
         problem = f"{partition} begins at offset {log.start}: {lost} offsets from {requested} on were deleted"

@@ -23,6 +23,7 @@ from aiokproto.spark.options_values import (
     INT32_MAX,
     Reader,
     boolean,
+    duration,
     integer,
     names,
     one_of,
@@ -79,14 +80,17 @@ HONOURED: Mapping[str, Reader] = {
     "endingOffsets": str.strip,
     "startingTimestamp": integer(0, of="milliseconds since the epoch"),
     "endingTimestamp": integer(0, of="milliseconds since the epoch"),
-    "startingOffsetsByTimestamp": partial(parse_offsets, "startingOffsetsByTimestamp", allowed=None),
-    "endingOffsetsByTimestamp": partial(parse_offsets, "endingOffsetsByTimestamp", allowed=None),
+    "startingOffsetsByTimestamp": partial(parse_offsets, "startingOffsetsByTimestamp", allowed=()),
+    "endingOffsetsByTimestamp": partial(parse_offsets, "endingOffsetsByTimestamp", allowed=()),
     "startingOffsetsByTimestampStrategy": one_of("error", "latest"),
     "minPartitions": integer(1, INT32_MAX),
     "maxRecordsPerPartition": integer(1),
     "includeHeaders": boolean,
     "columns": names,
     "failOnDataLoss": boolean,
+    "maxOffsetsPerTrigger": integer(1),
+    "minOffsetsPerTrigger": integer(1),
+    "maxTriggerDelay": duration,
     "kafkaConsumer.pollTimeoutMs": integer(1),
     "fetchOffset.numRetries": integer(0, INT32_MAX),
     "fetchOffset.retryIntervalMs": integer(-1),
@@ -215,6 +219,15 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     given = parse_options(options)
     starting, ending = _starting(given), _ending(given)
     _check_order(starting, ending)
+    return read_options(given, starting, ending)
+
+
+def read_options(given: Mapping[str, Any], starting: Bound, ending: Bound) -> ReadOptions:
+    """Return the options of a read within these bounds; ``given`` comes from :func:`parse_options`.
+
+    Raises:
+        ConfigurationError: An option is missing or contradicts another.
+    """
     return ReadOptions(
         connection=_connection(given),
         fetch=_fetch_settings(given),
@@ -279,7 +292,7 @@ def _selection(given: Mapping[str, Any]) -> Selection:
 
 
 def _starting(given: Mapping[str, Any]) -> Bound:
-    if found := _timestamps(given, "startingTimestamp", "startingOffsetsByTimestamp"):
+    if found := timestamps(given, "startingTimestamp", "startingOffsetsByTimestamp"):
         return found
     name = "startingOffsets"
     text = given.get(name, "earliest")
@@ -287,11 +300,11 @@ def _starting(given: Mapping[str, Any]) -> Bound:
         return Bound(name, EARLIEST)
     if text.lower() == "latest":
         raise ConfigurationError(f"{name}=latest reads nothing in a batch: only a stream can start at the end")
-    return Bound(name, each=parse_offsets(name, text, allowed=EARLIEST))
+    return Bound(name, each=parse_offsets(name, text, allowed=(EARLIEST,)))
 
 
 def _ending(given: Mapping[str, Any]) -> Bound:
-    if found := _timestamps(given, "endingTimestamp", "endingOffsetsByTimestamp"):
+    if found := timestamps(given, "endingTimestamp", "endingOffsetsByTimestamp"):
         return found
     name = "endingOffsets"
     text = given.get(name, "latest")
@@ -299,11 +312,11 @@ def _ending(given: Mapping[str, Any]) -> Bound:
         return Bound(name, LATEST)
     if text.lower() == "earliest":
         raise ConfigurationError(f"{name}=earliest reads nothing: a range cannot end where the log starts")
-    return Bound(name, each=parse_offsets(name, text, allowed=LATEST))
+    return Bound(name, each=parse_offsets(name, text, allowed=(LATEST,)))
 
 
-def _timestamps(given: Mapping[str, Any], every: str, each: str) -> Bound | None:
-    """Return the bound that timestamps define, or None without any.
+def timestamps(given: Mapping[str, Any], every: str, each: str) -> Bound | None:
+    """Return the bound that timestamps define, or None without any; ``given`` comes from :func:`parse_options`.
 
     As in the official connector, a timestamp for all partitions takes precedence over timestamps for each, and both
     take precedence over offsets.

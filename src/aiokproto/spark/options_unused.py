@@ -7,11 +7,9 @@ _POLL = "belongs to the poll loop of the Java client"
 _BUFFER = "the operating system chooses the sizes of socket buffers"
 _METRICS = "belongs to the metrics of the Java client"
 _REBOOTSTRAP = "the client connects to the bootstrap servers again whenever no broker responds"
-_STREAM = "is for streams: the official connector ignores it in a batch, too"
 WRITING = "is for writing"
 
 WITHOUT_EFFECT = {
-    **dict.fromkeys(("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"), _STREAM),
     **dict.fromkeys(
         (
             "topic",

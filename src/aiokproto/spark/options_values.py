@@ -46,6 +46,17 @@ def integer(least: int, most: int = INT64_MAX, of: str = "") -> Callable[[str], 
     return read
 
 
+_UNITS = {"us": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def duration(text: str) -> float:
+    """Parse a time such as ``15m`` or ``30s``, in Spark's units, to seconds; a number alone is in milliseconds."""
+    found = re.fullmatch(r"([0-9]{1,12})([a-z]*)", text.strip().lower())
+    if found is None or (found[2] or "ms") not in _UNITS:
+        raise ValueError("must be a time such as 15m, 30s or 1500ms")
+    return int(found[1]) * _UNITS[found[2] or "ms"]
+
+
 def one_of(*words: str) -> Callable[[str], str]:
     """Return a parser of one of these words, in any case."""
 

@@ -87,7 +87,7 @@ async def plan(
     topic_ids = {name: cluster.snapshot.topics[name].topic_id for name, _ in partitions}
     options.starting.check_covers(partitions)
     options.ending.check_covers(partitions)
-    logs = await _logs(cluster, options, partitions, topic_ids)
+    logs = await request_logs(cluster, options, partitions, topic_ids)
     last_end = Bound("the end of the last load", each=resume or {})
     ranges = []
     for partition in partitions:
@@ -148,7 +148,7 @@ def _check_topic_ids(actual: Mapping[str, bytes], expected: Mapping[str, str]) -
             )
 
 
-async def _logs(
+async def request_logs(
     cluster: ClusterClient, options: ReadOptions, partitions: Collection[TopicPartition], topic_ids: Mapping[str, bytes]
 ) -> dict[TopicPartition, Log]:
     async def offsets_at(

@@ -1,17 +1,14 @@
-"""The data source: the classes that Spark calls.
+"""The data source: it chooses the classes that Spark calls.
 
-Only this module, and those that subclass its classes, import pyspark at import time. Spark pickles sources, readers and
-partitions: they hold values only, no connections.
+Only this module, and those that subclass PySpark's classes, import pyspark at import time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import astuple, replace
-from functools import wraps
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
+from dataclasses import replace
+from typing import NoReturn
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -24,18 +21,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from aiokproto.errors import ConfigurationError, KafkaError
-from aiokproto.spark.offsets import OffsetRange, split
+from aiokproto.errors import ConfigurationError
+from aiokproto.spark.batch_reader import KafkaReader, brief
 from aiokproto.spark.options import ReadOptions, chosen_columns, parse_options, parse_read_options
-from aiokproto.spark.planning import plan_now
-from aiokproto.spark.reading import read_range
-from aiokproto.spark.worker import worker
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from aiokproto.spark.stream.options import parse_stream_options
+from aiokproto.spark.stream.stream_reader import FailedStreamReader, KafkaStreamReader
 
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 
@@ -50,23 +40,6 @@ TYPES: dict[str, DataType] = {
     "headers": ArrayType(HEADER),
 }
 """The columns as in Spark's own Kafka source, all of them nullable."""
-
-
-def brief(method: Callable[P, R]) -> Callable[P, R]:
-    """Remove the traceback from a KafkaError that a method raises.
-
-    Spark shows an error as text, with all frames before the message, and the user of a KafkaError needs the message.
-    Other errors are bugs, and keep their traceback.
-    """
-
-    @wraps(method)
-    def call(*args: P.args, **options: P.kwargs) -> R:
-        try:
-            return method(*args, **options)
-        except KafkaError as error:
-            raise error.with_traceback(None) from None
-
-    return call
 
 
 class KafkaDataSource(DataSource):
@@ -98,18 +71,16 @@ class KafkaDataSource(DataSource):
         Raises:
             ConfigurationError: The options or the schema are invalid.
         """
-        options = parse_read_options(self.options)
-        for field in schema.fields:
-            if field.name not in options.columns or field.dataType != TYPES[field.name]:
-                valid = ", ".join(f"{name} {TYPES[name].simpleString()}" for name in options.columns)
-                raise ConfigurationError(
-                    f"schema: {field.name} {field.dataType.simpleString()} is not a column; valid are {valid}"
-                )
-        return KafkaReader(replace(options, columns=tuple(schema.names)))
+        return KafkaReader(_with_columns(parse_read_options(self.options), schema))
 
-    def streamReader(self, schema: StructType) -> UnsupportedStreamReader:
-        """Return a reader that raises NotImplementedError: streaming reads are not supported yet."""
-        return UnsupportedStreamReader()
+    def streamReader(self, schema: StructType) -> KafkaStreamReader | FailedStreamReader:
+        """Return a reader of a stream, with columns as for :meth:`reader`."""
+        try:
+            options = parse_stream_options(self.options)
+            return KafkaStreamReader(replace(options, read=_with_columns(options.read, schema)))
+        # Spark hides an error that is raised before it has a reader.
+        except ConfigurationError as error:
+            return FailedStreamReader(str(error))
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
         """Not supported yet."""
@@ -120,41 +91,11 @@ class KafkaDataSource(DataSource):
         raise NotImplementedError("aiokproto: writing is not supported yet")
 
 
-class KafkaReader(DataSourceReader):
-    """Plans a batch read on the driver, and reads a range of it in each task."""
-
-    def __init__(self, options: ReadOptions) -> None:
-        self._options = options
-
-    @brief
-    def partitions(self) -> list[InputPartition]:
-        """Return the ranges to read, one per task; or a single None if there is nothing to read."""
-        options = self._options
-        ranges = split(plan_now(options).ranges, options.min_partitions, options.max_records_per_partition)
-        # For an empty list Spark creates a partition itself, whose value differs between releases.
-        return [InputPartition(astuple(one)) for one in ranges] or [InputPartition(None)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a range, as Arrow batches."""
-        if partition.value is None:
-            return
-        try:
-            yield from read_range(worker(), OffsetRange(*partition.value), self._options)
-        except KafkaError as error:
-            raise error.with_traceback(None) from None
-
-
-class UnsupportedStreamReader(DataSourceStreamReader):
-    """Raises the error that streams cannot be read. Spark hides an error that is raised before it has a reader."""
-
-    def initialOffset(self) -> NoReturn:
-        """Raise the error: Spark calls this when a stream begins."""
-        raise NotImplementedError("aiokproto: streaming reads are not supported yet")
-
-    def latestOffset(self, start: Any = None, limit: Any = None) -> NoReturn:
-        """Raise the error: Spark calls this when a stream continues."""
-        self.initialOffset()
-
-    def read(self, partition: InputPartition) -> NoReturn:
-        """Raise the error. Spark never calls this, because a stream fails before."""
-        self.initialOffset()
+def _with_columns(options: ReadOptions, schema: StructType) -> ReadOptions:
+    for field in schema.fields:
+        if field.name not in options.columns or field.dataType != TYPES[field.name]:
+            valid = ", ".join(f"{name} {TYPES[name].simpleString()}" for name in options.columns)
+            raise ConfigurationError(
+                f"schema: {field.name} {field.dataType.simpleString()} is not a column; valid are {valid}"
+            )
+    return replace(options, columns=tuple(schema.names))

@@ -1,0 +1,72 @@
+"""The class that Spark calls for a batch read, and what streams share with it.
+
+Spark pickles readers and partitions: they hold values only, no connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import astuple
+from functools import wraps
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from aiokproto.errors import KafkaError
+from aiokproto.spark.offsets import OffsetRange, split
+from aiokproto.spark.options import ReadOptions
+from aiokproto.spark.planning import plan_now
+from aiokproto.spark.reading import read_range
+from aiokproto.spark.worker import worker
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def brief(method: Callable[P, R]) -> Callable[P, R]:
+    """Remove the traceback from a KafkaError that a method raises.
+
+    Spark shows an error as text, with all frames before the message, and the user of a KafkaError needs the message.
+    Other errors are bugs, and keep their traceback.
+    """
+
+    @wraps(method)
+    def call(*args: P.args, **options: P.kwargs) -> R:
+        try:
+            return method(*args, **options)
+        except KafkaError as error:
+            raise error.with_traceback(None) from None
+
+    return call
+
+
+class KafkaReader(DataSourceReader):
+    """Plans a batch read on the driver, and reads a range of it in each task."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    @brief
+    def partitions(self) -> list[InputPartition]:
+        """Return the ranges to read, one per task; or a single None if there is nothing to read."""
+        options = self._options
+        ranges = split(plan_now(options).ranges, options.min_partitions, options.max_records_per_partition)
+        # For an empty list Spark creates a partition itself, whose value differs between releases.
+        return [InputPartition(astuple(one)) for one in ranges] or [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a range, as Arrow batches."""
+        return read_partition(partition, self._options)
+
+
+def read_partition(partition: InputPartition, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a range, as Arrow batches."""
+    if partition.value is None:
+        return
+    try:
+        yield from read_range(worker(), OffsetRange(*partition.value), options)
+    except KafkaError as error:
+        raise error.with_traceback(None) from None

@@ -1,0 +1,294 @@
+"""Planning of a stream's batches: where each begins and ends.
+
+It has one client for the life of a query, which runs in one process. Tasks get fixed ranges, as in a batch read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from aiokproto.cluster import ClusterClient
+from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+from aiokproto.codec.wire import ZERO_UUID
+from aiokproto.config import ClusterConfig
+from aiokproto.net.timeouts import deadline
+from aiokproto.spark.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, resolve, split
+from aiokproto.spark.planning import TopicChangedError, find_partitions, list_offsets, request_logs
+from aiokproto.spark.stream.limits import Patience, divide
+from aiokproto.spark.stream.offsets import StreamOffset
+from aiokproto.spark.stream.options import StreamOptions
+from aiokproto.spark.truncation import TruncationError, describe, find_divergences, request_epochs
+from aiokproto.types import TopicPartition
+
+logger = logging.getLogger("aiokproto.spark")
+
+_NAMED = 10
+"""Most partitions that a message names."""
+
+_CONTINUES = "failOnDataLoss=false continues with the records that are there"
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The partitions of a stream, and where they end.
+
+    Attributes:
+        offsets: The offset after the last record of each.
+        leader_epochs: The leader epochs of these ends; -1 where unknown.
+        topic_ids: The topics' ids; all zero with brokers before 2.8.
+    """
+
+    offsets: Mapping[TopicPartition, int]
+    leader_epochs: Mapping[TopicPartition, int]
+    topic_ids: Mapping[str, bytes]
+
+
+class StreamPlanner:
+    """Plans the batches of one query.
+
+    Attributes:
+        latest: The ends of the partitions when they were last requested; for progress reports.
+    """
+
+    def __init__(self, options: StreamOptions) -> None:
+        self._options = options
+        self._read = options.read
+        self._cluster = ClusterClient(ClusterConfig.parse(options.read.connection))
+        self._initial: StreamOffset | None = None
+        self._target: Ends | None = None
+        self._patience = Patience(options.min_offsets or 0, options.max_delay)
+        # Of partitions that this process saw first, for a Spark that does not say where a batch begins.
+        self._begins: dict[TopicPartition, int] = {}
+        self.latest: Mapping[TopicPartition, int] = {}
+
+    async def start(self) -> None:
+        """Connect."""
+        await self._cluster.start()
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self._cluster.close()
+
+    async def initial(self) -> StreamOffset:
+        """Return where the query starts if it has no checkpoint: the same for the life of this process.
+
+        Raises:
+            KafkaError: See :func:`aiokproto.spark.planning.plan`.
+        """
+        if self._initial is None:
+            partitions = await self._partitions()
+            options, ids = self._read, self._topic_ids(partitions)
+            options.starting.check_covers(partitions)
+            logs = await request_logs(self._cluster, options, partitions, ids)
+            begins = {}
+            for one in partitions:
+                found, warning = resolve(
+                    one,
+                    logs[one],
+                    options.starting,
+                    options.ending,
+                    unmatched_is_latest=options.unmatched_is_latest,
+                    fail=options.fail_on_data_loss,
+                )
+                if warning:
+                    logger.warning("%s", warning)
+                begins[one] = found.start
+            self._begins |= begins
+            self._initial = StreamOffset(begins, topic_ids=_known(ids), initial=True)
+        return self._initial
+
+    async def fix_end(self) -> None:
+        """Let the stream end where the partitions end now: later records and partitions are for another run."""
+        self._target = await self._ends(await self._partitions())
+
+    async def end(self, start: StreamOffset | None, *, most: int | None, waits: bool) -> StreamOffset | None:
+        """Return the end of the next batch; None if there is nothing for one.
+
+        Args:
+            start: The end of the batch before, or the initial offset. None if Spark does not say: then there are no
+                limits, and nothing is compared with earlier batches.
+            most: The most offsets of the batch; None for no limit.
+            waits: Whether the batch may wait for more offsets.
+
+        Raises:
+            DataLossError, TruncationError: Records between ``start`` and the ends are lost, and ``failOnDataLoss`` is
+                set.
+            TopicChangedError: A topic was deleted and created again since the batch before.
+            KafkaError: The cluster does not respond, or responds with an error.
+        """
+        partitions = await self._partitions()
+        ends = await self._ends(partitions)
+        if start is None:
+            return await self._unlimited(ends)
+        self._check_topics(start, ends.topic_ids)
+        kept = self._without_gone(start, partitions)
+        firsts = await list_offsets(self._cluster, dict.fromkeys(ends.offsets, EARLIEST), self._read)
+        moved = await self._moved(kept, ends, {one: first.offset for one, first in firsts.items()})
+        before = {**kept.offsets, **moved}
+        begins = {one: before.get(one, firsts[one].offset) for one in ends.offsets}
+        # Right after an election a leader may report an end below that of the former one: it has to hear of the other
+        # replicas first.
+        until = {one: max(end, begins[one]) for one, end in ends.offsets.items()}
+        if waits and self._waits(sum(until.values()) - sum(begins.values()), start):
+            return None
+        if most is not None:
+            until = divide(begins, until, most)
+        new = {one: begin for one, begin in begins.items() if start.initial or one not in start.offsets}
+        if until == start.offsets and not new and not moved:
+            return None
+        ranges = [
+            OffsetRange(one.topic, b"", one.partition, begins[one], end, ends.leader_epochs[one])
+            for one, end in until.items()
+        ]
+        epochs = await request_epochs(self._cluster, ranges, self._read)
+        last = {one: epochs.get(one) or start.epochs.get(one, ()) for one in until}
+        return StreamOffset(until, new, moved, last, _known(ends.topic_ids))
+
+    async def ranges(self, start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
+        """Return what the tasks of a batch read.
+
+        Raises:
+            KafkaError: The begin of a partition had to be requested, and that failed.
+        """
+        begins = {one: end.begin(one, start) for one in end.offsets}
+        # Of a checkpoint that another source, or another release of Spark, has written.
+        if unknown := [one for one, begin in begins.items() if begin is None]:
+            await self._partitions()
+            found = await list_offsets(self._cluster, dict.fromkeys(unknown, EARLIEST), self._read)
+            begins |= {one: found[one].offset for one in unknown}
+        ranges = [
+            OffsetRange(
+                one.topic,
+                bytes.fromhex(end.topic_ids[one.topic]) if one.topic in end.topic_ids else ZERO_UUID,
+                one.partition,
+                begin,
+                end.offsets[one],
+            )
+            for one, begin in begins.items()
+            if begin is not None and begin < end.offsets[one]
+        ]
+        return split(ranges, self._read.min_partitions, self._read.max_records_per_partition)
+
+    async def _partitions(self) -> list[TopicPartition]:
+        """Return the partitions of the stream as they are now."""
+        await self._refresh()
+        return await find_partitions(self._cluster, self._read)
+
+    async def _refresh(self) -> None:
+        """Update the metadata if topics have changed: on its own the client does that within minutes."""
+        selection = self._read.selection
+        names = selection.topics or tuple(selection.assignment or ())
+        wanted = None if selection.pattern is not None else [MetadataRequestTopic(name=name) for name in names]
+        generation = self._cluster.snapshot.generation
+        response = await self._cluster.request(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+        changed = [
+            topic.name
+            for topic in response.topics
+            if topic.name is not None
+            and not topic.error_code
+            and (selection.pattern is None or re.search(selection.pattern, topic.name))
+            and self._differs(topic.name, topic)
+        ]
+        if changed:
+            self._cluster.invalidate(f"topics of a stream have changed: {', '.join(changed)}", changed)
+            timeout = self._cluster.config.api_timeout
+            async with deadline(_now() + timeout, lambda: f"metadata of {', '.join(changed)}: none in {timeout:g} s"):
+                await self._cluster.wait_for_update(generation)
+
+    def _differs(self, name: str, topic: MetadataResponseTopic) -> bool:
+        known = self._cluster.snapshot.topics.get(name)
+        # A topic that is not known is requested when it is needed.
+        return known is not None and (topic.topic_id, len(topic.partitions)) != (known.topic_id, len(known.partitions))
+
+    def _topic_ids(self, partitions: Collection[TopicPartition]) -> dict[str, bytes]:
+        topics = self._cluster.snapshot.topics
+        return {name: topics[name].topic_id for name in sorted({one.topic for one in partitions})}
+
+    async def _ends(self, partitions: Collection[TopicPartition]) -> Ends:
+        found = await list_offsets(self._cluster, dict.fromkeys(partitions, LATEST), self._read)
+        self.latest = {one: found[one].offset for one in partitions}
+        ends = Ends(self.latest, {one: found[one].leader_epoch for one in partitions}, self._topic_ids(partitions))
+        if self._target is None:
+            return ends
+        target = self._target.offsets
+        fixed = {one: min(target[one], end) for one, end in ends.offsets.items() if one in target}
+        return replace(ends, offsets=fixed, topic_ids={one.topic: ends.topic_ids[one.topic] for one in fixed})
+
+    async def _unlimited(self, ends: Ends) -> StreamOffset:
+        new = [one for one in ends.offsets if one not in self._begins]
+        if new and self._begins:
+            found = await list_offsets(self._cluster, dict.fromkeys(new, EARLIEST), self._read)
+            self._begins |= {one: found[one].offset for one in new}
+        begins = {one: self._begins[one] for one in ends.offsets if one in self._begins}
+        until = {one: max(end, begins.get(one, 0)) for one, end in ends.offsets.items()}
+        return StreamOffset(until, begins, topic_ids=_known(ends.topic_ids))
+
+    def _check_topics(self, start: StreamOffset, topic_ids: Mapping[str, bytes]) -> None:
+        for name, topic_id in topic_ids.items():
+            expected = start.topic_ids.get(name, "")
+            if expected and topic_id != ZERO_UUID and topic_id.hex() != expected:
+                raise TopicChangedError(
+                    f"topic {name} was deleted and created again: its id is {topic_id.hex()}, the checkpoint has "
+                    f"{expected}; its offsets belong to other records, so start the query with a new checkpoint"
+                )
+
+    def _without_gone(self, start: StreamOffset, partitions: Collection[TopicPartition]) -> StreamOffset:
+        """Return the offset without partitions that do not exist any more, or are not to be read any more."""
+        gone = sorted(start.offsets.keys() - set(partitions))
+        if gone:
+            named = f"{', '.join(map(str, gone[:_NAMED]))}{' …' if len(gone) > _NAMED else ''}"
+            problem = f"the checkpoint has partitions that the topics to read do not have: {named}"
+            if self._read.fail_on_data_loss:
+                raise DataLossError(f"{problem} (failOnDataLoss=false continues without them)")
+            logger.warning("%s", problem)
+        return replace(start, offsets={one: offset for one, offset in start.offsets.items() if one not in set(gone)})
+
+    async def _moved(
+        self, start: StreamOffset, ends: Ends, firsts: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return where partitions begin whose logs no longer have the records at or before their offsets."""
+        positions = {one: start.position(one) for one in start.offsets if one in ends.offsets}
+        divergences = await find_divergences(self._cluster, positions, self._read)
+        if divergences and self._read.fail_on_data_loss:
+            raise TruncationError(divergences, _CONTINUES)
+        moved: dict[TopicPartition, int] = {}
+        for partition, position in sorted(positions.items()):
+            offset, end = position.offset, self.latest[partition]
+            if partition in divergences:
+                logger.warning(
+                    "%s %s; continuing with the current records", partition, describe(divergences[partition])
+                )
+                moved[partition] = divergences[partition].offset
+            elif offset < firsts[partition]:
+                problem = (
+                    f"{partition} begins at offset {firsts[partition]}: {firsts[partition] - offset} offsets from "
+                    f"{offset} on were deleted before they were read"
+                )
+                self._lost(problem)
+                moved[partition] = firsts[partition]
+            # With epochs the log is known to have all that was read.
+            elif end < offset and not position.epochs:
+                self._lost(f"{partition} ends at offset {end}, but was read up to {offset}: the log was truncated")
+                moved[partition] = end
+        return moved
+
+    def _lost(self, problem: str) -> None:
+        if self._read.fail_on_data_loss:
+            raise DataLossError(f"{problem} ({_CONTINUES})")
+        logger.warning("%s", problem)
+
+    def _waits(self, count: int, start: StreamOffset) -> bool:
+        # The first batch stores where the query has started, whether there are records or not.
+        return not start.initial and self._target is None and self._patience.waits(count, _now())
+
+
+def _known(topic_ids: Mapping[str, bytes]) -> dict[str, str]:
+    return {name: topic_id.hex() for name, topic_id in topic_ids.items() if topic_id != ZERO_UUID}
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,136 @@
+"""The class that Spark calls for a stream.
+
+Spark makes one in a process that lives as long as the query, and calls all methods but ``read`` there. It makes another
+one in a short process, pickles it, and calls ``read`` of its copies in tasks. ``stop`` may never be called.
+
+Before 4.2 Spark does not say where a batch begins when it requests an end: limits cannot work there, and are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import astuple
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from aiokproto.errors import ConfigurationError
+from aiokproto.spark.batch_reader import brief, read_partition
+from aiokproto.spark.stream.offsets import StreamOffset, parse_offset
+from aiokproto.spark.stream.options import StreamOptions
+from aiokproto.spark.stream.planner import StreamPlanner
+from aiokproto.spark.worker import worker
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadMaxRows,
+        ReadMinRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:
+    HAS_LIMITS = False
+    SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]
+else:
+    HAS_LIMITS = True
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans the batches of a stream on the driver, and reads a range of one in each task."""
+
+    def __init__(self, options: StreamOptions) -> None:
+        if not HAS_LIMITS and (options.max_offsets is not None or options.min_offsets is not None):
+            raise ConfigurationError("maxOffsetsPerTrigger and minOffsetsPerTrigger need PySpark 4.2 or later")
+        self._options = options
+        # Not pickled: only the process that plans has one.
+        self._planner: StreamPlanner | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_planner": None}
+
+    @brief
+    def initialOffset(self) -> dict[str, Any]:
+        """Return where the query starts if it has no checkpoint."""
+        return worker().start(self._planning().initial()).result().as_json()
+
+    @brief
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Let the stream end where the topics end now."""
+        worker().start(self._planning().fix_end()).result()
+
+    def getDefaultReadLimit(self) -> Any:
+        """Return the limit that the options set."""
+        if self._options.max_offsets is not None:
+            return ReadMaxRows(self._options.max_offsets)
+        if self._options.min_offsets is not None:
+            return ReadMinRows(self._options.min_offsets)
+        return ReadAllAvailable()
+
+    @brief
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
+        """Return the end of the next batch, or ``start`` if there is nothing for one."""
+        planner = self._planning()
+        before = None if start is None else parse_offset(start)
+        limited = HAS_LIMITS and not isinstance(limit, ReadAllAvailable)
+        end = planner.end(
+            before,
+            most=limit.max_rows if limited and isinstance(limit, ReadMaxRows) else None,
+            waits=limited and self._options.min_offsets is not None,
+        )
+        found = worker().start(end).result()
+        if found is None:
+            assert start is not None, "without a start there is always an end"
+            return start
+        return found.as_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return where the partitions end, for progress reports."""
+        latest = {} if self._planner is None else self._planner.latest
+        return StreamOffset(latest).as_json() if latest else None
+
+    @brief
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Return the ranges of a batch, one per task."""
+        ranges = worker().start(self._planning().ranges(parse_offset(start), parse_offset(end))).result()
+        return [InputPartition(astuple(one)) for one in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a range, as Arrow batches."""
+        return read_partition(partition, self._options.read)
+
+    def stop(self) -> None:
+        """Disconnect."""
+        if self._planner is not None:
+            planner, self._planner = self._planner, None
+            worker().start(planner.close()).result()
+
+    def _planning(self) -> StreamPlanner:
+        if self._planner is None:
+            planner = StreamPlanner(self._options)
+            worker().start(planner.start()).result()
+            self._planner = planner
+        return self._planner
+
+
+class FailedStreamReader(DataSourceStreamReader):
+    """Raises the error of options that are no stream's, as soon as Spark calls it."""
+
+    def __init__(self, problem: str) -> None:
+        self._problem = problem
+
+    @brief
+    def initialOffset(self) -> NoReturn:
+        """Raise the error: Spark calls this when a query begins."""
+        raise ConfigurationError(self._problem)
+
+    @brief
+    def latestOffset(self, start: Any = None, limit: Any = None) -> NoReturn:
+        """Raise the error: Spark calls this when a query continues."""
+        raise ConfigurationError(self._problem)
+
+    def read(self, partition: InputPartition) -> NoReturn:
+        """Raise the error. Spark never calls this, because a query fails before."""
+        raise ConfigurationError(self._problem)
