@@ -14,6 +14,7 @@ from aiokproto.spark.planning import TopicChangedError
 from aiokproto.spark.stream.offsets import StreamOffset, parse_offset
 from aiokproto.spark.stream.options import parse_stream_options
 from aiokproto.spark.stream.planner import StreamPlanner
+from aiokproto.spark.truncation import TruncationError
 from aiokproto.spark.worker import Worker
 from aiokproto.types import TopicPartition
 from tests.spark.kafka import Kafka
@@ -244,6 +245,35 @@ def test_deleted_records_are_an_error_or_left_out(kafka: Kafka, topic: str, stre
     lenient.restart()
     assert lenient.ranges(first, second) == [(0, 7, 10)], "a batch that is repeated begins there, too"
     assert lenient.end(second) is None
+
+
+def test_a_truncated_log_is_an_error_even_if_it_has_grown_again(kafka: Kafka, topic: str, stream: Any) -> None:
+    kafka.create_topic(topic, 1)
+    write(kafka, topic, 0, 0, 6)
+    write(kafka, topic, 0, 6, 4)
+    one = stream(startingOffsets="earliest")
+    first = one.end(one.initial())
+    kafka.broker.diverge_log(topic, 0, 6, [b"new %d" % number for number in range(9)])
+    with pytest.raises(TruncationError, match=r"was read up to offset 10 of leader epoch 0, but .* up to offset 6"):
+        one.end(first)
+    lenient = stream(failOnDataLoss="false")
+    second = lenient.end(first)
+    assert lenient.ranges(first, second) == [(0, 6, 15)]
+    assert lenient.end(second) is None
+
+
+def test_a_truncated_log_without_new_records_is_noticed_once(kafka: Kafka, topic: str, stream: Any) -> None:
+    kafka.create_topic(topic, 1)
+    write(kafka, topic, 0, 0, 6)
+    write(kafka, topic, 0, 6, 4)
+    one = stream(startingOffsets="earliest", failOnDataLoss="false")
+    first = one.end(one.initial())
+    kafka.broker.diverge_log(topic, 0, 6, [])
+    second = one.end(first)
+    assert second.offsets == {TopicPartition(topic, 0): 6}
+    assert one.end(second) is None
+    write(kafka, topic, 0, 6, 2)
+    assert one.ranges(second, one.end(second)) == [(0, 6, 8)]
 
 
 def test_partitions_that_are_gone_are_an_error_or_left_out(kafka: Kafka, topic: str, stream: Any) -> None:

@@ -18,6 +18,7 @@ from aiokproto.config import ClusterConfig
 from aiokproto.net.timeouts import deadline
 from aiokproto.spark.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, resolve, split
 from aiokproto.spark.planning import TopicChangedError, find_partitions, list_offsets, request_logs
+from aiokproto.spark.positions import Epochs
 from aiokproto.spark.stream.limits import Patience, divide
 from aiokproto.spark.stream.offsets import StreamOffset
 from aiokproto.spark.stream.options import StreamOptions
@@ -145,7 +146,7 @@ class StreamPlanner:
             for one, end in until.items()
         ]
         epochs = await request_epochs(self._cluster, ranges, self._read)
-        last = {one: epochs.get(one) or start.epochs.get(one, ()) for one in until}
+        last = {one: epochs.get(one) or _epochs_before(start, one, end) for one, end in until.items()}
         return StreamOffset(until, new, moved, last, _known(ends.topic_ids))
 
     async def ranges(self, start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
@@ -284,6 +285,10 @@ class StreamPlanner:
     def _waits(self, count: int, start: StreamOffset) -> bool:
         # The first batch stores where the query has started, whether there are records or not.
         return not start.initial and self._target is None and self._patience.waits(count, _now())
+
+
+def _epochs_before(start: StreamOffset, partition: TopicPartition, end: int) -> Epochs:
+    return start.position(partition).cut(end).epochs if partition in start.offsets else ()
 
 
 def _known(topic_ids: Mapping[str, bytes]) -> dict[str, str]:
