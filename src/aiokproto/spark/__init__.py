@@ -34,12 +34,16 @@ if TYPE_CHECKING:
     from aiokproto.spark.loads.vacuum import vacuum
     from aiokproto.spark.offsets import DataLossError
     from aiokproto.spark.planning import TopicChangedError
+    from aiokproto.spark.stream.group_offsets import GroupOffsets, commit_group_offsets
+    from aiokproto.spark.stream.offsets import CheckpointError
     from aiokproto.spark.truncation import TruncationError
 
 __all__ = [
+    "CheckpointError",
     "CommitUncertainError",
     "ConflictError",
     "DataLossError",
+    "GroupOffsets",
     "LoadResult",
     "Manifest",
     "ManifestError",
@@ -47,6 +51,7 @@ __all__ = [
     "StorageError",
     "TopicChangedError",
     "TruncationError",
+    "commit_group_offsets",
     "load",
     "read",
     "register",
@@ -56,9 +61,11 @@ __all__ = [
 ]
 
 _MODULES = {
+    "CheckpointError": "stream.offsets",
     "CommitUncertainError": "loads.commits",
     "ConflictError": "loads.history",
     "DataLossError": "offsets",
+    "GroupOffsets": "stream.group_offsets",
     "LoadResult": "loads.load",
     "Manifest": "loads.manifest",
     "ManifestError": "loads.manifest",
@@ -66,6 +73,7 @@ _MODULES = {
     "StorageError": "loads.storage",
     "TopicChangedError": "planning",
     "TruncationError": "truncation",
+    "commit_group_offsets": "stream.group_offsets",
     "load": "loads.load",
     "read": "loads.load",
     "rerun": "loads.load",

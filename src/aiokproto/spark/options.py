@@ -246,6 +246,18 @@ def read_options(given: Mapping[str, Any], starting: Bound, ending: Bound) -> Re
     )
 
 
+def parse_connection(options: Mapping[str, object]) -> Mapping[str, Any]:
+    """Return the client's options, under its own names, of data source options that start with ``kafka.``.
+
+    Raises:
+        ConfigurationError: An option is unknown or refused, is none of the client's, or has an invalid value.
+    """
+    given = parse_options({name: str(value) for name, value in options.items()})
+    if other := sorted(given.keys() - CLIENT.keys()):
+        raise ConfigurationError(f"options: {other[0]} is no option of the connection")
+    return _connection(given)
+
+
 def _fetch_settings(given: Mapping[str, Any]) -> FetchSettings:
     default = FetchSettings()
     partition_bytes = given.get("kafka.max.partition.fetch.bytes", default.max_bytes)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Coroutine, Iterator
+from typing import Any, TypeVar
 
 import pytest
 
@@ -17,7 +17,10 @@ from aiokproto.spark.stream.planner import StreamPlanner
 from aiokproto.spark.truncation import TruncationError
 from aiokproto.spark.worker import Worker
 from aiokproto.types import TopicPartition
+from tests.patience import PATIENCE
 from tests.spark.kafka import Kafka
+
+T = TypeVar("T")
 
 
 class Stream:
@@ -54,8 +57,8 @@ class Stream:
     def fix_end(self) -> None:
         self._do(self.planner.fix_end())
 
-    def _do(self, coroutine: Any) -> Any:
-        return self._worker.start(coroutine).result(60)
+    def _do(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._worker.start(coroutine).result(PATIENCE)
 
 
 @pytest.fixture

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aiokproto.codec.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from aiokproto.records import BatchRecord
+from aiokproto.spark import commit_group_offsets
+from tests.patience import PATIENCE
 from tests.spark.kafka import Kafka
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 pytestmark = pytest.mark.spark
-
-PATIENCE = 120
 
 
 class Run:
@@ -47,7 +54,7 @@ class Run:
             .start()
         )
         try:
-            query.awaitTermination(PATIENCE)
+            query.awaitTermination(int(PATIENCE))
         finally:
             query.stop()
         return query
@@ -65,6 +72,23 @@ def run(spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path) -> Run:
 
 def write(kafka: Kafka, topic: str, partition: int, first: int, count: int) -> None:
     kafka.produce(topic, partition, [BatchRecord(first + n, 1000, None, b"v") for n in range(count)])
+
+
+def committed(kafka: Kafka, topic: str) -> dict[int, int]:
+    wanted = OffsetFetchRequestTopics(name=topic, partition_indexes=[0, 1])
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=f"{topic}-monitor", topics=[wanted])])
+    (group,) = kafka.run(kafka.client.request(request, max_version=9)).groups
+    return {one.partition_index: one.committed_offset for one in group.topics[0].partitions}
+
+
+def eventually(read: Callable[[], Any], expected: Any) -> bool:
+    """Whether it comes to what is expected: Spark calls listeners in a thread of its own."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        if read() == expected:
+            return True
+        threading.Event().wait(0.05)
+    return False
 
 
 def all_of(partition: int, end: int, begin: int = 0) -> list[tuple[int, int]]:
@@ -120,6 +144,21 @@ def test_progress_shows_offsets_and_how_far_the_log_goes(kafka: Kafka, topic: st
     assert json.loads(source["latestOffset"])["topics"] == {topic: {"0": 6}}
 
 
+def test_a_group_has_the_offsets_of_the_last_batch(
+    spark: SparkSession, kafka: Kafka, topic: str, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka.create_topic(topic, 2)
+    write(kafka, topic, 0, 0, 3)
+    write(kafka, topic, 1, 0, 5)
+    listener = commit_group_offsets(spark, f"{topic}-monitor", bootstrap_servers=kafka.bootstrap_servers)
+    try:
+        run(maxOffsetsPerTrigger="6")
+        assert eventually(lambda: committed(kafka, topic), {0: 3, 1: 5})
+    finally:
+        spark.streams.removeListener(listener)
+    assert not [one for one in caplog.records if "not committed" in one.message]
+
+
 def test_columns_and_headers_are_those_of_a_batch(
     spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path
 ) -> None:
@@ -132,7 +171,7 @@ def test_columns_and_headers_are_those_of_a_batch(
     rows = spark.readStream.format("aiokproto").options(**options).load()
     query = rows.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True).start(out)
     try:
-        query.awaitTermination(PATIENCE)
+        query.awaitTermination(int(PATIENCE))
     finally:
         query.stop()
     found = spark.read.parquet(out).orderBy("offset").collect()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aiokproto.spark import load, read, register, rerun, runs, vacuum
+from tests.patience import PATIENCE
 from tests.spark.kafka import Kafka
 from tests.spark.test_reading import some_records
 from tests.spark.test_source import collected, fill
@@ -165,3 +166,29 @@ def test_errors_name_what_is_wrong(spark: SparkSession, kafka: Kafka, topic: str
         frame(spark, kafka, subscribee=topic).collect()
     with pytest.raises(Exception, match=f"{topic}-0 ends at offset 0, before 7"):
         frame(spark, kafka, subscribe=topic, endingOffsets=f'{{"{topic}":{{"0":7}}}}').collect()
+
+
+def test_a_stream_reads_each_record_once(spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path) -> None:
+    """In two runs, the second with new records and a new partition; with limits where Spark has them."""
+    kafka.create_topic(topic)
+    kafka.produce(topic, 0, some_records(10))
+
+    def run() -> None:
+        options = kafka.options(subscribe=topic, startingOffsets="earliest")
+        rows = spark.readStream.format("aiokproto").options(**options).load()
+        stream = rows.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = stream.trigger(availableNow=True).start(str(tmp_path / "out"))
+        try:
+            assert query.awaitTermination(int(PATIENCE))
+        finally:
+            query.stop()
+
+    run()
+    kafka.add_partitions(topic, 2)
+    kafka.produce(topic, 1, some_records(5))
+    run()
+    found = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert sorted((row["partition"], row["offset"]) for row in found) == [
+        *((0, offset) for offset in range(10)),
+        *((1, offset) for offset in range(5)),
+    ]
