@@ -105,6 +105,9 @@ PURE = (
     "share.session",
     "spark.offsets",
     "spark.options_values",
+    "spark.positions",
+    "spark.stream.limits",
+    "spark.stream.offsets",
 )
 
 # Spelled so that this file does not break its own rule.
