@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import astuple
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -21,28 +22,27 @@ from aiokproto.spark.stream.options import StreamOptions
 from aiokproto.spark.stream.planner import StreamPlanner
 from aiokproto.spark.worker import worker
 
-try:
-    from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadMaxRows,
-        ReadMinRows,
-        SupportsTriggerAvailableNow,
-    )
-except ImportError:
-    HAS_LIMITS = False
-    SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]
-else:
-    HAS_LIMITS = True
-
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+def _limits() -> Any:
+    """Return the module with the limits of batches, or None before PySpark 4.2."""
+    try:
+        return import_module("pyspark.sql.streaming.datasource")
+    except ModuleNotFoundError:
+        return None
+
+
+LIMITS = _limits()
+_AvailableNow: Any = object if LIMITS is None else LIMITS.SupportsTriggerAvailableNow
+
+
+class KafkaStreamReader(DataSourceStreamReader, _AvailableNow):  # type: ignore[misc]
     """Plans the batches of a stream on the driver, and reads a range of one in each task."""
 
     def __init__(self, options: StreamOptions) -> None:
-        if not HAS_LIMITS and (options.max_offsets is not None or options.min_offsets is not None):
+        if LIMITS is None and (options.max_offsets is not None or options.min_offsets is not None):
             raise ConfigurationError("maxOffsetsPerTrigger and minOffsetsPerTrigger need PySpark 4.2 or later")
         self._options = options
         # Not pickled: only the process that plans has one.
@@ -64,20 +64,20 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> Any:
         """Return the limit that the options set."""
         if self._options.max_offsets is not None:
-            return ReadMaxRows(self._options.max_offsets)
+            return LIMITS.ReadMaxRows(self._options.max_offsets)
         if self._options.min_offsets is not None:
-            return ReadMinRows(self._options.min_offsets)
-        return ReadAllAvailable()
+            return LIMITS.ReadMinRows(self._options.min_offsets)
+        return LIMITS.ReadAllAvailable()
 
     @brief
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
         """Return the end of the next batch, or ``start`` if there is nothing for one."""
         planner = self._planning()
         before = None if start is None else parse_offset(start)
-        limited = HAS_LIMITS and not isinstance(limit, ReadAllAvailable)
+        limited = LIMITS is not None and not isinstance(limit, LIMITS.ReadAllAvailable)
         end = planner.end(
             before,
-            most=limit.max_rows if limited and isinstance(limit, ReadMaxRows) else None,
+            most=limit.max_rows if limited and isinstance(limit, LIMITS.ReadMaxRows) else None,
             waits=limited and self._options.min_offsets is not None,
         )
         found = worker().start(end).result()
