@@ -74,11 +74,12 @@ class KafkaStreamReader(DataSourceStreamReader, _AvailableNow):  # type: ignore[
         """Return the end of the next batch, or ``start`` if there is nothing for one."""
         planner = self._planning()
         before = None if start is None else parse_offset(start)
-        limited = LIMITS is not None and not isinstance(limit, LIMITS.ReadAllAvailable)
+        # ReadAllAvailable is Spark's own: it has neither, and the options' limits do not count then.
+        kind = type(limit).__name__
         end = planner.end(
             before,
-            most=limit.max_rows if limited and isinstance(limit, LIMITS.ReadMaxRows) else None,
-            waits=limited and self._options.min_offsets is not None,
+            most=limit.max_rows if kind == "ReadMaxRows" else None,
+            waits=kind in ("ReadMaxRows", "ReadMinRows") and self._options.min_offsets is not None,
         )
         found = worker().start(end).result()
         if found is None:
