@@ -54,7 +54,7 @@ class Run:
             .start()
         )
         try:
-            query.awaitTermination(int(PATIENCE))
+            assert query.awaitTermination(4 * int(PATIENCE)), "the query is stuck"
         finally:
             query.stop()
         return query
@@ -171,7 +171,7 @@ def test_columns_and_headers_are_those_of_a_batch(
     rows = spark.readStream.format("aiokproto").options(**options).load()
     query = rows.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True).start(out)
     try:
-        query.awaitTermination(int(PATIENCE))
+        assert query.awaitTermination(4 * int(PATIENCE)), "the query is stuck"
     finally:
         query.stop()
     found = spark.read.parquet(out).orderBy("offset").collect()

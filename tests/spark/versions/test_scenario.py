@@ -179,7 +179,7 @@ def test_a_stream_reads_each_record_once(spark: SparkSession, kafka: Kafka, topi
         stream = rows.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
         query = stream.trigger(availableNow=True).start(str(tmp_path / "out"))
         try:
-            assert query.awaitTermination(int(PATIENCE))
+            assert query.awaitTermination(4 * int(PATIENCE))
         finally:
             query.stop()
 
