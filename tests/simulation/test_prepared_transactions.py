@@ -137,6 +137,28 @@ def test_a_producer_that_was_replaced_cannot_decide_any_more() -> None:
     two_phase(program)
 
 
+@pytest.mark.parametrize("commit", [True, False])
+def test_an_empty_transaction_of_a_replaced_producer_does_not_end_that_of_its_successor(commit: bool) -> None:
+    async def program(cluster: Cluster, producer: Producer) -> None:
+        async with producer:
+            empty = await producer.transaction().__aenter__()
+            await empty.prepare()
+            async with make(cluster, transaction_two_phase_commit_enable=True) as successor:
+                txn = await successor.transaction().__aenter__()
+                await txn.send("t", b"v", partition=0)
+                await txn.prepare()
+                try:
+                    await (empty.commit() if commit else empty.abort())
+                except FencedError:
+                    assert not commit, "it is known what has become of nothing"
+                with pytest.raises(FencedError):
+                    await producer.transaction().__aenter__()
+                await txn.commit()
+        assert visible(cluster) == [b"v"]
+
+    two_phase(program)
+
+
 def test_a_decision_whose_response_is_lost_is_repeated() -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         async with producer, producer.transaction() as txn:
