@@ -96,7 +96,7 @@ def settle(numbering: Numbering, members: Members, claims: Mapping[str, Claim]) 
     """Decide between the claims of all members."""
     claimed = {member: numbering.numbers(claims[member].partitions) for member in hash_order(members)}
     # As a rule nobody claims what another one does, and nothing has to be decided.
-    if len(set().union(*claimed.values())) == sum(map(len, claimed.values())):
+    if _all_different(claimed.values()):
         return Settled(claimed, frozenset(), _stale(claimed, claims))
     owned: dict[str, dict[int, None]] = {}
     disputed: set[int] = set()
@@ -121,6 +121,17 @@ def settle(numbering: Numbering, members: Members, claims: Mapping[str, Claim]) 
             else:
                 disputed.add(number)
     return Settled(owned, disputed, _stale(claimed, claims))
+
+
+def _all_different(claimed: Iterable[Collection[int]]) -> bool:
+    seen: set[int] = set()
+    # Member by member: one union of all would keep the GIL from the event loop for many milliseconds.
+    for numbers in claimed:
+        expected = len(seen) + len(numbers)
+        seen.update(numbers)
+        if len(seen) != expected:
+            return False
+    return True
 
 
 def _stale(claimed: Mapping[str, Sequence[int]], claims: Mapping[str, Claim]) -> dict[int, str]:
