@@ -22,6 +22,7 @@ from aiokproto.codec.messages.list_config_resources import ListConfigResourcesRe
 from aiokproto.error_codes import ErrorCode
 from aiokproto.hooks import BatchWritten, Committed, Rebalanced, RecordsDelivered, RequestSent, ResponseReceived
 from aiokproto.net.timeouts import timeout_at
+from aiokproto.metrics import Metric
 from aiokproto.observe.metrics import MetricSource
 from tests.clusters import BehaviourCluster
 from tests.java.compiler import PROGRAMS, compile_java
