@@ -73,6 +73,8 @@ def test_the_producer_that_has_prepared_a_transaction_decides_about_it() -> None
                     await txn.send("t", value, partition=0)
                     await txn.prepare()
                     await (txn.commit() if commit else txn.abort())
+                    with pytest.raises(KafkaError, match="the transaction was committed" if commit else "was aborted"):
+                        await txn.commit()
             async with producer.transaction() as txn:
                 await txn.send("t", b"d", partition=0)
                 await txn.send_offsets({("t", 0): 4}, "g")
