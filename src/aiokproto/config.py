@@ -21,7 +21,12 @@ from aiokproto.errors import ConfigurationError
 from aiokproto.foreign_options import HINTS
 from aiokproto.hooks import NO_HOOKS, HookCalls, Hooks, parse_hooks
 from aiokproto.interceptors import NO_INTERCEPTORS, Interceptor, Interceptors, parse_interceptors
-from aiokproto.metrics import ApplicationMetrics, MetricsFunction, parse_application_metrics
+from aiokproto.metrics import (
+    NO_APPLICATION_METRICS,
+    ApplicationMetrics,
+    MetricsFunction,
+    parse_application_metrics,
+)
 from aiokproto.proxy_options import Proxy, parse_proxy
 from aiokproto.security.mechanism import SaslMechanism
 from aiokproto.security.option_types import SaslOptions
@@ -236,7 +241,7 @@ class ClusterConfig:
     hooks: HookCalls = NO_HOOKS
     interceptors: Interceptors = NO_INTERCEPTORS
     metrics_push: bool = True
-    application_metrics: ApplicationMetrics = field(default_factory=ApplicationMetrics)
+    application_metrics: ApplicationMetrics = NO_APPLICATION_METRICS
 
     @classmethod
     def parse(cls, options: ConnectionOptions | Mapping[str, Any], own: Iterable[str] = ()) -> ClusterConfig:

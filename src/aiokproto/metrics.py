@@ -56,6 +56,9 @@ class ApplicationMetrics:
         return found
 
 
+NO_APPLICATION_METRICS = ApplicationMetrics()
+
+
 def _problem(metric: object) -> str:
     """Return why it cannot be pushed; empty if it can."""
     if not isinstance(metric, Metric):
@@ -84,4 +87,4 @@ def parse_application_metrics(name: str, value: object) -> ApplicationMetrics:
     """
     if value is not None and not callable(value):
         raise ConfigurationError(f"{name}={value!r}: expected a function that returns metrics, or None")
-    return ApplicationMetrics(value)
+    return NO_APPLICATION_METRICS if value is None else ApplicationMetrics(value)

@@ -277,7 +277,7 @@ class UndecodableRecord(Record[K, V]):
         return type(self), (_stored(self), self._error)
 
 
-class ControlRecord(Record[bytes, bytes]):
+class RawControlRecord(Record[bytes, bytes]):
     """A control record, which a broker or a transaction coordinator has written (``keep_control_records``).
 
     Key and value are bytes, which no deserializer gets: :func:`aiokproto.records.control.parse` decodes them.

@@ -10,7 +10,7 @@ import pytest
 
 from aiokproto import Consumer, Producer
 from aiokproto.records.control import ControlType, EndTxnMarker, parse
-from aiokproto.types import ControlRecord, Record
+from aiokproto.types import RawControlRecord, Record
 from tests.clusters import BehaviourCluster
 
 KINDS = {b"a": ControlType.COMMIT, b"b": ControlType.ABORT, b"c": ControlType.COMMIT}
@@ -35,7 +35,7 @@ def reader(cluster: BehaviourCluster, topic: str, **options: Any) -> Consumer[by
 
 
 def shown(record: Record[bytes, Any]) -> Any:
-    return parse(record).type if isinstance(record, ControlRecord) else record.value
+    return parse(record).type if isinstance(record, RawControlRecord) else record.value
 
 
 @pytest.mark.parametrize("way", ["one by one", "poll", "batches", "deserialized"])
@@ -63,11 +63,11 @@ async def test_markers_are_delivered_at_their_offsets(
         expected.append((offset + 1, kind))
     last = b"LAST" if way == "deserialized" else b"last"
     assert [(record.offset, shown(record)) for record in records] == [*expected, (6, last)]
-    marker = next(record for record in records if isinstance(record, ControlRecord))
+    marker = next(record for record in records if isinstance(record, RawControlRecord))
     assert isinstance(parse(marker).value, EndTxnMarker)
     assert marker.raw_key == marker.key
     copy = pickle.loads(pickle.dumps(marker))
-    assert (type(copy), copy.offset, copy.value) == (ControlRecord, marker.offset, marker.value)
+    assert (type(copy), copy.offset, copy.value) == (RawControlRecord, marker.offset, marker.value)
 
 
 async def test_control_records_are_left_out_by_default_and_of_tables(cluster: BehaviourCluster, topic: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,8 +22,8 @@ from aiokproto.codec.messages.incremental_alter_configs import (
 from aiokproto.codec.messages.list_config_resources import ListConfigResourcesRequest
 from aiokproto.error_codes import ErrorCode
 from aiokproto.hooks import BatchWritten, Committed, Rebalanced, RecordsDelivered, RequestSent, ResponseReceived
-from aiokproto.net.timeouts import timeout_at
 from aiokproto.metrics import Metric
+from aiokproto.net.timeouts import timeout_at
 from aiokproto.observe.metrics import MetricSource
 from tests.clusters import BehaviourCluster
 from tests.java.compiler import PROGRAMS, compile_java

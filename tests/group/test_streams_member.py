@@ -266,7 +266,7 @@ def test_a_listener_can_await_what_changes_while_the_member_goes_on() -> None:
                 await asyncio.sleep(INTERVAL)
             await asyncio.sleep(5 * INTERVAL)
             missing = StatusCode.MISSING_SOURCE_TOPICS
-            # What has changed twice while the first call ran is told once, as it is then.
+            # What has changed twice while the first call ran is reported once, as it is then.
             assert it.events[1:] == [("status", (StreamsStatus(missing, detail),)) for detail in ("first", "third")]
             assert len(it.beats) > 6
             it.group.more = {"status": [Status(status_code=1, status_detail="fail")]}

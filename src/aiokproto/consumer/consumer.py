@@ -123,7 +123,7 @@ class Consumer(
             protocol.
         isolation_level: ``"read_committed"`` skips records of aborted transactions, and waits for open ones.
         keep_control_records: Whether to deliver the markers that end transactions, also aborted ones, each as a
-            :class:`~aiokproto.types.ControlRecord` at its offset. They are for tools that look into a log.
+            :class:`~aiokproto.types.RawControlRecord` at its offset. They are for tools that look into a log.
         fetch_min_bytes: The broker delays a response until it has this many bytes ...
         fetch_max_wait_ms: ... or until this time has passed.
         fetch_max_bytes: Most bytes in a response; a first batch that is larger is sent nevertheless.
@@ -194,15 +194,13 @@ class Consumer(
             },
             connection.get("client_rack", ""),
         )
-        names = to_topics(topics, "Consumer")
         cluster = ClusterClient(ClusterConfig.parse(connection, own=OPTIONS))
-        self._engine = engine = Engine(cluster, config, SubscriptionState(topics=names))
-        deserializers = Deserializers(key_deserializer, value_deserializer)
-        self._deserializing = DeserializingReader(
-            engine.assignment, engine.reader, deserializers, engine.undecodable, cluster.config.api_timeout
-        )
+        self._engine = engine = Engine(cluster, config, SubscriptionState(topics=to_topics(topics, "Consumer")))
+        deserializers, timeout = Deserializers(key_deserializer, value_deserializer), cluster.config.api_timeout
+        reader = DeserializingReader(engine.assignment, engine.reader, deserializers, engine.undecodable, timeout)
+        self._deserializing = reader
         # Without deserializers nothing of them is on the path of a record.
-        self._records = self._deserializing if deserializers else RecordIterator(engine.assignment, engine.reader.open)
+        self._records = reader if deserializers else RecordIterator(engine.assignment, engine.reader.open)
 
     @property
     def config(self) -> ConsumerConfig:

@@ -22,14 +22,14 @@ from aiokproto.consumer.undecodable import Undecodable
 from aiokproto.coroutines import resumed
 from aiokproto.errors import DeadlineError, RecordDeserializationError
 from aiokproto.net.timeouts import deadline
-from aiokproto.types import ControlRecord, K, Record, UndecodableRecord, V
+from aiokproto.types import K, RawControlRecord, Record, UndecodableRecord, V
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 T = TypeVar("T")
 
-_AS_THEY_ARE = (UndecodableRecord, ControlRecord)
+_AS_THEY_ARE = (UndecodableRecord, RawControlRecord)
 
 
 class DeserializingReader(Generic[K, V]):

@@ -17,7 +17,7 @@ from aiokproto.records import RecordBatch, decode, first_batch_size
 from aiokproto.records.batch import LOG_OVERHEAD
 from aiokproto.records.isolation import visible
 from aiokproto.records.record import RecordMaker
-from aiokproto.types import ControlRecord, Record, TopicPartition
+from aiokproto.types import RawControlRecord, Record, TopicPartition
 
 MOST_WORK = 1024 * 1024
 """Bytes of decompressed records after which a chunk ends: one or two milliseconds of decoding."""
@@ -253,7 +253,7 @@ def read_batch(batch: RecordBatch, partition: TopicPartition, position: int) -> 
     topic, number = partition
     records = batch.records(RecordMaker(topic, number, batch.timestamp_type, batch.partition_leader_epoch))
     if batch.is_control:
-        records = [ControlRecord(record) for record in records]
+        records = [RawControlRecord(record) for record in records]
     # By bisection: offsets grow within a batch, with gaps after compaction.
     if records and records[0].offset < position:
         del records[: bisect_left(records, position, key=attrgetter("offset"))]

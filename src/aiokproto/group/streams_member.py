@@ -82,9 +82,7 @@ class StreamsListener:
         """The group has other conditions than before: missing topics, or a member requests the end of the
         application."""
 
-    def endpoints_changed(
-        self, endpoints: Mapping[StreamsEndpoint, EndpointPartitions]
-    ) -> Awaitable[None] | None:
+    def endpoints_changed(self, endpoints: Mapping[StreamsEndpoint, EndpointPartitions]) -> Awaitable[None] | None:
         """The state of partitions can be queried at other endpoints than before."""
 
 
