@@ -352,8 +352,9 @@ def test_arguments_of_a_wrong_kind_are_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"revoked\(\) is awaited"):
         StreamsMember(cluster, "g", TOPOLOGY, NotAwaited())
     for name in ("rebalance_timeout_ms", "session_timeout_ms"):
+        options: dict[str, Any] = {name: 0}
         with pytest.raises(ConfigurationError, match=name):
-            StreamsMember(cluster, "g", TOPOLOGY, StreamsListener(), **{name: 0})
+            StreamsMember(cluster, "g", TOPOLOGY, StreamsListener(), **options)
     names: Any = "in"
     with pytest.raises(ConfigurationError, match="source_topics='in': expected a tuple of names"):
         Subtopology("0", source_topics=names)

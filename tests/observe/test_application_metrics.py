@@ -15,6 +15,8 @@ from aiokproto.observe.metrics import MetricSource
 from aiokproto.observe.observers import ClusterObserver
 
 GOOD = Metric("com.example.open", 3, attributes={"shop": "web"})
+WRONG: Any = {"shop": 1}
+NONE: Any = None
 
 
 @pytest.mark.parametrize(
@@ -26,8 +28,8 @@ GOOD = Metric("com.example.open", 3, attributes={"shop": "web"})
         (GOOD._replace(value=math.nan), "not finite"),
         (GOOD._replace(value=2**63), "more than 64 bits"),
         (GOOD._replace(value=-1, is_sum=True), "a sum is never negative"),
-        (GOOD._replace(attributes={"shop": 1}), "attributes are texts"),
-        (GOOD._replace(attributes=None), "attributes are texts"),
+        (GOOD._replace(attributes=WRONG), "attributes are texts"),
+        (GOOD._replace(attributes=NONE), "attributes are texts"),
     ],
 )
 def test_a_metric_that_cannot_be_sent_is_logged_and_left_out(
