@@ -21,6 +21,12 @@ from aiokproto.errors import ConfigurationError
 from aiokproto.foreign_options import HINTS
 from aiokproto.hooks import NO_HOOKS, HookCalls, Hooks, parse_hooks
 from aiokproto.interceptors import NO_INTERCEPTORS, Interceptor, Interceptors, parse_interceptors
+from aiokproto.metrics import (
+    NO_APPLICATION_METRICS,
+    ApplicationMetrics,
+    MetricsFunction,
+    parse_application_metrics,
+)
 from aiokproto.proxy_options import Proxy, parse_proxy
 from aiokproto.security.mechanism import SaslMechanism
 from aiokproto.security.option_types import SaslOptions
@@ -193,6 +199,11 @@ class ConnectionOptions(SaslOptions, total=False):
     enable_metrics_push: bool
     """Whether the client sends metrics about itself to the brokers, if these subscribe to any (KIP-714). Default
     ``True``."""
+    application_metrics: MetricsFunction | None
+    """Function that returns metrics of your application, as an iterable of :class:`~aiokproto.metrics.Metric`. The
+    client sends those to which brokers subscribe together with its own (KIP-1076). It is called in the event loop
+    before each push and must return soon; its errors are logged and have no other effect. ``None`` (the default) is
+    none."""
 
 
 @dataclass(frozen=True)
@@ -230,6 +241,7 @@ class ClusterConfig:
     hooks: HookCalls = NO_HOOKS
     interceptors: Interceptors = NO_INTERCEPTORS
     metrics_push: bool = True
+    application_metrics: ApplicationMetrics = NO_APPLICATION_METRICS
 
     @classmethod
     def parse(cls, options: ConnectionOptions | Mapping[str, Any], own: Iterable[str] = ()) -> ClusterConfig:
@@ -505,4 +517,5 @@ _CHECKS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "hooks": ("hooks", parse_hooks),
     "interceptors": ("interceptors", parse_interceptors),
     "enable_metrics_push": ("metrics_push", boolean),
+    "application_metrics": ("application_metrics", parse_application_metrics),
 }

@@ -277,6 +277,31 @@ class UndecodableRecord(Record[K, V]):
         return type(self), (_stored(self), self._error)
 
 
+class RawControlRecord(Record[bytes, bytes]):
+    """A control record, which a broker or a transaction coordinator has written (``keep_control_records``).
+
+    Key and value are bytes, which no deserializer gets: :func:`aiokproto.records.control.parse` decodes them.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, record: Record) -> None:
+        super().__init__(
+            record.topic,
+            record.partition,
+            record.offset,
+            record.timestamp,
+            record.key,
+            record.value,
+            record.headers,
+            record.timestamp_type,
+            record.leader_epoch,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (_stored(self),)
+
+
 def _stored(record: Record[Any, Any]) -> Record:
     """Return the record with the bytes that were stored."""
     return Record(

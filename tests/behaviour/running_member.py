@@ -54,7 +54,7 @@ class RunningMember:
         """End the task, and leave the group."""
         self.task.cancel()
         await asyncio.wait([self.task])
-        await self._member.leave(5.0)
+        await self._member.leave(5000)
 
 
 M = TypeVar("M", bound=RunningMember)

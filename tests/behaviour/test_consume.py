@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,7 +21,7 @@ from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
 from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokproto.config import ClusterConfig
-from aiokproto.consumer import Consumer, PartitionStatus
+from aiokproto.consumer import Consumer, OffsetReset, PartitionStatus, ResetReason
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import ClientClosedError, ConfigurationError, OffsetOutOfRangeError, UnknownTopicError
 from aiokproto.records import BatchRecord, Compression, encode
@@ -333,6 +333,34 @@ async def test_an_offset_out_of_range_follows_auto_offset_reset(
             consumer.seek((topic, 0), 3)
             assert places(await take(consumer, 5)) == [(0, offset) for offset in range(15, 20)]
     assert "at offset 3: the offset is outside the log; continuing at offset 15" in caplog.text
+
+
+@pytest.mark.parametrize(("position", "continues"), [(3, 15), (14, 15), (21, 20), (99, 20)])
+async def test_an_offset_out_of_range_moves_to_the_nearest_end(
+    cluster: BehaviourCluster, topic: str, position: int, continues: int
+) -> None:
+    resets: list[OffsetReset] = []
+    moved = asyncio.Event()
+
+    def note(reset: OffsetReset) -> None:
+        resets.append(reset)
+        moved.set()
+
+    await cluster.create_topic(topic)
+    await fill(cluster, topic, 20)
+    await delete_records(cluster, topic, 15)
+    options: dict[str, Any] = {"auto_offset_reset": "nearest", "on_offset_reset": note}
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, **options) as consumer:
+        # Without a committed offset it starts at the beginning.
+        assert places(await take(consumer, 1)) == [(0, 15)]
+        consumer.seek((topic, 0), position)
+        reading = asyncio.create_task(take(consumer, 1))
+        await asyncio.wait_for(moved.wait(), PATIENCE)
+        await fill(cluster, topic, 1, start=20)
+        assert places(await reading) == [(0, continues)]
+    assert [(each.reason, each.position, each.offset) for each in resets] == [
+        (ResetReason.OUT_OF_RANGE, position, continues)
+    ]
 
 
 async def test_an_offset_out_of_range_raises_without_auto_offset_reset(cluster: BehaviourCluster, topic: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from aiokproto.codec.messages.incremental_alter_configs import (
 from aiokproto.codec.messages.list_config_resources import ListConfigResourcesRequest
 from aiokproto.error_codes import ErrorCode
 from aiokproto.hooks import BatchWritten, Committed, Rebalanced, RecordsDelivered, RequestSent, ResponseReceived
+from aiokproto.metrics import Metric
 from aiokproto.net.timeouts import timeout_at
 from aiokproto.observe.metrics import MetricSource
 from tests.clusters import BehaviourCluster
@@ -158,11 +160,13 @@ def receiving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiving]:
 async def test_kafka_receives_what_a_client_pushes(receiving: Receiving) -> None:
     servers = receiving.bootstrap_servers
     configs = [
-        AlterableConfig(name="metrics", config_operation=SET, value="org.apache.kafka.admin.client."),
+        AlterableConfig(name="metrics", config_operation=SET, value="org.apache.kafka.admin.client.,com.example."),
         AlterableConfig(name="interval.ms", config_operation=SET, value="100"),
     ]
     resource = AlterConfigsResource(resource_type=CLIENT_METRICS, resource_name="all", configs=configs)
-    async with Client(bootstrap_servers=servers, enable_metrics_push=False) as client:
+    metrics = [Metric("com.example.open", 3, attributes={"shop": "web"})]
+    options: dict[str, Any] = {"enable_metrics_push": False, "application_metrics": lambda: metrics}
+    async with Client(bootstrap_servers=servers, **options) as client:
         await client.request(IncrementalAlterConfigsRequest(resources=[resource]))
         source = MetricSource("admin.client", client._cluster.observer)
         reporter = TelemetryReporter(client._cluster, source, first_after=0)
@@ -177,6 +181,7 @@ async def test_kafka_receives_what_a_client_pushes(receiving: Receiving) -> None
     for data in receiving.pushes():
         assert "org.apache.kafka.admin.client.connection.creation.total" in names(data)
         assert all(name.startswith("org.apache.kafka.admin.client.") for name in names(data))
+        assert b"com.example.open" in data
 
 
 async def subscribed(client: Client) -> bool:

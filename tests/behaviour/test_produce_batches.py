@@ -61,6 +61,24 @@ async def batches(cluster: BehaviourCluster, topic: str, count: int, **options: 
     return found
 
 
+@pytest.mark.parametrize("codec", CODECS[1:])
+async def test_compressed_batches_have_their_size_after_compression(
+    cluster: BehaviourCluster, topic: str, codec: str
+) -> None:
+    await cluster.create_topic(topic)
+    values = [b"flight %08d, seat %08d" % (number, NOISE.randrange(10**8)) for number in range(60_000)]
+    size = 16 * 1024
+    async with producer(cluster, compression_type=codec, batch_size=size, linger_ms=1000) as writer:
+        for start in range(0, len(values), 3000):
+            outcomes = await writer.send_many(topic, values[start : start + 3000])
+            assert not outcomes.errors
+    found = [one for fetched in await batches(cluster, topic, len(values)) for one in fetched.record_batches]
+    assert [record.value for one in found for record in one] == values
+    # Each call leaves a rest.
+    assert 0.8 * size < max(one.size_in_bytes for one in found) <= 1.05 * size
+    assert all(one.compression is Compression.parse(codec) for one in found)
+
+
 def content(records: list[BatchRecord]) -> list[tuple[Any, ...]]:
     """All but the offset."""
     return [(record.timestamp, record.key, record.value, record.headers) for record in records]

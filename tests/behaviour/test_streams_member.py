@@ -137,7 +137,7 @@ async def test_a_member_commits_the_inputs_of_its_active_tasks(cluster: Behaviou
     async with processor(cluster, topic) as one:
         await one.until(lambda: one.held == ALL)
         mine, other = TopicPartition(topic, 0), TopicPartition("another", 0)
-        failures = await one.member.commit({mine: 3, other: OffsetAndMetadata(3)}, 10.0)
+        failures = await one.member.commit({mine: 3, other: OffsetAndMetadata(3)}, 10_000)
         assert list(failures) == [other]
         assert isinstance(failures[other], CommitError)
         assert "not assigned" in str(failures[other])

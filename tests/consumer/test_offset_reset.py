@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokproto.consumer.offset_reset import MOST_DAYS, ResetPolicy
-from aiokproto.consumer.start_lookup import EARLIEST, LATEST
+from aiokproto.consumer.reset_reason import ResetReason
+from aiokproto.consumer.start_lookup import EARLIEST, LATEST, NEAREST
 from aiokproto.errors import ConfigurationError
 
 NOW = 1_800_000_000_000
@@ -21,6 +22,7 @@ HOUR = 3_600_000
     [
         ("earliest", EARLIEST),
         ("latest", LATEST),
+        ("nearest", EARLIEST),
         ("by_duration:PT0S", NOW),
         ("by_duration:PT1H", NOW - HOUR),
         ("by_duration:PT90M", NOW - 90 * 60_000),
@@ -37,6 +39,19 @@ def test_where_a_policy_leads(value: str, start: int) -> None:
     assert policy.start(NOW) == start
 
 
+@pytest.mark.parametrize(
+    ("reason", "start"),
+    [
+        (ResetReason.OUT_OF_RANGE, NEAREST),
+        (ResetReason.TOPIC_RECREATED, EARLIEST),
+        (ResetReason.TRUNCATED, EARLIEST),
+    ],
+)
+def test_nearest_is_to_the_former_position_in_the_same_log_only(reason: ResetReason, start: int) -> None:
+    assert ResetPolicy.parse("nearest").start(NOW, reason) == start
+    assert ResetPolicy.parse("latest").start(NOW, reason) == LATEST
+
+
 def test_none_raises() -> None:
     assert ResetPolicy.parse("none").raises
 
@@ -44,7 +59,7 @@ def test_none_raises() -> None:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ("soonest", "must be 'earliest', 'latest', 'none' or 'by_duration:PT1H'"),
+        ("soonest", "must be 'earliest', 'latest', 'nearest', 'none' or 'by_duration:PT1H'"),
         (None, "must be 'earliest'"),
         (3, "must be 'earliest'"),
         ("by_duration", "must be 'earliest'"),

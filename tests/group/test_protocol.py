@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import struct
 from contextlib import suppress
 from itertools import groupby
@@ -108,3 +109,24 @@ def test_a_partition_list_behaves_as_a_list(partitions: list[TopicPartition], st
     for index, expected in enumerate(partitions):
         assert compact[index] == expected
         assert expected in compact
+
+
+def test_encoding_many_topics_leaves_the_garbage_collector_alone() -> None:
+    """A collection blocks the event loop for as long as the objects of the whole process take."""
+    assigned = PartitionList.of([(f"topic-{topic}", number) for number in range(3) for topic in range(2000)])
+    collections: list[str] = []
+
+    def note(phase: str, info: object) -> None:
+        collections.append(phase)
+
+    before = gc.get_threshold()
+    gc.collect()
+    gc.set_threshold(200)
+    gc.callbacks.append(note)
+    try:
+        encoded = encode_assignment(assigned)
+    finally:
+        gc.callbacks.remove(note)
+        gc.set_threshold(*before)
+    assert not collections
+    assert sorted(decode_assignment(encoded)) == sorted(assigned)

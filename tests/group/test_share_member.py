@@ -156,7 +156,7 @@ def test_a_member_that_leaves_while_it_joins_does_not_stay_behind() -> None:
             await asyncio.sleep(0.1)
             it.task.cancel()
             await asyncio.wait([it.task])
-            await it.member.leave(1.0)
+            await it.member.leave(1000)
             assert [each.member_epoch for each in it.beats] == [0, -1]
             assert it.member.member_epoch == -1
 
@@ -187,7 +187,7 @@ def test_a_leave_without_a_response_ends_in_time() -> None:
             await asyncio.wait([it.task])
             it.script(*[None] * 9)
             before = asyncio.get_running_loop().time()
-            await it.member.leave(2.0)
+            await it.member.leave(2000)
             assert asyncio.get_running_loop().time() - before == pytest.approx(2.0, abs=0.01)
 
     run(program())

@@ -116,7 +116,7 @@ class Harness:
     def __init__(self, options: dict[str, Any]) -> None:
         cluster: Any = FakeCluster()
         cluster.group = self.group = Coordinator()
-        self.cluster, self.listener = cluster, Recorder()
+        self.cluster, self.listener = cluster, options.pop("listener", None) or Recorder()
         self.member = StreamsMember(cluster, "g", TOPOLOGY, self.listener, **options)
         self.task = asyncio.create_task(self.member.run())
 
@@ -249,6 +249,33 @@ def test_status_and_endpoints_are_passed_on_when_they_change() -> None:
     run(program())
 
 
+class Slow(Recorder):
+    """Awaits what changes, one second each."""
+
+    async def status_changed(self, statuses: tuple[StreamsStatus, ...]) -> None:  # type: ignore[override]
+        await asyncio.sleep(2.5 * INTERVAL)
+        super().status_changed(statuses)
+        assert not statuses or statuses[0].detail != "fail"
+
+
+def test_a_listener_can_await_what_changes_while_the_member_goes_on() -> None:
+    async def program() -> None:
+        async with harness(listener=Slow()) as it:
+            for detail in ("first", "second", "third"):
+                it.group.more = {"status": [Status(status_code=1, status_detail=detail)]}
+                await asyncio.sleep(INTERVAL)
+            await asyncio.sleep(5 * INTERVAL)
+            missing = StatusCode.MISSING_SOURCE_TOPICS
+            # What has changed twice while the first call ran is reported once, as it is then.
+            assert it.events[1:] == [("status", (StreamsStatus(missing, detail),)) for detail in ("first", "third")]
+            assert len(it.beats) > 6
+            it.group.more = {"status": [Status(status_code=1, status_detail="fail")]}
+            with pytest.raises(AssertionError):
+                await it.task
+
+    run(program())
+
+
 def test_a_shutdown_is_requested_at_once_and_only_once() -> None:
     async def program() -> None:
         async with harness() as it:
@@ -309,15 +336,25 @@ def test_wrong_topologies_are_refused_where_they_are_made() -> None:
 
 def test_arguments_of_a_wrong_kind_are_refused() -> None:
     class Awaited(StreamsListener):
-        async def status_changed(self, statuses: tuple[StreamsStatus, ...]) -> None:  # type: ignore[override]
+        async def removed(self) -> None:  # type: ignore[override]
+            pass
+
+    class NotAwaited(StreamsListener):
+        def revoked(self, tasks: frozenset[StreamsTask]) -> None:  # type: ignore[override]
             pass
 
     cluster: Any = FakeCluster()
     topology: Any = "0"
     with pytest.raises(ConfigurationError, match="expected a StreamsTopology"):
         StreamsMember(cluster, "g", topology, StreamsListener())
-    with pytest.raises(ConfigurationError, match=r"status_changed\(\) is not awaited"):
+    with pytest.raises(ConfigurationError, match=r"removed\(\) is not awaited"):
         StreamsMember(cluster, "g", TOPOLOGY, Awaited())
+    with pytest.raises(ConfigurationError, match=r"revoked\(\) is awaited"):
+        StreamsMember(cluster, "g", TOPOLOGY, NotAwaited())
+    for name in ("rebalance_timeout_ms", "session_timeout_ms"):
+        options: dict[str, Any] = {name: 0}
+        with pytest.raises(ConfigurationError, match=name):
+            StreamsMember(cluster, "g", TOPOLOGY, StreamsListener(), **options)
     names: Any = "in"
     with pytest.raises(ConfigurationError, match="source_topics='in': expected a tuple of names"):
         Subtopology("0", source_topics=names)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from aiokproto.metrics import Metric
 from aiokproto.observe.metrics import MetricSource, ShareMetrics
 from aiokproto.observe.observers import ClusterObserver, ConsumerObserver, ProducerObserver, ShareObserver, Timing
-from aiokproto.observe.otlp import Metric
 
 
 def values(metrics: list[Metric]) -> dict[str, float]:

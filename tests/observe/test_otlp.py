@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokproto.observe.otlp import Metric, encode_metrics
+from aiokproto.metrics import Metric
+from aiokproto.observe.otlp import encode_metrics
 
 
 def encode(metrics: list[Metric], resource: dict[str, str], delta: bool = True) -> bytes:

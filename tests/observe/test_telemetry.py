@@ -21,6 +21,7 @@ from aiokproto.codec.messages.incremental_alter_configs import (
 from aiokproto.codec.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
+from aiokproto.metrics import Metric
 from tests.observe.waiting import until
 
 CLIENT_METRICS = 16
@@ -114,6 +115,19 @@ async def test_a_consumer_pushes_its_metrics_with_its_group() -> None:
     assert "org.apache.kafka.consumer.coordinator.assigned.partitions" in names(data)
     assert b"group_id" in data
     assert b"report" in data
+
+
+async def test_metrics_of_the_application_are_pushed_with_those_of_the_client() -> None:
+    metrics = [Metric("com.example.open", 3), Metric("com.other.open", 4)]
+    async with Broker() as broker:
+        wanted = "com.example.,org.apache.kafka.producer.connection."
+        assert await subscribe(broker, metrics=wanted, interval_ms="100") == 0
+        async with Producer(bootstrap_servers=broker.bootstrap_servers, application_metrics=lambda: metrics):
+            await until(broker.pushed_metrics)
+        data = broker.pushed_metrics()[0].metrics
+    assert b"com.example.open" in data
+    assert b"com.other.open" not in data
+    assert "org.apache.kafka.producer.connection.creation.total" in names(data)
 
 
 async def test_only_metrics_with_a_wanted_prefix_are_pushed() -> None:

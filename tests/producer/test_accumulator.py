@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from aiokproto.errors import BrokerError, DeadlineError, KafkaError, MessageTooL
 from aiokproto.producer.accumulator import Accumulator, Drained
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.limits import BufferLimits
-from aiokproto.records import RecordBatch
+from aiokproto.records import Compression, RecordBatch
 from aiokproto.types import RecordMetadata
 from tests.producer.sticky import lowest
 
@@ -23,8 +24,10 @@ LIMITS = BufferLimits(
 ERROR = error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, "Produce")
 
 
-def accumulator(leaders: Sequence[int | None] = (1, 2, 1), **changes: Any) -> Accumulator:
-    made = Accumulator(LIMITS._replace(**changes), sticky=lowest())
+def accumulator(
+    leaders: Sequence[int | None] = (1, 2, 1), compression: Compression = Compression.NONE, **changes: Any
+) -> Accumulator:
+    made = Accumulator(LIMITS._replace(**changes), sticky=lowest(), compression=compression)
     made.update("flights", leaders, 0.0)
     return made
 
@@ -205,6 +208,44 @@ def test_a_record_larger_than_batch_size_has_a_batch_of_its_own() -> None:
     first_batch, large = put(acc, b"a"), put(acc, b"x" * 3000)
     assert first_batch is not large
     assert values(drain(acc, 0.0).requests[1][0]) == [b"a"], "it does not let earlier records wait behind it"
+
+
+def fill_compressed(acc: Accumulator, value: Callable[[], bytes]) -> tuple[ProducerBatch, int]:
+    """Fill a batch of partition 0, and compress it. Return it, and its size before."""
+    first = put(acc, value())
+    while put(acc, value()) is first:
+        pass
+    (batch,) = drain(acc, 0.0).requests[1]
+    assert batch is first
+    size = batch.size
+    batch.seal()
+    return batch, size
+
+
+def test_compressed_batches_are_filled_by_their_size_after_compression() -> None:
+    acc = accumulator(buffer_memory=100_000, compression=Compression.GZIP)
+    words = random.Random(1)
+    for _ in range(60):
+        batch, before = fill_compressed(acc, lambda: b"%030d" % words.randrange(10**20))
+        after = batch.wire_size
+        assert after <= 1.1 * LIMITS.batch_size
+        acc.complete(batch, 0)
+    assert after > 0.7 * LIMITS.batch_size
+    assert before > 1.5 * LIMITS.batch_size
+    # What does not compress is never larger than a request.
+    noise, _ = fill_compressed(acc, lambda: words.randbytes(40))
+    assert noise.wire_size <= LIMITS.max_request_size
+    # A broker may refuse it all the same; then the next batch is as large as at first.
+    acc.split(noise)
+    for _ in range(2):
+        (part,) = drain(acc, 0.0).requests[1]
+        part.seal()
+        acc.complete(part, 0)
+    # The one that is open was begun before.
+    begun, _ = fill_compressed(acc, lambda: bytes(40))
+    acc.complete(begun, 0)
+    _, size = fill_compressed(acc, lambda: bytes(40))
+    assert size < 1.2 * LIMITS.batch_size
 
 
 def test_a_retry_waits_and_comes_first() -> None:

@@ -355,8 +355,8 @@ MUTANTS = (
     Mutant(
         "an empty prepared transaction has a name of its own",
         "producer/transaction_manager.py",
-        "self._needs_epoch = not self._has_started",
-        "pass",
+        "elif self.prepared is not None:",
+        "elif False:",
     ),
     Mutant(
         "a transaction ends once",

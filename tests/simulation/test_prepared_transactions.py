@@ -73,6 +73,8 @@ def test_the_producer_that_has_prepared_a_transaction_decides_about_it() -> None
                     await txn.send("t", value, partition=0)
                     await txn.prepare()
                     await (txn.commit() if commit else txn.abort())
+                    with pytest.raises(KafkaError, match="the transaction was committed" if commit else "was aborted"):
+                        await txn.commit()
             async with producer.transaction() as txn:
                 await txn.send("t", b"d", partition=0)
                 await txn.send_offsets({("t", 0): 4}, "g")
@@ -132,6 +134,28 @@ def test_a_producer_that_was_replaced_cannot_decide_any_more() -> None:
                 with pytest.raises(FencedError):
                     await txn.abort()
                 assert await successor.complete_transaction(successor.prepared_transaction)
+        assert visible(cluster) == [b"v"]
+
+    two_phase(program)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_an_empty_transaction_of_a_replaced_producer_does_not_end_that_of_its_successor(commit: bool) -> None:
+    async def program(cluster: Cluster, producer: Producer) -> None:
+        async with producer:
+            empty = await producer.transaction().__aenter__()
+            await empty.prepare()
+            async with make(cluster, transaction_two_phase_commit_enable=True) as successor:
+                txn = await successor.transaction().__aenter__()
+                await txn.send("t", b"v", partition=0)
+                await txn.prepare()
+                try:
+                    await (empty.commit() if commit else empty.abort())
+                except FencedError:
+                    assert not commit, "it is known what has become of nothing"
+                with pytest.raises(FencedError):
+                    await producer.transaction().__aenter__()
+                await txn.commit()
         assert visible(cluster) == [b"v"]
 
     two_phase(program)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation import exactly_once, transacting
+from tests.simulation import deciding, exactly_once, transacting
 from tests.simulation.seeds import BLOCKS, Workload, check_block, traces, traces_elsewhere
 
 WORKLOADS = {
     "transactions": Workload("transacting.run(seed=", transacting.schedule, transacting.run, 8),
+    "two-phase commit": Workload("deciding.run(seed=", transacting.schedule, deciding.run, 25),
     "exactly once": Workload("exactly_once.run(seed=", exactly_once.schedule, exactly_once.run, 25),
 }
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from aiokproto import Producer
 from aiokproto.broker import Cluster
@@ -36,8 +36,6 @@ APIS = ("EndTxn", *(api for api in TRANSACTIONAL if api != "EndTxn"))
 API_TIMEOUT, DELIVERY_TIMEOUT, SLACK = 6.0, 8.0, 2.0
 LONGEST = DELIVERY_TIMEOUT + 4 * API_TIMEOUT + SLACK
 """Seconds that a call may take: the outcome of the records, the end, the next epoch, and a coordinator to look for."""
-RELEASES = (None, None, "3.9", "2.5")
-"""Of the brokers: transactions of version 2, or of version 1."""
 
 T = TypeVar("T")
 
@@ -67,11 +65,11 @@ class Life:
     def __init__(self, workload: Workload, which: int, number: int) -> None:
         self.workload, self.which, self.number = workload, which, number
         self.random = workload.simulation.random
-        self.is_zombie = self.starting = False
+        self.is_zombie = self.starting = self.died = False
         self.producer = Producer(
             bootstrap_servers=workload.cluster.bootstrap_servers,
             transactional_id=f"id-{which}",
-            transaction_timeout_ms=workload.transaction_timeout,
+            **workload.options,
             linger_ms=self.random.choice((0, 5)),
             batch_size=self.random.choice((100, 16384)),
             delivery_timeout_ms=1000 * self.random.choice((1.5, DELIVERY_TIMEOUT)),
@@ -90,14 +88,14 @@ class Life:
             self.starting = False
             # Not the order in which lives begin: a request that is sent again can overtake that of a later life.
             self.workload.took_over(self)
-            if not started:
+            if not started or not await self.recover():
                 return
             manager = self.producer._transactions
             assert manager is not None
             assert manager.id.current is not None
             first_epoch = manager.id.current.epoch
             count = 0
-            while self.workload.simulation.time() < until:
+            while not self.died and self.workload.simulation.time() < until:
                 attempt = Attempt(b"%d/%d/%d" % (self.which, self.number, count))
                 self.workload.attempts.append(attempt)
                 count += 1
@@ -105,7 +103,7 @@ class Life:
                     break
                 await asyncio.sleep(self.random.choice((0, 0.01, 0.2)))
         finally:
-            if self.random.random() < 0.3:
+            if self.died or self.random.random() < 0.3:
                 # What is left of a process that died: no request, and no end of the transaction.
                 await self.producer._cluster.close(0)
             try:
@@ -121,6 +119,10 @@ class Life:
             return not self._expected_fence()
         except (DeadlineError, BootstrapError):
             return False
+        return True
+
+    async def recover(self) -> bool:
+        """Do what the application does after a start; whether the producer can go on."""
         return True
 
     async def _attempt(self, attempt: Attempt, offset: int) -> bool:
@@ -257,7 +259,19 @@ class Life:
 
 
 class Workload:
-    """What all lives share."""
+    """What all lives share.
+
+    Attributes:
+        life: The class of the lives.
+        releases: Of the brokers: transactions of version 2, or of version 1.
+        config: Of the brokers.
+        options: Of the producers.
+        attempts: All transactions.
+    """
+
+    life: ClassVar[type[Life]] = Life
+    releases: ClassVar[Sequence[str | None]] = (None, None, "3.9", "2.5")
+    config: ClassVar[Mapping[str, object]] = {}
 
     def __init__(self, simulation: Simulation, cluster: Cluster, faults: list[Fault]) -> None:
         self.simulation, self.cluster = simulation, cluster
@@ -265,11 +279,12 @@ class Workload:
         self.stalled = sum(fault.seconds for fault in faults if fault.kind == "stall")
         self.cancelling = simulation.random.choice((0.0, 0.05, 0.3))
         self.transaction_timeout = simulation.random.choice((2000, 60_000, 60_000))
+        self.options: dict[str, Any] = {"transaction_timeout_ms": self.transaction_timeout}
         self._lives: dict[int, list[Life]] = defaultdict(list)
 
     def next_life(self, which: int) -> Life:
         """Return another life of a transactional id."""
-        life = Life(self, which, len(self._lives[which]))
+        life = self.life(self, which, len(self._lives[which]))
         # A request of another one may be executed only after this life's.
         life.is_zombie = any(other.starting for other in self._lives[which])
         self._lives[which].append(life)
@@ -280,23 +295,30 @@ class Workload:
         for other in self._lives[life.which]:
             other.is_zombie = other.is_zombie or other is not life
 
+    def calm(self) -> None:
+        """Let all calls end by themselves from now on."""
+        self.cancelling = 0.0
+
+    def end(self) -> None:
+        """Note what has become of attempts, before it is compared with the logs."""
+
 
 def schedule(seed: int) -> list[Fault]:
     return draw_some(seed, UNTIL, BROKERS, PARTITIONS, APIS, weights=WITH_TRANSACTIONS, refusals=TRANSACTIONAL_REFUSALS)
 
 
-def run(seed: int, faults: list[Fault]) -> Simulation:
+def run(seed: int, faults: list[Fault], kind: type[Workload] = Workload) -> Simulation:
     """Write transactions under these faults; raises AssertionError if a guarantee is violated."""
-    return run_within_turns(seed, lambda simulation: _program(simulation, faults))
+    return run_within_turns(seed, lambda simulation: _program(simulation, faults, kind))
 
 
-async def _program(simulation: Simulation, faults: list[Fault]) -> None:
+async def _program(simulation: Simulation, faults: list[Fault], kind: type[Workload]) -> None:
     random = simulation.random
-    config = {"transaction.state.log.num.partitions": 2, "offsets.topic.num.partitions": 2}
-    release = random.choice(RELEASES)
+    config = {"transaction.state.log.num.partitions": 2, "offsets.topic.num.partitions": 2, **kind.config}
+    release = random.choice(kind.releases)
     async with Cluster(BROKERS, auto_create_topics=False, config=config, as_version=release) as cluster:
         await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
-        workload = Workload(simulation, cluster, faults)
+        workload = kind(simulation, cluster, faults)
 
         async def live(which: int, after: float) -> None:
             await asyncio.sleep(after)
@@ -314,8 +336,10 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
             await happening
         finally:
             happening.cancel()
+        workload.calm()
         for which in ids:
             await _finish(workload, which)
+        workload.end()
         _check(workload)
         _check_offsets(workload, ids)
         check_no_task_is_left()
@@ -327,10 +351,12 @@ async def _finish(workload: Workload, which: int) -> None:
     attempt = Attempt(b"%d/%d/0" % (which, life.number))
     workload.attempts.append(attempt)
     workload.took_over(life)
-    async with life.producer, life.producer.transaction() as txn:
-        for partition in range(PARTITIONS):
-            attempt.accepted[partition].append(attempt.name + b"/%d" % partition)
-            await txn.send("t", attempt.accepted[partition][0], partition=partition)
+    async with life.producer:
+        assert await life.recover(), "nothing is wrong any more"
+        async with life.producer.transaction() as txn:
+            for partition in range(PARTITIONS):
+                attempt.accepted[partition].append(attempt.name + b"/%d" % partition)
+                await txn.send("t", attempt.accepted[partition][0], partition=partition)
     attempt.outcome = True
 
 

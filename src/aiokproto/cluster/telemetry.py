@@ -218,12 +218,14 @@ class TelemetryReporter:
 
     def _encoded(self, subscription: GetTelemetrySubscriptionsResponse, now: int) -> bytes:
         wanted = tuple(subscription.requested_metrics)
-        metrics = self._source.collect(self._loop.time(), delta=subscription.delta_temporality)
-        rack = self._cluster.config.client_rack
+        config = self._cluster.config
+        metrics = self._source.collect(
+            self._loop.time(), delta=subscription.delta_temporality, application=config.application_metrics()
+        )
         return encode_metrics(
             # One empty string is a prefix of all names.
             [metric for metric in metrics if metric.name.startswith(wanted)],
-            resource={**({"client_rack": rack} if rack else {}), **self._source.labels()},
+            resource={**({"client_rack": config.client_rack} if config.client_rack else {}), **self._source.labels()},
             scope=_SCOPE,
             version=__version__,
             since=self._since * 1_000_000,

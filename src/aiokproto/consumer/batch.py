@@ -16,8 +16,8 @@ from aiokproto.types import Record, TopicPartition, UndecodableRecord
 class FetchedBatch:
     """Consecutive records of one partition, decoded each time you iterate.
 
-    Checksums were verified before delivery. Transaction markers and records of aborted transactions are left out, so
-    offsets can have gaps.
+    Checksums were verified before delivery. Transaction markers, unless ``keep_control_records`` is on, and records of
+    aborted transactions are left out, so offsets can have gaps.
 
     Attributes:
         topic: The topic's name.
@@ -58,7 +58,7 @@ class FetchedBatch:
         """Return the records as a ``pyarrow.RecordBatch``, without a Python object per record.
 
         The schema is that of Spark's Kafka source: key, value, topic, partition, offset, timestamp, timestampType.
-        Needs the ``arrow`` extra.
+        Control records are left out. Needs the ``arrow`` extra.
 
         Args:
             headers: Whether to include a headers column.
@@ -73,7 +73,8 @@ class FetchedBatch:
 
         require_arrow()
         # The first batch can start before the position that was sought.
-        found = to_columns(self.record_batches).between(self.base_offset, self.next_offset)
+        batches = [batch for batch in self.record_batches if not batch.is_control]
+        found = to_columns(batches).between(self.base_offset, self.next_offset)
         return found.to_arrow(self.topic, self.partition, headers=headers, columns=columns)
 
     @property

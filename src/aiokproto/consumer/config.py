@@ -71,6 +71,7 @@ class ConsumerConfig:
                 buffer_bytes=positive("fetch_buffer_bytes", options["fetch_buffer_bytes"]),
                 read_committed=isolation == "read_committed",
                 rack=rack,
+                control_records=boolean("keep_control_records", options["keep_control_records"]),
             ),
         )
 

@@ -101,9 +101,10 @@ class Consumer(
             ``record.error`` set; one record stands for a damaged batch), or a
             :class:`~aiokproto.consumer.DeadLetterTopic` (delivery goes on once its dead letter is acknowledged).
         auto_offset_reset: Where to start if the group has committed no offset, and where to continue if the offset is
-            not in the log: ``"latest"`` (new records only), ``"earliest"``, ``"none"`` (raise), or
+            not in the log: ``"latest"`` (new records only), ``"earliest"``, ``"none"`` (raise),
             ``"by_duration:PT1H"``: the records of the last hour, or of another ISO 8601 duration of days, hours,
-            minutes and seconds, at most 36,500 days (KIP-1106). If the log was truncated (KIP-320), the consumer
+            minutes and seconds, at most 36,500 days (KIP-1106); or ``"nearest"``: as ``"earliest"``, but an offset
+            behind the end of the log continues at that end. If the log was truncated (KIP-320), the consumer
             continues where it diverges from what was read; ``"none"`` raises ``LogTruncationError``.
         on_offset_reset: A function that is called with an :class:`~aiokproto.consumer.OffsetReset` whenever the
             consumer has moved a position by itself. It must not block; an exception in it ends the consumer.
@@ -121,6 +122,8 @@ class Consumer(
             partitions before each rebalance. None stands for ``("range", "cooperative-sticky")``. Only of the classic
             protocol.
         isolation_level: ``"read_committed"`` skips records of aborted transactions, and waits for open ones.
+        keep_control_records: Whether to deliver the markers that end transactions, also aborted ones, each as a
+            :class:`~aiokproto.types.RawControlRecord` at its offset. They are for tools that look into a log.
         fetch_min_bytes: The broker delays a response until it has this many bytes ...
         fetch_max_wait_ms: ... or until this time has passed.
         fetch_max_bytes: Most bytes in a response; a first batch that is larger is sent nevertheless.
@@ -156,6 +159,7 @@ class Consumer(
         max_poll_interval_ms: float = 300_000,
         partition_assignment_strategy: str | Assignor | Sequence[str | Assignor] | None = None,
         isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
+        keep_control_records: bool = False,
         fetch_min_bytes: int = 1,
         fetch_max_wait_ms: float = 500,
         fetch_max_bytes: int = 50 * 1024 * 1024,
@@ -180,6 +184,7 @@ class Consumer(
                 "max_poll_interval_ms": max_poll_interval_ms,
                 "partition_assignment_strategy": partition_assignment_strategy,
                 "isolation_level": isolation_level,
+                "keep_control_records": keep_control_records,
                 "fetch_min_bytes": fetch_min_bytes,
                 "fetch_max_wait_ms": fetch_max_wait_ms,
                 "fetch_max_bytes": fetch_max_bytes,
@@ -189,15 +194,13 @@ class Consumer(
             },
             connection.get("client_rack", ""),
         )
-        names = to_topics(topics, "Consumer")
         cluster = ClusterClient(ClusterConfig.parse(connection, own=OPTIONS))
-        self._engine = engine = Engine(cluster, config, SubscriptionState(topics=names))
-        deserializers = Deserializers(key_deserializer, value_deserializer)
-        self._deserializing = DeserializingReader(
-            engine.assignment, engine.reader, deserializers, engine.undecodable, cluster.config.api_timeout
-        )
+        self._engine = engine = Engine(cluster, config, SubscriptionState(topics=to_topics(topics, "Consumer")))
+        deserializers, timeout = Deserializers(key_deserializer, value_deserializer), cluster.config.api_timeout
+        reader = DeserializingReader(engine.assignment, engine.reader, deserializers, engine.undecodable, timeout)
+        self._deserializing = reader
         # Without deserializers nothing of them is on the path of a record.
-        self._records = self._deserializing if deserializers else RecordIterator(engine.assignment, engine.reader.open)
+        self._records = reader if deserializers else RecordIterator(engine.assignment, engine.reader.open)
 
     @property
     def config(self) -> ConsumerConfig:

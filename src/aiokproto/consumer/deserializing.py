@@ -22,12 +22,14 @@ from aiokproto.consumer.undecodable import Undecodable
 from aiokproto.coroutines import resumed
 from aiokproto.errors import DeadlineError, RecordDeserializationError
 from aiokproto.net.timeouts import deadline
-from aiokproto.types import K, Record, UndecodableRecord, V
+from aiokproto.types import K, RawControlRecord, Record, UndecodableRecord, V
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 T = TypeVar("T")
+
+_AS_THEY_ARE = (UndecodableRecord, RawControlRecord)
 
 
 class DeserializingReader(Generic[K, V]):
@@ -109,6 +111,8 @@ class DeserializingReader(Generic[K, V]):
 
     async def deserialize(self, record: Record) -> Record[K, V]:
         """Return a record with key and value deserialized; the policy does not apply."""
+        if (as_it_is := self._stand_in(record)) is not None:
+            return as_it_is
         if not self._deserializers.is_async:
             return self._deserializers.apply(record)
         at = asyncio.get_running_loop().time() + self._timeout
@@ -237,8 +241,8 @@ class DeserializingReader(Generic[K, V]):
         )
 
     def _stand_in(self, record: Record) -> Record[K, V] | None:
-        """Return the record itself if it stands for a damaged batch."""
-        return cast("Record[K, V]", record) if type(record) is UndecodableRecord else None
+        """Return the record itself if it stands for a damaged batch, or has nothing of the application."""
+        return cast("Record[K, V]", record) if type(record) in _AS_THEY_ARE else None
 
     def _returned(self, record: Record, error: RecordDeserializationError, made: list[Record[K, V]]) -> bool:
         """Append the record with its error, if that is the policy."""

@@ -27,6 +27,7 @@ class FetchConfig:
     buffer_bytes: int = 64 * 1024 * 1024
     read_committed: bool = False
     rack: str = ""
+    control_records: bool = False
 
 
 def fetch_request(

@@ -147,7 +147,8 @@ class FetchResponseHandler:
         if not data.records:
             return False
         aborted = data.aborted_transactions or [] if self._config.read_committed else []
-        for chunk in chunks(cursor.partition, wanted.offset, memoryview(data.records), aborted):
+        records, control = memoryview(data.records), self._config.control_records
+        for chunk in chunks(cursor.partition, wanted.offset, records, aborted, control=control):
             # Checked for each chunk: pause() below lets the application seek.
             if cursor.version != wanted.version or fetch.offset != chunk.position:
                 return False
@@ -163,8 +164,8 @@ class FetchResponseHandler:
             observer = self._assignment.observer
             observer.bytes += chunk.size
             if observer.hooks.batch_fetched is not None and chunk.batches:
-                records = sum(batch.count for batch in chunk.batches)
-                observer.fetched(node, cursor.partition, chunk.position, records, chunk.size)
+                count = sum(batch.count for batch in chunk.batches)
+                observer.fetched(node, cursor.partition, chunk.position, count, chunk.size)
             cursor.received(chunk, buffered)
             if chunk.damage is not None:
                 self.place(cursor)

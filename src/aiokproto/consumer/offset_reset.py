@@ -8,7 +8,7 @@ from inspect import iscoroutinefunction
 from typing import NamedTuple, cast
 
 from aiokproto.consumer.reset_reason import ResetReason
-from aiokproto.consumer.start_lookup import EARLIEST, LATEST
+from aiokproto.consumer.start_lookup import EARLIEST, LATEST, NEAREST
 from aiokproto.errors import ConfigurationError
 from aiokproto.types import TopicPartition
 
@@ -31,19 +31,27 @@ class ResetPolicy(NamedTuple):
         name: The option's value.
         start_at: ``EARLIEST`` or ``LATEST``; None if another rule holds.
         before_ms: Start this many milliseconds before the time of the reset (KIP-1106); None if another rule holds.
+        nearest: Whether a position outside the log moves to the end of the log that is nearer, whatever ``start_at``.
     """
 
     name: str
     start_at: int | None = None
     before_ms: int | None = None
+    nearest: bool = False
 
     @property
     def raises(self) -> bool:
         """Whether the consumer raises instead (``"none"``)."""
         return self.start_at is None and self.before_ms is None
 
-    def start(self, now_ms: int) -> int:
-        """Return what to look up: ``EARLIEST``, ``LATEST``, or a timestamp (ms since the epoch)."""
+    def start(self, now_ms: int, reason: ResetReason | None = None) -> int:
+        """Return what to look up: ``EARLIEST``, ``LATEST``, ``NEAREST``, or a timestamp (ms since the epoch).
+
+        ``reason``: why the position is not in the log; None at the start.
+        """
+        # Only there: in another log, as of a topic that was created again, the former offset has no meaning.
+        if self.nearest and reason is ResetReason.OUT_OF_RANGE:
+            return NEAREST
         if self.start_at is not None:
             return self.start_at
         assert self.before_ms is not None, "the policy raises"
@@ -61,13 +69,15 @@ class ResetPolicy(NamedTuple):
             return cls("earliest", EARLIEST)
         if value == "latest":
             return cls("latest", LATEST)
+        if value == "nearest":
+            return cls("nearest", EARLIEST, nearest=True)
         if value == "none":
             return cls("none")
         if isinstance(value, str) and value.startswith(_BY_DURATION):
             return cls(value, before_ms=_milliseconds(value))
         raise ConfigurationError(
-            f"auto_offset_reset={value!r}: must be 'earliest', 'latest', 'none' or 'by_duration:PT1H' "
-            "(an ISO 8601 duration)"
+            f"auto_offset_reset={value!r}: must be 'earliest', 'latest', 'nearest', 'none' or "
+            "'by_duration:PT1H' (an ISO 8601 duration)"
         )
 
 

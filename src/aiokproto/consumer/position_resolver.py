@@ -18,9 +18,9 @@ from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.fetch_response import MISSING_FOR
 from aiokproto.consumer.lookups import Lookups
 from aiokproto.consumer.offset_reset import ResetPolicy
-from aiokproto.consumer.offsets import OffsetLookup, may_pass, why_missing
+from aiokproto.consumer.offsets import FoundOffset, OffsetLookup, may_pass, why_missing
 from aiokproto.consumer.reset_reason import ResetReason
-from aiokproto.consumer.start_lookup import COMMITTED, FormerPosition, StartLookup
+from aiokproto.consumer.start_lookup import COMMITTED, NEAREST, FormerPosition, StartLookup
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, LogTruncationError, UnknownTopicError, error_for
 from aiokproto.failures import Action, Situation, classify
@@ -122,7 +122,7 @@ class PositionResolver(Lookups[StartLookup]):
         log.info(
             "%s at offset %d: %s; looking up the %s offset", cursor.partition, position, reason.value, self._policy.name
         )
-        self._assignment.reset(cursor, self._policy.start(current().wall()), former)
+        self._assignment.reset(cursor, self._policy.start(current().wall(), reason), former)
 
     def _fail(self, cursor: Cursor, context: str) -> None:
         detail = "auto_offset_reset is 'none'"
@@ -156,6 +156,8 @@ class PositionResolver(Lookups[StartLookup]):
                 # First half of a lookup by time; the next round asks for the timestamp.
                 if cursor.lookup.needs_end:
                     cursor.lookup.end = answer.offset
+                elif cursor.lookup.start == NEAREST:
+                    self._to_nearest(cursor, answer, epochs[partition])
                 elif answer.offset < 0:
                     # No record has this timestamp or a later one, so all records before this end are earlier.
                     self._assignment.resolved(cursor, cursor.lookup.end)
@@ -165,6 +167,16 @@ class PositionResolver(Lookups[StartLookup]):
             if _is_current(by_name[partition], lookups):
                 again |= self._lookup_failed(by_name[partition], failure)
         return again
+
+    def _to_nearest(self, cursor: Cursor, first: FoundOffset, leader_epoch: int) -> None:
+        """Continue at the beginning of the log if the position was before it, else at its end at most."""
+        former = cursor.lookup.reset
+        assert former is not None, "a start is not NEAREST"
+        if former.offset <= first.offset:
+            self._assignment.resolved(cursor, first.offset, first.leader_epoch, leader_epoch)
+        else:
+            # The log can have come to the position meanwhile, as one whose leader lagged: then it stays.
+            self._assignment.resolved(cursor, min(former.offset, cursor.lookup.end))
 
     def _lookup_failed(self, cursor: Cursor, failure: KafkaError) -> bool:
         """Note a failure. Return whether to retry."""

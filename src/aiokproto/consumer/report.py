@@ -14,9 +14,6 @@ from aiokproto.observe.health import Findings, Health
 from aiokproto.observe.stats import ClientStats, Durations
 from aiokproto.types import TopicPartition
 
-_NAMED = 3
-"""How many causes a finding names, the most frequent first."""
-
 
 @dataclass(frozen=True)
 class PartitionStats:
@@ -174,11 +171,9 @@ class Report(ConsumerPart):
         if member is None:
             return
         since = member.joining_since
-        if since is not None:
-            age = asyncio.get_running_loop().time() - since
-            findings.degraded.append(f"rebalancing for {age:.0f} s: {member.state}")
-        if trouble := member.trouble:
-            findings.degraded.append(trouble)
+        findings.add_member(
+            member.state, member.trouble, None if since is None else asyncio.get_running_loop().time() - since
+        )
 
     def _add_awaited(self, findings: Findings) -> None:
         awaited = self._engine.reader.awaited
@@ -199,8 +194,5 @@ class Report(ConsumerPart):
             if cause:
                 causes[cause] += 1
                 example.setdefault(cause, partition)
-        for cause, count in causes.most_common(_NAMED):
-            more = f" and {count - 1} more" if count > 1 else ""
-            findings.degraded.append(f"{example[cause]}{more}: {cause}")
-        if len(causes) > _NAMED:
-            findings.degraded.append(f"{len(causes) - _NAMED} other causes")
+        more = {cause: f" and {count - 1} more" if count > 1 else "" for cause, count in causes.most_common()}
+        findings.add_some([f"{example[cause]}{more[cause]}: {cause}" for cause in more])

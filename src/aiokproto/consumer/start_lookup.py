@@ -10,6 +10,8 @@ EARLIEST = -2
 """The timestamp that stands for the first offset in ListOffsets."""
 LATEST = -1
 """The timestamp that stands for the offset after the last record in ListOffsets."""
+NEAREST = -11
+"""Start at the offset of the log that is nearest to the former position. Not a value of the protocol."""
 COMMITTED = -10
 """Start at the group's committed offset. Not a value of the protocol."""
 
@@ -49,10 +51,11 @@ class StartLookup(Lookup):
     """The lookup of one start position.
 
     Attributes:
-        start: What to look up: ``COMMITTED``, ``EARLIEST``, ``LATEST``, or a timestamp (ms since the epoch).
+        start: What to look up: ``COMMITTED``, ``EARLIEST``, ``LATEST``, ``NEAREST``, or a timestamp (ms since the
+            epoch).
         missing_since: Loop time since when brokers have reported that the partition does not exist.
         needed: Whether a call waits for the position although the partition is held.
-        end: For a timestamp, the end of the log as it was before the lookup; -1 while unknown.
+        end: For a timestamp or ``NEAREST``, the end of the log as it was before the lookup; -1 while unknown.
         reset: Why the position is looked up although there was one, and that one; None for a start or a seek.
     """
 
@@ -73,13 +76,15 @@ class StartLookup(Lookup):
         If no record has the timestamp or a later one, the position is the end of the log. It is looked up before the
         timestamp is: afterwards it could be behind a matching record that was written in between.
         """
-        return self.start >= 0 and self.end < 0
+        return (self.start >= 0 or self.start == NEAREST) and self.end < 0
 
     @property
     def wanted(self) -> int:
         """The timestamp of the next ListOffsets request."""
         # COMMITTED never gets here: the group's offset is looked up first, and replaces it.
-        return LATEST if self.needs_end else self.start
+        if self.needs_end:
+            return LATEST
+        return EARLIEST if self.start == NEAREST else self.start
 
     def failed(self, failure: str) -> None:
         """Note why the position is not known yet."""

@@ -17,7 +17,7 @@ from aiokproto.records import RecordBatch, decode, first_batch_size
 from aiokproto.records.batch import LOG_OVERHEAD
 from aiokproto.records.isolation import visible
 from aiokproto.records.record import RecordMaker
-from aiokproto.types import Record, TopicPartition
+from aiokproto.types import RawControlRecord, Record, TopicPartition
 
 MOST_WORK = 1024 * 1024
 """Bytes of decompressed records after which a chunk ends: one or two milliseconds of decoding."""
@@ -49,7 +49,7 @@ class BufferedBytes:
 
 
 class Chunk:
-    """Batches of one partition from one fetch, without control batches and aborted transactions.
+    """Batches of one partition from one fetch, without aborted transactions, and as a rule without control batches.
 
     Attributes:
         partition: The partition.
@@ -167,6 +167,8 @@ def chunks(
     position: int,
     data: memoryview,
     aborted: Sequence[AbortedTransaction],
+    *,
+    control: bool = False,
 ) -> Iterator[Chunk]:
     """Cut a record set into chunks, lazily, so that neither cutting nor decoding one takes long.
 
@@ -175,6 +177,7 @@ def chunks(
         position: The offset that was requested. Records before it are never delivered.
         data: The record set.
         aborted: Aborted transactions to leave out, with ``read_committed``.
+        control: Whether control batches are kept.
 
     Returns:
         At least one chunk if there is data; damage is in the last one.
@@ -206,7 +209,7 @@ def chunks(
 
     try:
         # All batches from the position on: an abort marker ends a transaction whose batches were skipped.
-        for batch in visible(wanted(), aborted):
+        for batch in visible(wanted(), aborted, control=control):
             chunk.add(batch)
             work += expected_size(batch)
             if work >= MOST_WORK or len(chunk.batches) == MOST_BATCHES:
@@ -249,6 +252,8 @@ def read_batch(batch: RecordBatch, partition: TopicPartition, position: int) -> 
     checksum."""
     topic, number = partition
     records = batch.records(RecordMaker(topic, number, batch.timestamp_type, batch.partition_leader_epoch))
+    if batch.is_control:
+        records = [RawControlRecord(record) for record in records]
     # By bisection: offsets grow within a batch, with gaps after compaction.
     if records and records[0].offset < position:
         del records[: bisect_left(records, position, key=attrgetter("offset"))]

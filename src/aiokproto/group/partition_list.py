@@ -102,21 +102,18 @@ class PartitionList(Sequence[TopicPartition]):
             # Many topics with a partition each: what a group has that is balanced over many members.
             each = [names[place] + pack(1, number) for place, number in zip(self.places, self.numbers, strict=True)]
             return _INT32.pack(len(each)) + b"".join(each)
-        # Not lists of numbers: the garbage collector would count them.
-        by_place: dict[int, array[int]] = defaultdict(_numbers)
-        for place, number in zip(self.places, self.numbers, strict=True):
-            by_place[place].append(number)
+        # Neither lists nor arrays of numbers: the garbage collector counts both, and after enough of them runs over all
+        # objects of the process.
+        by_place: dict[int, bytearray] = defaultdict(bytearray)
+        for place, number in zip(self.places, map(_INT32.pack, self.numbers), strict=True):
+            by_place[place] += number
         if order is not None:
             known = {name: place for place, name in enumerate(self.topics)}
             by_place = {known[name]: by_place[known[name]] for name in order}
         out = bytearray(_INT32.pack(len(by_place)))
         for place, numbers in by_place.items():
-            out += names[place] + _INT32.pack(len(numbers)) + _big_endian(numbers).tobytes()
+            out += names[place] + _INT32.pack(len(numbers) // _INT32.size) + numbers
         return bytes(out)
-
-
-def _numbers() -> array[int]:
-    return array("i")
 
 
 def _big_endian(numbers: array[int]) -> array[int]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from aiokproto.config import seconds
 from aiokproto.group.epoch_member import EpochMember
 from aiokproto.group.epoch_membership import EpochMembership, MemberState
 from aiokproto.group.topic_ids import TopicIdPartition, TopicNames, from_topics
@@ -108,9 +109,9 @@ class ShareMember:
         """
         await self._member.run()
 
-    async def leave(self, timeout: float) -> None:
-        """Leave the group within ``timeout`` seconds, after :meth:`run` has ended. Failures are only logged."""
-        await self._member.leave(timeout)
+    async def leave(self, timeout_ms: float = 3000) -> None:
+        """Leave the group within ``timeout_ms``, after :meth:`run` has ended. Failures are only logged."""
+        await self._member.leave(seconds("timeout_ms", timeout_ms))
 
 
 class _Form:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Mapping
+from typing import Any, get_args
 
 from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.cluster.coordinator_requests import CoordinatorRequests
@@ -21,6 +21,7 @@ from aiokproto.codec.messages.streams_group_topology_description_update import (
     StreamsGroupTopologyDescriptionUpdateResponse,
     TopologyDescription,
 )
+from aiokproto.config import duration, one_of, seconds
 from aiokproto.coroutines import is_async
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import ConfigurationError, KafkaError, error_for
@@ -57,7 +58,10 @@ class StreamsListener:
     """What a stream processor does about the changes of its tasks. Override what you need.
 
     The group waits for :meth:`revoked`, and the member changes nothing else while one of the coroutines runs. An
-    exception in one of them ends :meth:`StreamsMember.run`, which raises it.
+    exception in any method ends :meth:`StreamsMember.run`, which raises it.
+
+    :meth:`status_changed` and :meth:`endpoints_changed` may be coroutine functions in a subclass: these are awaited one
+    after the other, while the member goes on, with what is known when it is their turn.
     """
 
     async def assigned(self, tasks: Tasks) -> None:
@@ -71,13 +75,14 @@ class StreamsListener:
         """Close the state of these tasks without committing: the group has continued without this member."""
 
     def removed(self) -> None:
-        """Stop processing at once: the group has removed the member. :meth:`lost` follows."""
+        """Stop processing at once: the group has removed the member. :meth:`lost` follows, which can await; this is no
+        coroutine function, as others may own the tasks by the time it would run."""
 
-    def status_changed(self, statuses: tuple[StreamsStatus, ...]) -> None:
+    def status_changed(self, statuses: tuple[StreamsStatus, ...]) -> Awaitable[None] | None:
         """The group has other conditions than before: missing topics, or a member requests the end of the
         application."""
 
-    def endpoints_changed(self, endpoints: Mapping[StreamsEndpoint, EndpointPartitions]) -> None:
+    def endpoints_changed(self, endpoints: Mapping[StreamsEndpoint, EndpointPartitions]) -> Awaitable[None] | None:
         """The state of partitions can be queried at other endpoints than before."""
 
 
@@ -110,8 +115,8 @@ class StreamsMember:
         rack: str | None = None,
         client_tags: Mapping[str, str] | None = None,
         endpoint: StreamsEndpoint | None = None,
-        rebalance_timeout: float = 300.0,
-        session_timeout: float = 45.0,
+        rebalance_timeout_ms: float = 300_000,
+        session_timeout_ms: float = 45_000,
         description: TopologyDescription | None = None,
     ) -> None:
         """Create a member that joins with :meth:`run`.
@@ -127,21 +132,23 @@ class StreamsMember:
             rack: The rack; None if unknown.
             client_tags: Tags by which standby tasks are spread, such as ``{"zone": "a"}``.
             endpoint: The address for interactive queries, which other members learn.
-            rebalance_timeout: Seconds that the group waits until tasks are revoked.
-            session_timeout: Seconds of the broker's ``group.streams.session.timeout.ms``: a heartbeat waits at most a
-                third of it for its response.
+            rebalance_timeout_ms: How long the group waits until tasks are revoked.
+            session_timeout_ms: The broker's ``group.streams.session.timeout.ms``: a heartbeat waits at most a third of
+                it for its response.
             description: The processing graph for people and tools, sent when the broker asks for it (KIP-1331).
 
         Raises:
-            ConfigurationError: ``topology`` is no :class:`StreamsTopology`, or a method of the listener that is not
-                awaited is a coroutine function.
+            ConfigurationError: ``topology`` is no :class:`StreamsTopology`, a timeout is no duration, or a method of
+                the listener is a coroutine function and must not be, or the reverse.
         """
         _check_arguments(topology, listener)
+        rebalance_timeout = duration("rebalance_timeout_ms", rebalance_timeout_ms)
         self.statuses: tuple[StreamsStatus, ...] = ()
         self.endpoints: Mapping[StreamsEndpoint, EndpointPartitions] = {}
         self._group_id = group_id
         self._topology = topology
-        self._listener = listener
+        self._notifier = _Notifier(listener)
+        self._api_timeout = cluster.config.api_timeout
         self._description = description
         self._description_wanted = asyncio.Event()
         self._running = False
@@ -166,7 +173,7 @@ class StreamsMember:
             self._form,
             _Owner(topology, listener),
             lambda: self._running,
-            session_timeout,
+            duration("session_timeout_ms", session_timeout_ms),
         )
 
     # State
@@ -233,26 +240,33 @@ class StreamsMember:
         self._running = True
         self._member.reconciliation.subscription_changed()
         describing = asyncio.create_task(self._describe(), name="aiokproto-group-describe")
+        notifying = asyncio.create_task(self._notifier.run(), name="aiokproto-group-notify")
+        notifying.add_done_callback(self._notifier_ended)
         try:
             await self._member.run()
         finally:
             describing.cancel()
-            await asyncio.wait([describing])
+            notifying.cancel()
+            await asyncio.wait([describing, notifying])
 
-    async def leave(self, timeout: float = 3.0, how: LeaveMode = "default") -> None:
+    async def leave(self, timeout_ms: float = 3000, how: LeaveMode = "default") -> None:
         """Leave the group after :meth:`run` has ended. Failures are only logged.
 
         Args:
-            timeout: Seconds.
+            timeout_ms: How long it may take.
             how: As of :meth:`Consumer.close() <aiokproto.Consumer.close>`: a static member is expected to return unless
                 this is ``"leave"``; a dynamic one stays until its session expires with ``"remain"``.
         """
+        timeout = seconds("timeout_ms", timeout_ms)
+        one_of("how", how, get_args(LeaveMode))
         if how != "remain" or self._membership.instance_id is not None:
             await self._member.leave(timeout, for_good=how == "leave")
 
-    async def commit(self, offsets: Offsets[Partition], timeout: float) -> dict[TopicPartition, KafkaError]:
-        """Commit offsets of :attr:`inputs` within ``timeout`` seconds; see :meth:`Commits.as_member
-        <aiokproto.group.commits.Commits.as_member>`.
+    async def commit(
+        self, offsets: Offsets[Partition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, KafkaError]:
+        """Commit offsets of :attr:`inputs` within ``timeout_ms``, by default ``default_api_timeout_ms``; see
+        :meth:`Commits.as_member <aiokproto.group.commits.Commits.as_member>`.
 
         Returns:
             The partitions that were not committed. A :class:`CommitError` says that a partition is no input of its
@@ -262,6 +276,7 @@ class StreamsMember:
             ConfigurationError: A partition or an offset is none.
         """
         chosen = {to_partition(partition): to_position(at) for partition, at in to_offsets("commit", offsets).items()}
+        timeout = self._api_timeout if timeout_ms is None else seconds("timeout_ms", timeout_ms)
         return await self._member.commits.as_member(chosen, timeout)
 
     # Internals
@@ -272,12 +287,17 @@ class StreamsMember:
         )
         if statuses != self.statuses:
             self.statuses = statuses
-            self._listener.status_changed(statuses)
+            self._notifier.call("status_changed", statuses)
         if response.partitions_by_user_endpoint is not None:
             self.endpoints = decode_endpoints(response.partitions_by_user_endpoint)
-            self._listener.endpoints_changed(self.endpoints)
+            self._notifier.call("endpoints_changed", self.endpoints)
         if response.topology_description_required:
             self._description_wanted.set()
+
+    def _notifier_ended(self, task: asyncio.Task[None]) -> None:
+        # run() cancels it when it ends itself.
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._member.reconciliation.fail(error)
 
     async def _describe(self) -> None:
         """Send the description of the topology whenever the broker asks for it; if it refuses, never again."""
@@ -299,10 +319,43 @@ class StreamsMember:
 def _check_arguments(topology: object, listener: StreamsListener) -> None:
     if not isinstance(topology, StreamsTopology):
         raise ConfigurationError(f"topology={topology!r}: expected a StreamsTopology")
-    for name in ("removed", "status_changed", "endpoints_changed"):
-        # Called while a response is handled, where nothing can be awaited: a coroutine would never run.
-        if is_async(getattr(listener, name, None)):
-            raise ConfigurationError(f"StreamsListener.{name}() is not awaited: make it a plain method")
+    # Called while a response is handled, where nothing can be awaited: a coroutine would never run.
+    if is_async(getattr(listener, "removed", None)):
+        raise ConfigurationError("StreamsListener.removed() is not awaited: make it a plain method; lost() can await")
+    for name in ("assigned", "revoked", "lost"):
+        if not is_async(getattr(listener, name, None)):
+            raise ConfigurationError(f"StreamsListener.{name}() is awaited: make it a coroutine function")
+
+
+class _Notifier:
+    """Calls the methods of a listener that responses lead to: at once, or those that are coroutine functions in turn.
+
+    Of several calls that wait for the same method only the newest is made: it has all that is so now, and a method that
+    hangs does not fill the memory.
+    """
+
+    def __init__(self, listener: StreamsListener) -> None:
+        self._listener = listener
+        self._waiting: dict[str, tuple[Any, ...]] = {}
+        self._called = asyncio.Event()
+
+    def call(self, name: str, *args: Any) -> None:
+        """Call a method, or have :meth:`run` await it."""
+        method = getattr(self._listener, name)
+        if is_async(method):
+            self._waiting[name] = args
+            self._called.set()
+        else:
+            method(*args)
+
+    async def run(self) -> None:
+        """Await calls until cancelled; raises what a method raises."""
+        while True:
+            await self._called.wait()
+            self._called.clear()
+            while self._waiting:
+                name = next(iter(self._waiting))
+                await getattr(self._listener, name)(*self._waiting.pop(name))
 
 
 class _Form:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+
+_NAMED = 3
+"""How many causes of one kind are named."""
 
 
 class HealthStatus(Enum):
@@ -56,6 +60,19 @@ class Findings:
         self.failed: list[str] = []
         self.degraded: list[str] = []
         self.ended = False
+
+    def add_member(self, state: str, trouble: str, joining_for: float | None) -> None:
+        """Add what is wrong about a member of a group; ``joining_for``: seconds of a rebalance, None without one."""
+        if joining_for is not None:
+            self.degraded.append(f"rebalancing for {joining_for:.0f} s: {state}")
+        if trouble:
+            self.degraded.append(trouble)
+
+    def add_some(self, causes: Sequence[str]) -> None:
+        """Add the first of many causes, and the number of the others."""
+        self.degraded += causes[:_NAMED]
+        if len(causes) > _NAMED:
+            self.degraded.append(f"{len(causes) - _NAMED} other causes")
 
     def health(self) -> Health:
         """Return the whole."""

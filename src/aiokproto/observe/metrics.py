@@ -6,11 +6,11 @@ too. Averages, maxima and rates are of the time since the last push that a broke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
+from aiokproto.metrics import Metric
 from aiokproto.observe.observers import ClusterObserver, ConsumerObserver, ProducerObserver, ShareObserver, Timing
-from aiokproto.observe.otlp import Metric
 
 PREFIX = "org.apache.kafka."
 
@@ -76,19 +76,20 @@ class MetricSource:
         self._seen_at = 0.0
         self._timings: list[Timing] = []
 
-    def collect(self, now: float, *, delta: bool) -> list[Metric]:
+    def collect(self, now: float, *, delta: bool, application: Iterable[Metric] = ()) -> list[Metric]:
         """Return the metrics that have a value.
 
         Args:
             now: The time (s).
             delta: Whether sums are the increase since the last push.
+            application: Metrics of the application, with totals as sums; they follow under their own names (KIP-1076).
         """
         self._seen, self._seen_at, self._timings = {}, now, []
         return [
             metric._replace(name=f"{PREFIX}{self._kind}.{metric.name}")
             for part in self._parts(now, delta)
             for metric in part
-        ]
+        ] + [self._of_application(metric, delta) for metric in application]
 
     def pushed(self) -> None:
         """A broker has accepted what :meth:`collect` returned last: the next one starts from there."""
@@ -186,6 +187,14 @@ class MetricSource:
     def _sum(self, name: str, total: float, delta: bool) -> Iterator[Metric]:
         increase = self._since(name, total)
         yield Metric(name, increase if delta else total, is_sum=True)
+
+    def _of_application(self, metric: Metric, delta: bool) -> Metric:
+        if not metric.is_sum:
+            return metric
+        key = ("application", metric.name, *sorted(metric.attributes.items()))
+        increase = self._since(key, metric.value)
+        # A total that has fallen began anew, as that of an object that was replaced.
+        return metric._replace(value=max(increase, 0)) if delta else metric
 
     def _since(self, key: object, total: float) -> float:
         self._seen[key] = total

@@ -9,26 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+
+from aiokproto.metrics import Metric
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 _DELTA, _CUMULATIVE = 1, 2
-
-
-class Metric(NamedTuple):
-    """One metric with its value.
-
-    Attributes:
-        name: Its full name.
-        value: The value; of a sum the total, or with ``delta`` the increase.
-        is_sum: A monotonic sum; otherwise a gauge.
-        attributes: What the value belongs to, as a broker.
-    """
-
-    name: str
-    value: float
-    is_sum: bool = False
-    attributes: Mapping[str, str] = {}
 
 
 def encode_metrics(
@@ -44,7 +29,7 @@ def encode_metrics(
     """Return an encoded ``MetricsData``.
 
     Args:
-        metrics: The metrics.
+        metrics: The metrics; with ``delta`` the value of a sum is the increase.
         resource: Attributes of the client.
         scope: Name of the library.
         version: Its version.

@@ -23,6 +23,7 @@ from aiokproto.errors import DeadlineError, KafkaError, MessageTooLargeError, er
 from aiokproto.observe.observers import ProducerObserver
 from aiokproto.plurals import counted
 from aiokproto.producer.batch import EncodedBatch, ProducerBatch
+from aiokproto.producer.batch_sizes import BatchSizes
 from aiokproto.producer.limits import BATCH_OVERHEAD, BufferLimits
 from aiokproto.producer.outcome import DeliveryContext
 from aiokproto.producer.queue import PartitionQueue, SequenceRestart, TopicQueues
@@ -80,6 +81,7 @@ class Accumulator:
         self.limits = limits
         # What is larger can never be sent: it is refused at the call, or it would wait for memory for ever.
         self._largest = min(limits.max_request_size, limits.buffer_memory)
+        self._sizes = BatchSizes(limits)
         self._compression = compression
         self._level = level
         self._transactional = transactional
@@ -202,15 +204,15 @@ class Accumulator:
                 if index is not None:
                     return batch, index
             # The batch has room, memory has not. A new batch would not help: wait until one is done.
-            elif batch.size + need <= self.limits.batch_size:
+            elif batch.size + need <= self._sizes.most(topic.name):
                 # Calls wait for memory from now on: what lingers is sent, or nothing would ever be freed.
                 self.end_linger()
                 return None
         if need + BATCH_OVERHEAD > self._largest:
             self._refuse("the record takes up to", need + BATCH_OVERHEAD, queue.where)
-        # The sticky partition changes when its batch is full (KIP-480), and after `batch_size` bytes (KIP-794): a
+        # The sticky partition changes when its batch is full (KIP-480), and after as many bytes (KIP-794): a
         # partition whose batches are sent before they are full would otherwise stay the sticky one.
-        if partition is None and (batch is not None or topic.sticky_bytes >= self.limits.batch_size):
+        if partition is None and (batch is not None or topic.sticky_bytes >= self._sizes.most(topic.name)):
             self._close(queue)
             self._switch(topic, now)
             queue = topic.sticky
@@ -272,15 +274,15 @@ class Accumulator:
 
     def _grow(self, batch: ProducerBatch, need: int) -> bool:
         """Reserve ``need`` more bytes for an open batch; return whether that was possible."""
-        wanted = batch.size + need
-        if wanted > self.limits.batch_size:
+        wanted, most = batch.size + need, self._sizes.most(batch.where.topic)
+        if wanted > most:
             return False
         if wanted <= batch.max_bytes:
             return True
         # What the batch holds already counts as room for itself.
         room = self.limits.buffer_memory - self.used + batch.reserved
         # Doubling: a slow partition never reserves a whole `batch_size`, a fast one reserves it after few steps.
-        size = min(max(wanted, 2 * batch.max_bytes), self.limits.batch_size, room)
+        size = min(max(wanted, 2 * batch.max_bytes), most, room)
         if size < wanted:
             return False
         self.used += size - batch.reserved
@@ -300,14 +302,15 @@ class Accumulator:
         likely = queue.last_size + queue.last_size // 4
         if likely < FIRST_RESERVATION or 2 * likely > room:
             likely = FIRST_RESERVATION
-        size = max(need, min(likely, self.limits.batch_size, room))
+        most = self._sizes.most(queue.where.topic)
+        size = max(need, min(likely, most, room))
         batch = ProducerBatch(
             queue.where,
             queue.number(),
             now,
             self.delivery_context,
             # A record larger than batch_size reserves its size, but the limit stays: no second record joins it.
-            max_bytes=min(size, self.limits.batch_size),
+            max_bytes=min(size, most),
             compression=self._compression,
             level=self._level,
             transactional=self._transactional,
@@ -450,6 +453,8 @@ class Accumulator:
         self.observer.written(
             batch.where, base_offset, batch.count, batch.wire_size, batch.reserved, batch.attempts, batch.created
         )
+        if self._compression and not isinstance(batch, EncodedBatch):
+            self._sizes.written(batch.where.topic, batch.reserved, batch.wire_size)
         batch.complete(base_offset, append_time)
 
     def fail(self, batch: ProducerBatch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
@@ -513,6 +518,7 @@ class Accumulator:
             KafkaError: The records of an encoded batch cannot be decoded. The batch is still in flight.
         """
         assert batch.data is not None, "only what was sent can be too large"
+        self._sizes.too_large(batch.where.topic)
         queue = self._queues[batch.where]
         # Decoded from the sent bytes: the builder's buffer was given away when the batch was sealed.
         records = batch.records(batch.data)

@@ -1,7 +1,6 @@
 """Records of a producer with interceptors: what takes the place of the appender's methods.
 
-The hot path has no branch for interceptors. With them, attributes of the instance shadow the methods that append. The
-compiled ``post`` would call its own ``_append`` without a look at these, so it is shadowed too.
+The hot path has no branch for interceptors: see :mod:`~aiokproto.producer.posting`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ from aiokproto.errors import KafkaError
 from aiokproto.interceptors import Interceptors, OutgoingRecord
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.producer.delivery import Delivery
-from aiokproto.producer.old_brokers import Append, AppendLater, RecordCheck
+from aiokproto.producer.old_brokers import RecordCheck
+from aiokproto.producer.posting import Append, AppendLater
 from aiokproto.producer.record import PendingRecord
 from aiokproto.types import Header, RecordMetadata
 
@@ -43,21 +43,7 @@ class Interception:
 
     def check_records(self, versions: BrokerVersions) -> None:
         """Refuse from now on what brokers before 0.11 cannot store."""
-        self._plain = RecordCheck(versions, self._plain, self._later).append
-
-    async def post(
-        self,
-        topic: str,
-        value: bytes | None,
-        *,
-        key: bytes | None = None,
-        headers: Sequence[Header] = (),
-        partition: int | None = None,
-        timestamp: int | None = None,
-    ) -> Delivery:
-        """As :meth:`RecordAppender.post <aiokproto.producer.appender.RecordAppender.post>`."""
-        appended = self.append(topic, value, key, headers, partition, timestamp)
-        return appended if isinstance(appended, Delivery) else await self.append_later(appended)
+        self._plain = RecordCheck(versions, self._plain).append
 
     def append(
         self,

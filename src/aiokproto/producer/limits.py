@@ -9,10 +9,10 @@ BATCH_OVERHEAD = 61
 
 
 class BufferLimits(NamedTuple):
-    """What bounds the accumulator. Sizes in bytes before compression, times in seconds.
+    """What bounds the accumulator. Other sizes are in bytes before compression, times in seconds.
 
     Attributes:
-        batch_size: Largest batch. A larger record gets a batch to itself.
+        batch_size: Largest batch, after compression. A larger record gets a batch to itself.
         buffer_memory: Most bytes in all batches together.
         max_request_size: Largest record, and largest sum of batches in a request.
         linger: How long a batch waits for more records.

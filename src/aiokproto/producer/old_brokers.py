@@ -11,23 +11,18 @@ Batches are still written in magic 2; each sink converts them (:meth:`~aiokproto
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from aiokproto.net.features import HEADERS, IDEMPOTENCE, TIMESTAMPS, TRANSACTIONS, ZSTD
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.producer.config import ProducerConfig
 from aiokproto.producer.delivery import Delivery
+from aiokproto.producer.posting import Append
 from aiokproto.producer.record import PendingRecord
 from aiokproto.records import Compression
 from aiokproto.types import Header
 
 log = logging.getLogger("aiokproto.producer")
-
-Append = Callable[
-    [str, "bytes | None", "bytes | None", Sequence[Header], "int | None", "int | None"], "Delivery | PendingRecord"
-]
-AppendLater = Callable[[PendingRecord], Coroutine[Any, Any, Delivery]]
 
 
 def adapted(settings: ProducerConfig, versions: BrokerVersions) -> ProducerConfig:
@@ -51,16 +46,14 @@ def adapted(settings: ProducerConfig, versions: BrokerVersions) -> ProducerConfi
 
 
 class RecordCheck:
-    """Takes the place of an appender's methods, and refuses what brokers before 0.11 cannot store.
+    """Takes the place of an appender's method, and refuses what brokers before 0.11 cannot store.
 
-    The hot path has no branch for them: as with :mod:`interceptors <aiokproto.producer.intercepted>`, attributes of the
-    instance shadow the methods.
+    The hot path has no branch for them: see :mod:`~aiokproto.producer.posting`.
     """
 
-    def __init__(self, versions: BrokerVersions, append: Append, later: AppendLater) -> None:
+    def __init__(self, versions: BrokerVersions, append: Append) -> None:
         self._versions = versions
         self._append = append
-        self._later = later
 
     @staticmethod
     def needed(versions: BrokerVersions) -> bool:
@@ -86,17 +79,3 @@ class RecordCheck:
         if timestamp is not None:
             self._versions.require(TIMESTAMPS, "leave timestamp at None")
         return self._append(topic, value, key, headers, partition, timestamp)
-
-    async def post(
-        self,
-        topic: str,
-        value: bytes | None,
-        *,
-        key: bytes | None = None,
-        headers: Sequence[Header] = (),
-        partition: int | None = None,
-        timestamp: int | None = None,
-    ) -> Delivery:
-        """As :meth:`RecordAppender.post <aiokproto.producer.appender.RecordAppender.post>`."""
-        appended = self.append(topic, value, key, headers, partition, timestamp)
-        return appended if isinstance(appended, Delivery) else await self._later(appended)

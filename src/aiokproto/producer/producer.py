@@ -116,7 +116,9 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
                 the brokers have it, which is from Kafka 0.11 on; with older ones each partition has one batch in
                 flight, so records stay in order.
             linger_ms: How long a batch waits for more records (ms).
-            batch_size: Size at which a batch is sent, in bytes before compression; at most ``max_request_size``.
+            batch_size: Size at which a batch is sent, in bytes; at most ``max_request_size``. With compression this is
+                the size after it, estimated from earlier batches of the topic; before it no batch exceeds
+                ``max_request_size``.
             buffer_memory: Limit of buffered records (bytes). When it is reached, :meth:`post` waits.
             compression_type: The codec of batches.
             compression_level: gzip 1 to 9, lz4 1 to 16, zstd -131072 to 22; None for the codec's default.

@@ -19,6 +19,7 @@ from aiokproto.producer.intercepted import Interception, TryAppend
 from aiokproto.producer.old_brokers import RecordCheck
 from aiokproto.producer.outcomes import Outcomes, outcomes_of
 from aiokproto.producer.partitioner import Partitioner
+from aiokproto.producer.posting import posting
 from aiokproto.producer.record import PendingRecord, ProducerRecord
 from aiokproto.producer.serializers import Serializers
 from aiokproto.producer.waiting import wait_done
@@ -48,11 +49,11 @@ class RecordSender(RecordAppender[K, V]):
             self._interception = interception = Interception(buffer.interceptors, self, append_later, self._try_append)
             self._append_later = interception.append_later
             self._try_append = interception.try_append
-            # Methods, shadowed by attributes: see the module of Interception.
+            # Methods, shadowed by attributes: see the module of posting().
             vars(self).update(_append=interception.append, _append_run=interception.append_run)
             if not serializers:
                 # With serializers, post() calls these by way of _serialize_and_post().
-                vars(self).update(post=interception.post)
+                vars(self).update(post=posting(interception.append, interception.append_later))
         self._session = session
         self._tables = TableAppender(self, buffer)
         self._serializers = serializers
@@ -65,10 +66,10 @@ class RecordSender(RecordAppender[K, V]):
             # After the interceptors, which may add headers.
             self._interception.check_records(versions)
             return
-        check = RecordCheck(versions, self._append, self._append_later)
+        check = RecordCheck(versions, self._append)
         vars(self).update(_append=check.append)
         if not self._serializers:
-            vars(self).update(post=check.post)
+            vars(self).update(post=posting(check.append, self._append_later))
 
     async def send(
         self,

@@ -173,6 +173,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         self._buffer.check_open()
         if self.status is TransactionStatus.PREPARED:
             self._manager.check_undecided(self._session)
+            self._session.closed = ConfigurationError("the transaction was committed")
         # COMMITTING: an earlier call was cancelled, or had no response. Only the outcome is missing.
         elif self.status is not TransactionStatus.COMMITTING:
             self._check_not_ended()

@@ -382,8 +382,6 @@ class TransactionManager:
     def prepare(self, decided: Callable[[bool], None]) -> PreparedTransaction:
         """After :meth:`flush`, wait for a decision; ``decided`` is called with it. Return its name."""
         self._decided = decided
-        # The coordinator knows nothing of an empty one, and would leave its epoch, and so its name, to the next one.
-        self._needs_epoch = not self._has_started
         self.state = TransactionState.PREPARED
         self.prepared = PreparedTransaction(*self.id.identity.producer)
         return self.prepared
@@ -494,6 +492,11 @@ class TransactionManager:
             # A transaction without any request does not exist for the coordinator: EndTxn would be INVALID_TXN_STATE.
             if self._has_started:
                 await self._end_txn(commit)
+            elif self.prepared is not None:
+                # Its name must not become the next one's. An abort returns another epoch, also without a transaction,
+                # and fences a producer that was replaced; InitProducerId would abort its successor's transaction.
+                self._committed = commit
+                await self._end_txn(commit=False)
             self._committed = commit
             await self._next_epoch_if_needed()
             self._forget()

@@ -10,16 +10,19 @@ from aiokproto.records.batch import RecordBatch
 from aiokproto.records.control import ControlType, batch_control_type
 
 
-def visible(batches: Iterable[RecordBatch], aborted: Sequence[AbortedTransaction] = ()) -> Iterator[RecordBatch]:
+def visible(
+    batches: Iterable[RecordBatch], aborted: Sequence[AbortedTransaction] = (), *, control: bool = False
+) -> Iterator[RecordBatch]:
     """Yield the batches with records for users.
 
     An aborted transaction spans from its first offset to its abort marker; the producer's transactional batches in
-    between are skipped. Control batches are always skipped, and so are batches that compaction has emptied. Message
-    sets of magic 0 and 1 are never empty, and counting their messages would decompress them.
+    between are skipped, and so are batches that compaction has emptied. Message sets of magic 0 and 1 are never empty,
+    and counting their messages would decompress them.
 
     Args:
         batches: The batches of one partition in a response, in order.
         aborted: The partition's aborted transactions in the same response; empty for ``read_uncommitted``.
+        control: Whether to yield control batches too.
 
     Raises:
         CorruptRecordError: A control batch is damaged. The batches before it have been yielded.
@@ -35,5 +38,7 @@ def visible(batches: Iterable[RecordBatch], aborted: Sequence[AbortedTransaction
             # The type is inside the batch, so it is read only where it matters.
             if batch.producer_id in aborting and batch_control_type(batch) is ControlType.ABORT:
                 aborting.discard(batch.producer_id)
+            if control and batch.count:
+                yield batch
         elif (batch.magic < 2 or batch.count) and not (batch.is_transactional and batch.producer_id in aborting):
             yield batch

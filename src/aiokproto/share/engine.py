@@ -310,7 +310,7 @@ class ShareEngine(Lifecycle):
                 self._report_last()
                 # Others do not read the partitions of a member that stays in the group.
                 wait = in_time and left() > 0
-                await leave_group(self.member.leave(min(left(), 3.0) or 3.0), wait=wait)
+                await leave_group(self.member.leave(1000 * (min(left(), 3.0) or 3.0)), wait=wait)
                 await self.fetcher.wait_closed()
             finally:
                 self._running = False

@@ -6,14 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aiokproto.observe.health import Findings, Health
+from aiokproto.observe.health import Health
 from aiokproto.observe.stats import ClientStats, Durations
 from aiokproto.share.acknowledgement import Acknowledgement
 from aiokproto.share.engine import ShareEngine
 from aiokproto.types import TopicPartition
-
-_NAMED = 3
-"""How many causes a finding names."""
 
 
 @dataclass(frozen=True)
@@ -154,21 +151,12 @@ class ShareReport:
             findings.failed = [str(ended)]
             findings.ended = engine.closed_or_failed
         elif engine.running:
-            self._add_group(findings)
-            troubles = engine.fetcher.troubles()
-            findings.degraded += troubles[:_NAMED]
-            if len(troubles) > _NAMED:
-                findings.degraded.append(f"{len(troubles) - _NAMED} other causes")
+            member, since = engine.member, engine.member.joining_since
+            findings.add_member(
+                member.state, member.trouble, None if since is None else asyncio.get_running_loop().time() - since
+            )
+            findings.add_some(engine.fetcher.troubles())
         return findings.health()
-
-    def _add_group(self, findings: Findings) -> None:
-        member = self._engine.member
-        since = member.joining_since
-        if since is not None:
-            age = asyncio.get_running_loop().time() - since
-            findings.degraded.append(f"rebalancing for {age:.0f} s: {member.state}")
-        if trouble := member.trouble:
-            findings.degraded.append(trouble)
 
     def _partitions(self) -> dict[TopicPartition, SharePartitionStats]:
         engine = self._engine

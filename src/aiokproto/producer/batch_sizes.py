@@ -1,0 +1,48 @@
+"""How many bytes of records fill a batch once they are compressed. Pure.
+
+A batch is compressed when it is sent, so nobody knows its final size while records are appended. It is estimated, as in
+the Java client, from the batches of the same topic that were written before: the estimate rises at once with a batch
+that compresses badly, and falls slowly. A batch never gets more than fits into a request without compression: so a
+wrong estimate makes batches larger than ``batch_size``, but none that cannot be sent.
+"""
+
+from __future__ import annotations
+
+from aiokproto.producer.limits import BATCH_OVERHEAD, BufferLimits
+
+_MARGIN = 1.05
+"""Batches of one topic differ."""
+_FALL = 0.1
+"""The part of the way to a lower ratio by which one batch moves the estimate."""
+
+
+class BatchSizes:
+    """The most bytes that a batch may have before it is compressed, by topic."""
+
+    def __init__(self, limits: BufferLimits) -> None:
+        self._limits = limits
+        # Both empty without compression.
+        self._ratios: dict[str, float] = {}
+        self._most: dict[str, int] = {}
+
+    def most(self, topic: str) -> int:
+        """Return the size at which a batch of a topic is full, in bytes before compression."""
+        return self._most.get(topic, self._limits.batch_size)
+
+    def written(self, topic: str, before: int, after: int) -> None:
+        """Learn from a batch that had these bytes before and after it was compressed."""
+        limits = self._limits
+        # Small ones compress worse than those that have to be bounded.
+        if before < max(limits.batch_size // 2, 2 * BATCH_OVERHEAD):
+            return
+        seen, expected = (after - BATCH_OVERHEAD) / (before - BATCH_OVERHEAD), self._ratios.get(topic, 1.0)
+        ratio = seen if seen > expected else expected + _FALL * (seen - expected)
+        self._ratios[topic] = ratio
+        filling = BATCH_OVERHEAD + int((limits.batch_size - BATCH_OVERHEAD) / (_MARGIN * ratio))
+        largest = min(limits.max_request_size, limits.buffer_memory)
+        self._most[topic] = max(min(filling, largest), limits.batch_size)
+
+    def too_large(self, topic: str) -> None:
+        """Start again: a broker has refused a batch for its size."""
+        self._ratios.pop(topic, None)
+        self._most.pop(topic, None)
