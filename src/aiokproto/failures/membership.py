@@ -39,6 +39,12 @@ SYNC_GROUP = Table(
         # Another meaning than in _INTERNAL: a coordinator whose write of the assignment fails returns this code to
         # every member.
         Code.UNKNOWN_SERVER_ERROR: Row(Action.REJOIN, "the assignment could not be stored: the group starts again"),
+        # Java's consumer ends.
+        Code.INCONSISTENT_GROUP_PROTOCOL: Row(
+            Action.REJOIN,
+            "a consumer group became a classic one after JoinGroup, and has chosen another assignor; without one in "
+            "common JoinGroup says the same",
+        ),
     }
 )
 
