@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from aiokproto import Client, Consumer
+from aiokproto.codec.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from aiokproto.codec.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from aiokproto.group.classic_member import ClassicMember
 from aiokproto.group.member import AutoMember
 from aiokproto.types import TopicPartition
 from tests.behaviour.feed import fill
-from tests.behaviour.test_consumer_protocol import group_type, member, total
+from tests.behaviour.test_consumer_protocol import group_type, member, total, until
 from tests.clusters import BehaviourCluster
 from tests.patience import PATIENCE
 
@@ -37,8 +38,7 @@ async def set_group_version(cluster: BehaviourCluster, level: int) -> None:
 def is_classic(consumer: Consumer) -> bool:
     """Whether the consumer uses the classic protocol."""
     chosen = consumer._engine.member
-    assert isinstance(chosen, AutoMember)
-    return isinstance(chosen._member, ClassicMember)
+    return isinstance(chosen._member if isinstance(chosen, AutoMember) else chosen, ClassicMember)
 
 
 @pytest.mark.parametrize("static", [False, True])
@@ -89,3 +89,30 @@ async def test_members_go_on_with_the_classic_protocol(cluster: BehaviourCluster
             await consumer.close()
     assert lost == []
     assert len(seen) == len(set(seen)) == 4 * fed
+
+
+@pytest.mark.parametrize("protocol", ["consumer", "auto"])
+async def test_a_member_that_was_removed_before_its_group_became_classic_joins_again(
+    cluster: BehaviourCluster, topic: str, protocol: str
+) -> None:
+    """As a member of the consumer protocol: the group changes its type once more."""
+    await cluster.create_topic(topic, partitions=2)
+    lost: list[TopicPartition] = []
+    removed = member(cluster, topic, group_protocol=protocol, enable_auto_commit=False)
+    removed.subscribe(topic, on_lost=lost.extend)
+    async with member(cluster, topic, topic, group_protocol="classic", enable_auto_commit=False) as classic, removed:
+        await until(lambda: total(classic) == total(removed) == 1, classic, removed)
+        await leave(cluster, f"{topic}-group", removed)
+        await until(lambda: bool(lost), classic, removed)
+        await until(lambda: total(classic) == total(removed) == 1, classic, removed)
+        assert not is_classic(removed)
+        assert await group_type(cluster, topic) == "consumer"
+
+
+async def leave(cluster: BehaviourCluster, group_id: str, consumer: Consumer) -> None:
+    """Have the coordinator remove the member, as when its session expires."""
+    member_id = consumer.group_metadata().member_id
+    request = ConsumerGroupHeartbeatRequest(group_id=group_id, member_id=member_id, member_epoch=-1)
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        response = await client.request(request)
+    assert response.error_code == 0, response

@@ -176,7 +176,8 @@ class EpochHeartbeat(Generic[Item]):
     async def _send_heartbeat(self) -> bool:
         """Send one heartbeat. Return whether the coordinator accepted it."""
         membership, sent_at = self._membership, asyncio.get_running_loop().time()
-        exchange = _Exchange(self._form, self._situation, self._build)
+        situation = self._situation._replace(joined=membership.joined)
+        exchange = _Exchange(self._form, situation, self._build)
         self._sent_at = sent_at
         self._in_flight = asyncio.create_task(
             self._requests.attempt(exchange, self._timeout, timeout=self._timeout), name="aiokproto-group-heartbeat"
@@ -187,7 +188,7 @@ class EpochHeartbeat(Generic[Item]):
                 return False
             response = self._in_flight.result()
         except KafkaError as error:
-            action = classify(error, self._situation)
+            action = classify(error, situation)
             self._failed(action, error)
             if action not in RETRIED and action is not Action.FALL_BACK:
                 raise
@@ -203,7 +204,7 @@ class EpochHeartbeat(Generic[Item]):
             if task.cancel():
                 await asyncio.wait([task])
         code = ErrorCode(response.error_code)
-        action = classify(code, self._situation)
+        action = classify(code, situation)
         if action is not Action.ACCEPT:
             self._failed(action, error_for(code, self._name, response.error_message, self._asked))
             return False
