@@ -254,6 +254,13 @@ def test_a_lost_connection_and_a_silent_broker_are_tried_again(situation: Situat
         (Code.UNKNOWN_TOPIC_ID, Situation(OFFSET_FETCH), Action.REFRESH_METADATA),
         (Code.GROUP_ID_NOT_FOUND, Situation(OFFSET_FETCH), Action.ACCEPT),
         (Code.GROUP_ID_NOT_FOUND, Situation(OFFSET_FETCH, member=True), Action.FAIL),
+        (Code.GROUP_ID_NOT_FOUND, Situation(CONSUMER_HEARTBEAT, member=True), Action.STOP),
+        (Code.GROUP_ID_NOT_FOUND, Situation(CONSUMER_HEARTBEAT, member=True, optional=True), Action.FALL_BACK),
+        (
+            Code.GROUP_ID_NOT_FOUND,
+            Situation(CONSUMER_HEARTBEAT, member=True, optional=True, joined=True),
+            Action.REJOIN_LOST,
+        ),
         (Code.UNKNOWN_TOPIC_ID, Situation(OFFSET_COMMIT, member=True), Action.REFRESH_METADATA),
         (Code.TOPIC_AUTHORIZATION_FAILED, Situation(OFFSET_COMMIT, member=True), Action.FAIL),
         (Code.FENCED_INSTANCE_ID, Situation(OFFSET_COMMIT, member=True), Action.STOP),

@@ -85,6 +85,12 @@ def leaving() -> Member:
     return member
 
 
+def falling_back() -> Member:
+    member = stable()
+    member.refused(Action.FALL_BACK)
+    return member
+
+
 MAKERS = {
     S.UNSUBSCRIBED: Member,
     S.JOINING: joining,
@@ -93,6 +99,7 @@ MAKERS = {
     S.STABLE: stable,
     S.PREPARE_LEAVING: preparing,
     S.LEAVING: leaving,
+    S.FALLING_BACK: falling_back,
 }
 
 
@@ -102,34 +109,50 @@ def test_the_states_are_reached_as_kip_848_has_them(state: MemberState) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "accepted", "with_target", "lost", "stopped"),
+    ("state", "accepted", "with_target", "lost", "stopped", "falls_back"),
     [
-        (S.UNSUBSCRIBED, S.UNSUBSCRIBED, S.UNSUBSCRIBED, S.UNSUBSCRIBED, S.UNSUBSCRIBED),
-        (S.JOINING, S.RECONCILING, S.RECONCILING, S.FENCED, S.FATAL),
-        (S.RECONCILING, S.RECONCILING, S.RECONCILING, S.FENCED, S.FATAL),
-        (S.ACKNOWLEDGING, S.STABLE, S.RECONCILING, S.FENCED, S.FATAL),
-        (S.STABLE, S.STABLE, S.RECONCILING, S.FENCED, S.FATAL),
-        (S.PREPARE_LEAVING, S.PREPARE_LEAVING, S.PREPARE_LEAVING, S.FENCED, S.FATAL),
-        (S.LEAVING, S.LEAVING, S.LEAVING, S.LEAVING, S.LEAVING),
+        (S.UNSUBSCRIBED, S.UNSUBSCRIBED, S.UNSUBSCRIBED, S.UNSUBSCRIBED, S.UNSUBSCRIBED, S.UNSUBSCRIBED),
+        (S.JOINING, S.RECONCILING, S.RECONCILING, S.FENCED, S.FATAL, S.FALLING_BACK),
+        (S.RECONCILING, S.RECONCILING, S.RECONCILING, S.FENCED, S.FATAL, S.FALLING_BACK),
+        (S.ACKNOWLEDGING, S.STABLE, S.RECONCILING, S.FENCED, S.FATAL, S.FALLING_BACK),
+        (S.STABLE, S.STABLE, S.RECONCILING, S.FENCED, S.FATAL, S.FALLING_BACK),
+        (S.PREPARE_LEAVING, S.PREPARE_LEAVING, S.PREPARE_LEAVING, S.FENCED, S.FATAL, S.FALLING_BACK),
+        (S.LEAVING, S.LEAVING, S.LEAVING, S.LEAVING, S.LEAVING, S.LEAVING),
+        (S.FALLING_BACK, S.FALLING_BACK, S.FALLING_BACK, S.FALLING_BACK, S.FALLING_BACK, S.FALLING_BACK),
     ],
 )
 def test_the_state_after_each_response(
-    state: MemberState, accepted: MemberState, with_target: MemberState, lost: MemberState, stopped: MemberState
+    state: MemberState,
+    accepted: MemberState,
+    with_target: MemberState,
+    lost: MemberState,
+    stopped: MemberState,
+    falls_back: MemberState,
 ) -> None:
     found = []
     for target in (None, items(0, 1, 2)):
         member = MAKERS[state]()
         member.beat(4, target)
         found.append(member.state)
-    for action in (Action.REJOIN_LOST, Action.STOP):
+    for action in (Action.REJOIN_LOST, Action.STOP, Action.FALL_BACK):
         member = MAKERS[state]()
         member.refused(action)
         found.append(member.state)
-    assert found == [accepted, with_target, lost, stopped]
+    assert found == [accepted, with_target, lost, stopped, falls_back]
     for action in (Action.BACKOFF, Action.FIND_COORDINATOR):
         member = MAKERS[state]()
         member.refused(action)
         assert member.now() is state
+
+
+def test_a_member_that_falls_back_can_commit_until_the_group_has_forgotten_it_and_sends_nothing_else() -> None:
+    member = falling_back()
+    assert member.joined
+    assert not member.due(member.fields)
+    assert member.leave(for_good=True) is None
+    member = falling_back()
+    member.refused(Action.REJOIN_LOST)
+    assert not member.joined
 
 
 def test_a_member_joins_with_all_fields_and_then_sends_only_what_has_changed() -> None:

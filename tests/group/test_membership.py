@@ -82,7 +82,6 @@ MEANINGS = [
     (ErrorCode.UNKNOWN_MEMBER_ID, Action.REJOIN_AS_NEW, "", -1),
     (ErrorCode.FENCED_INSTANCE_ID, Action.STOP, "me", 1),
     (ErrorCode.GROUP_AUTHORIZATION_FAILED, Action.STOP, "me", 1),
-    (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, Action.STOP, "me", 1),
     (ErrorCode.INVALID_SESSION_TIMEOUT, Action.STOP, "me", 1),
     (ErrorCode.GROUP_MAX_SIZE_REACHED, Action.STOP, "me", 1),
 ]
@@ -97,6 +96,14 @@ def test_how_each_error_changes_the_member(code: ErrorCode, action: Action, memb
     for member in (joins, syncs, beats):
         assert (member.member_id, member.generation) == (member_id, generation)
         assert (member.phase is Phase.UNJOINED) == (generation == -1)
+
+
+def test_a_group_that_has_chosen_another_assignor_since_the_join_is_joined_again() -> None:
+    """A consumer group that becomes a classic one in between chooses one that all members have."""
+    syncs, joins = syncing(), joining()
+    assert syncs.synced(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) is Action.REJOIN
+    assert (syncs.member_id, syncs.generation) == ("me", 1)
+    assert joins.joined(answer(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)) is Action.STOP
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NONE, *(code for code, *_ in MEANINGS)])

@@ -68,7 +68,6 @@ class KafkaCluster:
         self._heap = heap
         self._jvm = jvm
         self._classpath = classpath
-        self._jars = kafka_jars()
         self._ports: dict[int, Ports] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._folder: Path | None = None
@@ -148,6 +147,10 @@ class KafkaCluster:
         assert self._folder is not None, "the cluster was not started"
         return self._folder / f"node-{node_id}"
 
+    def _jars(self, node_id: int) -> Path:
+        """The jars of a node's release."""
+        return kafka_jars()
+
     def _write_config(self, node_id: int) -> None:
         folder = self._node_folder(node_id)
         folder.mkdir(exist_ok=True)
@@ -161,7 +164,7 @@ class KafkaCluster:
         command = [
             str(java),
             f"-Dlog4j2.configurationFile={folder / 'log4j2.yaml'}",
-            *("-cp", os.pathsep.join(map(str, (*self._classpath, self._jars / "*")))),
+            *("-cp", os.pathsep.join(map(str, (*self._classpath, self._jars(node_id) / "*")))),
             *arguments,
         ]
         with (folder / "console.log").open("ab") as console:

@@ -72,7 +72,6 @@ class ReleasedKafka(KafkaCluster):
         super().__init__(1, config=CREATES_TOPICS, heap=heap)
         self.release = release
         self._number = number(release)
-        self._jars = release_jars(release)
         self._zookeeper: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -91,6 +90,9 @@ class ReleasedKafka(KafkaCluster):
             self._zookeeper = None
         super().stop()
 
+    def _jars(self, node_id: int) -> Path:
+        return release_jars(self.release)
+
     @property
     def _has_zookeeper(self) -> bool:
         return self._number < FIRST_WITHOUT_ZOOKEEPER
@@ -98,7 +100,6 @@ class ReleasedKafka(KafkaCluster):
     def _write_config(self, node_id: int) -> None:
         super()._write_config(node_id)
         folder, ports = self._node_folder(node_id), self._ports[node_id]
-        (folder / "log4j.properties").write_text(_LOG4J)
         if self._has_zookeeper:
             # The port that would be the controller's.
             properties = old_properties(ports.broker, ports.controller, folder)
@@ -106,14 +107,7 @@ class ReleasedKafka(KafkaCluster):
             (folder / "zookeeper.properties").write_text(render(_zookeeper_properties(ports.controller, folder)))
 
     def _java(self, node_id: int, *arguments: str) -> subprocess.Popen[bytes]:
-        log4j = (self._node_folder(node_id) / "log4j.properties").as_uri()
-        # ZooKeeper would register the loggers of a Log4j that is not there.
-        logging = (
-            f"-Dlog4j.configuration={log4j}",
-            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-            "-Dzookeeper.jmx.log4j.disable=true",
-        )
-        return super()._java(node_id, *logging, *OPENED, *arguments)
+        return super()._java(node_id, *old_logging(self._node_folder(node_id)), *OPENED, *arguments)
 
     def _prepare(self) -> None:
         if not self._has_zookeeper:
@@ -131,6 +125,18 @@ class ReleasedKafka(KafkaCluster):
     def _knows(self, node_id: int, nodes: set[int]) -> bool:
         # A broker of 0.8 lists itself only once there is a topic.
         return self._number < FIRST_WITH_API_VERSIONS or super()._knows(node_id, nodes)
+
+
+def old_logging(folder: Path) -> Sequence[str]:
+    """The options of Java for a release before 4.0, which logs by Log4j 1; writes the configuration to the folder."""
+    configuration = folder / "log4j.properties"
+    configuration.write_text(_LOG4J)
+    return (
+        f"-Dlog4j.configuration={configuration.as_uri()}",
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        # ZooKeeper would register the loggers of a Log4j that is not there.
+        "-Dzookeeper.jmx.log4j.disable=true",
+    )
 
 
 def _zookeeper_properties(port: int, folder: Path) -> Mapping[str, str]:

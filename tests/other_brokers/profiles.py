@@ -16,6 +16,7 @@ from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from aiokproto.codec.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataResponse
+from aiokproto.codec.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from aiokproto.codec.messages.produce import ProduceRequest
 from aiokproto.codec.schema import Response, Struct
 from aiokproto.codec.wire import ZERO_UUID
@@ -255,6 +256,31 @@ class Renumbered:
             response.node_id = self.number
         for coordinator in response.coordinators:
             coordinator.node_id = self.number
+
+
+def epoch_unknown_until_written(cluster: Cluster) -> None:
+    """OffsetForLeaderEpoch knows no epoch while nothing is written in the leader's own (kfake).
+
+    Kafka's leaders know that the epochs before have ended.
+    """
+
+    async def act(info: RequestInfo, serve: Serve) -> Response | None:
+        response = await serve(info.request)
+        assert isinstance(info.request, OffsetForLeaderEpochRequest)
+        if isinstance(response, OffsetForLeaderEpochResponse):
+            asked = {
+                (topic.topic, part.partition): part.leader_epoch < part.current_leader_epoch
+                for topic in info.request.topics
+                for part in topic.partitions
+            }
+            for topic in response.topics:
+                for part in topic.partitions:
+                    at_end = part.end_offset == cluster.partition(topic.topic, part.partition).end_offset
+                    if asked[topic.topic, part.partition] and at_end:
+                        part.leader_epoch = part.end_offset = -1
+        return response
+
+    cluster.faults.intercept(OffsetForLeaderEpochRequest, act)
 
 
 def only_gzip(cluster: Cluster) -> None:

@@ -22,6 +22,7 @@ from aiokproto.codec.messages.list_groups import ListGroupsRequest
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataResponse
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest
+from aiokproto.codec.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from aiokproto.codec.messages.produce import ProduceRequest, ProduceResponse
 from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
@@ -36,9 +37,18 @@ from tests.other_brokers.profiles import (
     Renumbered,
     change,
     close_on_new_api_versions,
+    epoch_unknown_until_written,
     only_gzip,
 )
-from tests.other_brokers.workload import VALUES, commit_in_transaction, consume, consume_in_turn, produce, transact
+from tests.other_brokers.workload import (
+    VALUES,
+    commit_in_transaction,
+    consume,
+    consume_in_turn,
+    produce,
+    read_across_a_move,
+    transact,
+)
 
 EVERYTHING = dict.fromkeys(range(100), "0+")
 """The versions that the embedded broker serves anyway."""
@@ -220,6 +230,14 @@ async def test_leader_epochs_that_go_back() -> None:
             change(ProduceRequest, _without_hint)(cluster)
             await asyncio.wait_for(producer.send("t", VALUES[2], partition=0), 30)
         assert cluster.partition("t", 0).end_offset == 3
+
+
+async def test_a_leader_that_knows_no_epoch_before_it_writes_does_not_reset_consumers() -> None:
+    async with serving(epoch_unknown_until_written, brokers=2) as cluster:
+        asked = cluster.faults.watch(OffsetForLeaderEpochRequest)
+        servers = cluster.bootstrap_servers
+        assert await read_across_a_move(servers, "t", lambda: cluster.move_leader("t", 0)) == VALUES
+        assert asked.count
 
 
 def _without_hint(response: ProduceResponse, info: RequestInfo) -> None:

@@ -18,7 +18,15 @@ from aiokproto.codec.messages.incremental_alter_configs import (
 from aiokproto.errors import UnsupportedVersionError
 from aiokproto.types import TopicPartition
 from tests.other_brokers.servers import PARTITIONS, Server, kfake
-from tests.other_brokers.workload import VALUES, commit_in_transaction, consume, consume_in_turn, produce, transact
+from tests.other_brokers.workload import (
+    VALUES,
+    commit_in_transaction,
+    consume,
+    consume_in_turn,
+    produce,
+    read_across_a_move,
+    transact,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -91,6 +99,11 @@ async def test_a_leader_that_moves_loses_and_repeats_nothing(server: Server, top
             for partition in range(PARTITIONS):
                 await server.move_leader(topic, partition)
     assert sorted(seen, key=VALUES.index) == VALUES  # type: ignore[arg-type]
+
+
+async def test_a_leader_that_has_not_written_yet_does_not_reset_consumers(server: Server, topic: str) -> None:
+    await server.create_topic(topic, 1)
+    assert await read_across_a_move(server.bootstrap_servers, topic, lambda: server.move_leader(topic, 0)) == VALUES
 
 
 async def test_offsets_are_committed_in_a_transaction(fake: Server, topic: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiokproto import Consumer, Producer
@@ -25,6 +26,27 @@ async def consume(servers: str, topic: str, count: int = len(VALUES), **options:
     defaults: dict[str, Any] = {"auto_offset_reset": "earliest"}
     async with Consumer(topic, bootstrap_servers=servers, **defaults | options) as consumer:
         return sorted([(await anext(consumer)).value or b"" for _ in range(count)])
+
+
+async def read_across_a_move(servers: str, topic: str, move: Callable[[], Awaitable[object]]) -> list[bytes | None]:
+    """Write to a partition and read it; have its leader moved; write and read on, when the position is validated."""
+    at = TopicPartition(topic, 0)
+    options: dict[str, Any] = {"bootstrap_servers": servers, "metadata_max_age_ms": 200}
+    async with (
+        Producer(bootstrap_servers=servers) as producer,
+        Consumer(topic, auto_offset_reset="earliest", **options) as consumer,
+    ):
+        seen: list[bytes | None] = []
+        for values in (VALUES[:10], VALUES[10:]):
+            for value in values:
+                await producer.send(topic, value, partition=0)
+            while len(seen) < 10 or seen[-1] != values[-1]:
+                seen += [record.value for record in await consumer.poll(100)]
+            epoch = consumer._engine.cluster.snapshot.leader_epoch(*at)
+            await move()
+            while consumer._engine.assignment.cursors[at].fetch.leader_epoch <= epoch:
+                seen += [record.value for record in await consumer.poll(100)]
+        return seen
 
 
 async def consume_in_turn(servers: str, topic: str, **options: Any) -> list[bytes]:

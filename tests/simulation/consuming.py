@@ -14,6 +14,7 @@ from aiokproto.errors import BrokerError
 from aiokproto.simulation import Simulation
 from tests.simulation.faults import WEIGHTS, Fault, carry_out, draw, draw_some
 from tests.simulation.member import Ledger, Member
+from tests.simulation.protocols import come_and_go
 from tests.simulation.pushing import early, want_metrics
 from tests.simulation.world import World, check_no_task_is_left, run_within_turns, stored_records
 
@@ -30,7 +31,12 @@ APIS = (
     "Metadata",
 )
 EPOCH_APIS = ("ConsumerGroupHeartbeat", *APIS[3:])
-PROTOCOLS = {"classic": ("classic",), "consumer": ("consumer",), "mixed": ("classic", "consumer", "auto")}
+PROTOCOLS = {
+    "classic": ("classic",),
+    "consumer": ("consumer",),
+    "mixed": ("classic", "consumer", "auto"),
+    "auto": ("auto", "auto", "classic"),
+}
 """The protocols that the members of a group have. A group of several migrates, both ways, while it is read."""
 
 CONFIG: dict[str, str | int] = {
@@ -41,6 +47,7 @@ CONFIG: dict[str, str | int] = {
     "group.consumer.heartbeat.interval.ms": 300,
 }
 STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky")
+DEFAULT_STRATEGY = ("range", "cooperative-sticky")
 RECORDS = 120
 ALL_READ_WITHIN = 180.0
 """Virtual seconds after the last fault within which a group has read all there is."""
@@ -49,7 +56,9 @@ OWN_TASKS = ("aiokproto-consumer", "aiokproto-fetch", "aiokproto-heartbeat", "ai
 
 
 def schedule(seed: int, protocol: str = "classic") -> list[Fault]:
-    apis = {"classic": APIS, "consumer": EPOCH_APIS, "mixed": (EPOCH_APIS[0], *APIS)}[protocol]
+    apis = {"classic": APIS, "consumer": EPOCH_APIS, "mixed": (EPOCH_APIS[0], *APIS), "auto": (EPOCH_APIS[0], *APIS)}[
+        protocol
+    ]
     return draw_some(seed, UNTIL, BROKERS, PARTITIONS, apis)
 
 
@@ -69,18 +78,21 @@ def run(
     *,
     unclean: bool = False,
     pushes: bool = False,
+    protocol_goes: bool = False,
     **options: Any,
 ) -> Simulation:
     """Consume under these faults, with more options; raises AssertionError if a guarantee is violated.
 
     ``unclean``: elections may be; then every record has to be processed that is in the logs in the end. ``pushes``:
-    clients push metrics.
+    clients push metrics. ``protocol_goes``: the cluster loses the consumer protocol and gets it back, more than once.
     """
     protocols = PROTOCOLS[protocol]
     with early() if pushes else nullcontext():
         return run_within_turns(
             seed,
-            lambda simulation: _program(simulation, faults, protocols, options, unclean=unclean, pushes=pushes),
+            lambda simulation: _program(
+                simulation, faults, protocols, options, unclean=unclean, pushes=pushes, protocol_goes=protocol_goes
+            ),
         )
 
 
@@ -92,6 +104,7 @@ async def _program(
     *,
     unclean: bool,
     pushes: bool,
+    protocol_goes: bool,
 ) -> None:
     random, ledger = simulation.random, Ledger()
     # When the last member of the consumer protocol leaves, the group becomes a classic one in a generation that members
@@ -113,7 +126,9 @@ async def _program(
             "request_timeout_ms": 2000,
             **more,
         }
-        strategy = random.choice(STRATEGIES)
+        # Those that fall back have the default assignors. Others need the same: a coordinator that has loaded the group
+        # knows of each member only the one in use.
+        strategy = DEFAULT_STRATEGY if protocol_goes else random.choice(STRATEGIES)
 
         def member(number: int) -> Member:
             static = {"group_instance_id": f"static-{number}"} if random.random() < 0.2 else {}
@@ -123,18 +138,19 @@ async def _program(
             )
             return Member(simulation, ledger, faults, {**options, **own, **static}, calm=calm)
 
-        async def come_and_go(number: int) -> None:
+        async def live(number: int) -> None:
             await asyncio.sleep(random.uniform(0, UNTIL / 2))
             for life in range(random.randint(1, 2)):
                 until = simulation.time() + random.uniform(0.5, UNTIL / 2)
                 await member(10 * number + life).live(until, random.choice((0, 0.01, 0.1)))
                 check_commits(cluster, ledger.processed)
 
-        happening = asyncio.create_task(carry_out(World(simulation, cluster, "t", unclean=unclean), faults))
+        world = World(simulation, cluster, "t", unclean=unclean)
+        happening = asyncio.create_task(_happen(world, faults, protocol_goes=protocol_goes))
         try:
             await asyncio.gather(
                 produce(cluster, random, may_fail=unclean),
-                *(come_and_go(number) for number in range(random.randint(1, 4))),
+                *(live(number) for number in range(random.randint(1, 4))),
             )
             await happening
             check_commits(cluster, ledger.processed)
@@ -147,6 +163,11 @@ async def _program(
             assert not twice, f"without a fault, nothing is handed out twice: {twice}"
         assert faults or bool(cluster.pushed_metrics()) is pushes, "metrics are pushed if they are wanted"
         check_no_task_is_left(OWN_TASKS)
+
+
+async def _happen(world: World, faults: list[Fault], *, protocol_goes: bool) -> None:
+    going = [come_and_go(world.simulation, world.cluster, UNTIL)] if protocol_goes else []
+    await asyncio.gather(carry_out(world, faults), *going)
 
 
 async def produce(

@@ -23,6 +23,12 @@ WORKLOADS = {
     "groups": groups("classic", 3),
     "epochs": groups("consumer", 20),
     "migrations": groups("mixed", 20),
+    "a protocol that comes and goes": Workload(
+        "consuming.run(protocol='auto', protocol_goes=True, seed=",
+        partial(consuming.schedule, protocol="auto"),
+        partial(consuming.run, protocol="auto", protocol_goes=True),
+        20,
+    ),
     "unclean elections": Workload(
         "consuming.run(protocol='mixed', unclean=True, seed=",
         consuming.unclean_schedule,

@@ -86,6 +86,8 @@ class Situation(NamedTuple):
     """There is another API for the same purpose: the classic protocol of groups."""
     member: bool = False
     """The offsets are committed or fetched by a group member; otherwise by a client outside the group."""
+    joined: bool = False
+    """The coordinator accepted the member before; otherwise it asks to join."""
 
 
 class Row(NamedTuple):

@@ -39,6 +39,12 @@ SYNC_GROUP = Table(
         # Another meaning than in _INTERNAL: a coordinator whose write of the assignment fails returns this code to
         # every member.
         Code.UNKNOWN_SERVER_ERROR: Row(Action.REJOIN, "the assignment could not be stored: the group starts again"),
+        # Java's consumer ends.
+        Code.INCONSISTENT_GROUP_PROTOCOL: Row(
+            Action.REJOIN,
+            "a consumer group became a classic one after JoinGroup, and has chosen another assignor; without one in "
+            "common JoinGroup says the same",
+        ),
     }
 )
 
@@ -138,9 +144,20 @@ _EPOCHS: Rows = {
     **otherwise(Action.STOP, "the group rejects this member's configuration"),
 }
 
+# Java's consumer ends.
+_JOINED: tuple[str, Rows] = (
+    "joined",
+    {
+        Code.GROUP_ID_NOT_FOUND: Row(
+            Action.REJOIN_LOST, "the group was deleted, or became a classic one, after it had removed this member"
+        )
+    },
+)
+
 CONSUMER_GROUP_HEARTBEAT = Table(
     _EPOCHS,
     when=(
+        _JOINED,
         (
             "optional",
             {
@@ -158,9 +175,9 @@ CONSUMER_GROUP_HEARTBEAT = Table(
     ),
 )
 
-SHARE_GROUP_HEARTBEAT = Table(_EPOCHS)
+SHARE_GROUP_HEARTBEAT = Table(_EPOCHS, when=(_JOINED,))
 
-STREAMS_GROUP_HEARTBEAT = Table(_EPOCHS)
+STREAMS_GROUP_HEARTBEAT = Table(_EPOCHS, when=(_JOINED,))
 
 STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = Table(
     {**COORDINATED, **otherwise(Action.FAIL, "nothing but the description of the group depends on it")}

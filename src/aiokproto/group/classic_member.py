@@ -38,11 +38,17 @@ class ClassicMember:
     """
 
     def __init__(
-        self, cluster: ClusterClient, config: GroupConfig, assignors: Sequence[Assignor], owner: PartitionOwner
+        self,
+        cluster: ClusterClient,
+        config: GroupConfig,
+        assignors: Sequence[Assignor],
+        owner: PartitionOwner,
+        member_id: str = "",
     ) -> None:
+        """``member_id`` is that of a member of the consumer protocol whose place it takes; empty for a new member."""
         self._config = config
         self._membership = Membership(
-            config.group_id, config.group_instance_id, config.session_timeout, config.max_poll_interval
+            config.group_id, config.group_instance_id, config.session_timeout, config.max_poll_interval, member_id
         )
         requests = CoordinatorRequests(cluster, CoordinatorKind.GROUP, config.group_id)
         self._heartbeat = Heartbeat(cluster, config, self._membership, requests, self._take, owner.session)

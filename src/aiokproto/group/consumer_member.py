@@ -43,7 +43,11 @@ class ConsumerMember:
     one even while a callback runs.
     """
 
-    def __init__(self, cluster: ClusterClient, config: GroupConfig, owner: PartitionOwner) -> None:
+    def __init__(
+        self, cluster: ClusterClient, config: GroupConfig, owner: PartitionOwner, *, optional: bool = False
+    ) -> None:
+        """``optional``: the classic protocol can be used instead. Where the coordinator refuses this one, :meth:`run`
+        raises that when the member has given up its partitions."""
         self._config = config
         self._cluster = cluster
         self._form = _Form(config)
@@ -60,6 +64,7 @@ class ConsumerMember:
             lambda: self._form.subscribed,
             config.session_timeout,
             owner.session,
+            optional=optional,
         )
 
     # Called by the consumer
@@ -114,6 +119,11 @@ class ConsumerMember:
     def metadata(self) -> GroupMetadata:
         """Its identity now, with the member epoch as generation."""
         return self._member.metadata
+
+    @property
+    def known_id(self) -> str:
+        """The member id, if the coordinator has accepted it and not removed the member; else empty."""
+        return self._membership.member_id if self._membership.joined else ""
 
     @property
     def outside(self) -> bool:

@@ -23,6 +23,8 @@ log = logging.getLogger("aiokproto.group")
 
 Item = TypeVar("Item", bound=Hashable)
 
+_REFUSED = frozenset({MemberState.FENCED, MemberState.FALLING_BACK, MemberState.FATAL})
+
 _FIRST_INTERVAL = 5.0
 """Seconds between heartbeats until the coordinator says it."""
 
@@ -91,8 +93,11 @@ class EpochHeartbeat(Generic[Item]):
         session: Session,
         session_timeout: float,
         notify: Callable[[KafkaError | None], None],
+        *,
+        optional: bool = False,
     ) -> None:
-        """``notify`` is called after every response, with the error if it refuses the member."""
+        """``notify`` is called after every response, with the error if it refuses the member or the protocol;
+        ``optional``: there is another protocol for the same purpose."""
         self.session = session
         self.failure = ""
         self.latency = Timing()
@@ -102,7 +107,7 @@ class EpochHeartbeat(Generic[Item]):
         self._form = form
         self._notify = notify
         self._requests = CoordinatorRequests(cluster, CoordinatorKind.GROUP, group_id)
-        self._situation = Situation(form.request_type.api_key, member=True)
+        self._situation = Situation(form.request_type.api_key, member=True, optional=optional)
         self._name = f"{form.request_type.__name__.removesuffix('Request')} of group {group_id!r}"
         self._asked = Asked(form.request_type.api_key, group=group_id)
         self._interval = _FIRST_INTERVAL
@@ -127,7 +132,7 @@ class EpochHeartbeat(Generic[Item]):
         failures = 0
         try:
             while True:
-                if failures:
+                if failures and self._membership.in_session:
                     await asyncio.sleep(self._cluster.backoff(failures))
                 else:
                     await self._until_due()
@@ -171,7 +176,8 @@ class EpochHeartbeat(Generic[Item]):
     async def _send_heartbeat(self) -> bool:
         """Send one heartbeat. Return whether the coordinator accepted it."""
         membership, sent_at = self._membership, asyncio.get_running_loop().time()
-        exchange = _Exchange(self._form, self._situation, self._build)
+        situation = self._situation._replace(joined=membership.joined)
+        exchange = _Exchange(self._form, situation, self._build)
         self._sent_at = sent_at
         self._in_flight = asyncio.create_task(
             self._requests.attempt(exchange, self._timeout, timeout=self._timeout), name="aiokproto-group-heartbeat"
@@ -182,9 +188,9 @@ class EpochHeartbeat(Generic[Item]):
                 return False
             response = self._in_flight.result()
         except KafkaError as error:
-            action = classify(error, self._situation)
+            action = classify(error, situation)
             self._failed(action, error)
-            if action not in RETRIED:
+            if action not in RETRIED and action is not Action.FALL_BACK:
                 raise
             return False
         except asyncio.CancelledError:
@@ -198,7 +204,7 @@ class EpochHeartbeat(Generic[Item]):
             if task.cancel():
                 await asyncio.wait([task])
         code = ErrorCode(response.error_code)
-        action = classify(code, self._situation)
+        action = classify(code, situation)
         if action is not Action.ACCEPT:
             self._failed(action, error_for(code, self._name, response.error_message, self._asked))
             return False
@@ -216,8 +222,7 @@ class EpochHeartbeat(Generic[Item]):
         self.failure = str(error)
         self._requests.prepare_retry(action, str(error))
         self._membership.refused(action)
-        lost = self._membership.state in (MemberState.FENCED, MemberState.FATAL)
-        self._notify(error if lost else None)
+        self._notify(error if self._membership.state in _REFUSED else None)
 
     def _build(self, version: int) -> Request[Any]:
         self._version, membership = version, self._membership

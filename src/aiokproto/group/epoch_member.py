@@ -16,7 +16,7 @@ from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.commits import Commits
 from aiokproto.group.epoch_heartbeat import EpochHeartbeat, HeartbeatForm
-from aiokproto.group.epoch_membership import EpochMembership
+from aiokproto.group.epoch_membership import EpochMembership, MemberState
 from aiokproto.group.membership import LOST
 from aiokproto.group.offsets import FoundOffsets, GroupOffsets
 from aiokproto.group.reconciliation import ItemOwner, Reconciliation
@@ -52,15 +52,21 @@ class EpochMember(Generic[Item]):
         has_subscription: Callable[[], bool],
         session_timeout: float,
         on_session: Callable[[bool], None] = lambda confirmed: None,
+        *,
+        optional: bool = False,
     ) -> None:
-        """See the parts; ``on_session`` is called whenever the session becomes confirmed, or is not any more."""
+        """See the parts; ``on_session`` is called whenever the session becomes confirmed, or is not any more.
+
+        With ``optional`` there is another protocol. Where the coordinator refuses this one, :meth:`run` raises that
+        when the member has given up what it owned.
+        """
         self._cluster = cluster
         self._group_id = group_id
         self._owner = owner
         self.membership = membership
         session = Session(group_id, session_timeout, lambda: membership.in_session, on_session)
         self.heartbeat: EpochHeartbeat[Item] = EpochHeartbeat(
-            cluster, group_id, membership, form, session, session_timeout, self._take
+            cluster, group_id, membership, form, session, session_timeout, self._take, optional=optional
         )
         self._offsets = GroupOffsets(cluster, group_id)
         self.commits = Commits(cluster, self, self._offsets)
@@ -151,6 +157,9 @@ class EpochMember(Generic[Item]):
     def _refused(self, action: Action, generation: int, error: KafkaError) -> Action:
         if generation != self.membership.epoch or not self.membership.joined:
             return Action.REFRESH_EPOCH
+        if action is Action.REFRESH_EPOCH and self.membership.state is MemberState.FALLING_BACK:
+            # No heartbeat will tell the epoch.
+            action = Action.REJOIN_LOST
         if action in LOST or action is Action.STOP:
             self.membership.refused(action)
             self.reconciliation.take(error)
@@ -161,7 +170,10 @@ class EpochMember(Generic[Item]):
         await self.heartbeat.refresh(generation)
 
     def _take(self, error: KafkaError | None) -> None:
-        self.reconciliation.take(error)
+        if error is not None and self.membership.state is MemberState.FALLING_BACK:
+            self.reconciliation.fail(error)
+        else:
+            self.reconciliation.take(error)
 
     def _heartbeats_ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()

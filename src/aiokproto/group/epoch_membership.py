@@ -16,9 +16,11 @@ another member only after its owner has reported that it gave it up, and only th
          └── LEAVING        └───── STALE  ←── LEAVING: the application requests no records
                └── PREPARE_LEAVING: gives everything up
 
-The names are Java's (``MemberState``). The member chooses its id and keeps it for life (KIP-1082). It joins with epoch
-0, and leaves with -1; a static member (KIP-345) leaves with -2, and whoever returns with its instance id gets what it
-owned.
+    FALLING_BACK ←── the coordinator lacks the protocol, from the start or later, and there is another one
+
+The names are Java's (``MemberState``), but for FALLING_BACK, where Java's consumer ends. The member chooses its id and
+keeps it for life (KIP-1082). It joins with epoch 0, and leaves with -1; a static member (KIP-345) leaves with -2, and
+whoever returns with its instance id gets what it owned.
 
 A heartbeat carries the fields that the coordinator does not have yet. After a failure nobody knows what it has: the
 next heartbeat carries all. The fields that report what the member owns are sent after every reconciliation, even if
@@ -66,6 +68,9 @@ class MemberState(Enum):
     """The group has continued without it. It joins again when it has released what it owned."""
     STALE = auto()
     """It has left since the application requested nothing, and joins again with the next request."""
+    FALLING_BACK = auto()
+    """The coordinator refuses the protocol. It sends no more heartbeats, and gives up what it owns: it can still commit
+    that, where the group has not forgotten it. Then it ends, and the member of another protocol takes its place."""
     FATAL = auto()
     """The group refuses it for good."""
 
@@ -119,7 +124,7 @@ class EpochMembership(Generic[Item]):
     @property
     def joined(self) -> bool:
         """Whether the coordinator has accepted the member: it can commit what it owns."""
-        return self.epoch > JOIN_EPOCH and self.in_session
+        return self.epoch > JOIN_EPOCH and (self.in_session or self.state is MemberState.FALLING_BACK)
 
     def choose_id(self) -> None:
         """Choose the member id, unless it has one."""
@@ -168,10 +173,15 @@ class EpochMembership(Generic[Item]):
         ``action`` is what :func:`~aiokproto.failures.classify` makes of it.
         """
         self._known.clear()
+        if self.state is MemberState.FALLING_BACK and action in LOST:
+            # By a commit: nobody knows the member any more.
+            self.epoch = JOIN_EPOCH
         if not self.in_session:
             return
         if action in LOST:
             self.state, self.epoch = MemberState.FENCED, JOIN_EPOCH
+        elif action is Action.FALL_BACK:
+            self.state = MemberState.FALLING_BACK
         elif action is Action.STOP:
             self.state = MemberState.FATAL
 

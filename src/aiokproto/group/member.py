@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
@@ -89,26 +89,32 @@ class GroupMember(Protocol):
 
 def make_member(cluster: ClusterClient, config: GroupConfig, owner: PartitionOwner) -> GroupMember:
     """Return a member with the protocol of ``config``."""
-
-    def classic() -> ClassicMember:
-        return ClassicMember(cluster, config, config.assignors, owner)
-
-    if config.protocol == "classic":
-        return classic()
-    member = ConsumerMember(cluster, config, owner)
-    return member if config.protocol == "consumer" else AutoMember(config.group_id, member, classic)
+    if config.protocol == "auto":
+        return AutoMember(cluster, config, owner)
+    if config.protocol == "consumer":
+        return ConsumerMember(cluster, config, owner)
+    return ClassicMember(cluster, config, config.assignors, owner)
 
 
 class AutoMember:
-    """A member with the consumer protocol, or with the classic one if the group's broker refuses the first.
+    """A member with the consumer protocol, or with the classic one where the group's coordinator refuses the first.
+
+    It may refuse it at once, or later: the group moves to a broker without the protocol, or the cluster's
+    ``group.version`` is lowered. (Java's consumer ends then, and franz-go's falls back before its first join only.) The
+    member gives up its partitions and commits what is processed, and goes on as a classic member with the same id: a
+    coordinator that still has the group lets that take the former's place, instead of keeping the partitions for it
+    until its session expires; any other takes it for a new member. It stays a classic one: where the consumer protocol
+    is back, the coordinator has both kinds in one group.
 
     Invariant: the protocol changes only while the member owns nothing.
     """
 
-    def __init__(self, group_id: str, member: ConsumerMember, classic: Callable[[], ClassicMember]) -> None:
-        self._group_id = group_id
-        self._member: GroupMember = member
-        self._classic = classic
+    def __init__(self, cluster: ClusterClient, config: GroupConfig, owner: PartitionOwner) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._owner = owner
+        self._first = ConsumerMember(cluster, config, owner, optional=True)
+        self._member: GroupMember = self._first
         self._topics: frozenset[str] = frozenset()
 
     def set_topics(self, topics: Iterable[str], pattern: str | None = None) -> None:
@@ -121,12 +127,18 @@ class AutoMember:
 
     async def run(self) -> None:
         try:
-            await self._member.run()
+            await self._first.run()
         except KafkaError as error:
-            if self._member.owned or classify(error, _OPTIONAL) is not Action.FALL_BACK:
+            if self._first.owned or classify(error, _OPTIONAL) is not Action.FALL_BACK:
                 raise
-            log.info("group %s: classic protocol, as the consumer protocol is refused: %s", self._group_id, error)
-        self._member = self._classic()
+            group = self._config.group_id
+            log.info("group %s: classic protocol, as the consumer protocol is refused: %s", group, error)
+        self._member = ClassicMember(
+            self._cluster, self._config, self._config.assignors, self._owner, self._first.known_id
+        )
+        # The former session may not have been confirmed at the end. The new one begins with the first join, and reports
+        # changes only.
+        self._owner.session(confirmed=True)
         self._member.set_topics(self._topics)
         await self._member.run()
 

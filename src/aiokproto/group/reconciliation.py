@@ -150,9 +150,12 @@ class Reconciliation(Generic[Item]):
         """
         while True:
             self._noted.clear()
-            if self._failure is not None:
-                raise self._failure
             state = self._membership.state
+            if self._failure is not None:
+                if state is MemberState.FALLING_BACK:
+                    # Whoever goes on with another protocol owns nothing.
+                    await self._revoke(self._membership.owned)
+                raise self._failure
             if state is MemberState.FENCED:
                 await self._lose()
             elif not self._wanted():

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from aiokproto.broker.groups.assignment import TopicIdPartition, by_topic
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.consumer.member import ConsumerMember
-from aiokproto.broker.handlers.group_requests import describe_groups
+from aiokproto.broker.handlers.group_requests import check_consumer_protocol, describe_groups
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.consumer_group_describe import (
@@ -33,6 +33,7 @@ async def handle(request: ConsumerGroupDescribeRequest, context: RequestContext)
 
 def _describe_group(group_id: str, context: RequestContext) -> DescribedGroup:
     try:
+        check_consumer_protocol(context)
         context.groups.check_coordinator(group_id, context.node.node_id)
         entry = context.groups.entry(group_id)
         if entry is None or not isinstance(entry.group, ConsumerGroup):

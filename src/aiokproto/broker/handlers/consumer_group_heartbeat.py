@@ -13,7 +13,12 @@ from aiokproto.broker.groups.reconciliation import (
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
 )
-from aiokproto.broker.handlers.group_requests import check_not_blank, heartbeat_response, invalid
+from aiokproto.broker.handlers.group_requests import (
+    check_consumer_protocol,
+    check_not_blank,
+    heartbeat_response,
+    invalid,
+)
 from aiokproto.broker.patterns import compile_pattern
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
@@ -30,6 +35,7 @@ from aiokproto.runtime import current
 
 async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> ConsumerGroupHeartbeatResponse:
     try:
+        check_consumer_protocol(context)
         for name in request.subscribed_topic_names or ():
             # One topic without permission fails the heartbeat, as in KafkaApis. A pattern leaves out such topics
             # instead.

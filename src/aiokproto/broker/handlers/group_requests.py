@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
 from aiokproto.broker.groups.assignment import HeartbeatResult, by_topic
+from aiokproto.broker.metadata import features
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import ResourceType
 from aiokproto.error_codes import ErrorCode
@@ -30,6 +31,13 @@ G = TypeVar("G", bound=_DescribedGroup)
 def invalid(detail: str) -> BrokerError:
     """Return the error of a malformed request."""
     return BrokerError(ErrorCode.INVALID_REQUEST, detail=detail)
+
+
+def check_consumer_protocol(context: RequestContext) -> None:
+    """Raise :class:`BrokerError` UNSUPPORTED_VERSION if the cluster's ``group.version`` disables KIP-848, as Kafka does
+    although it serves the API."""
+    if features.levels(context.state.metadata)["group.version"] < 1:
+        raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
 
 
 def check_not_blank(request: object, *fields: str) -> None:
