@@ -179,9 +179,11 @@ class GssapiExchange:
         self._context: Any = None
         self._credentials: Any = None
         self.complete = False
+        self.user: str | None = None
 
     async def start(self) -> bytes:
         self._context, token, self._credentials = await self._tickets.begin(self._service, self._host)
+        self.user = str(self._credentials.name)
         return token
 
     async def respond(self, challenge: bytes) -> bytes | None:

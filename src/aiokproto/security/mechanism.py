@@ -74,3 +74,13 @@ class RenewableExchange(Protocol):
     def renewed(self) -> SaslExchange:
         """Begin the exchange that renews the session of this one."""
         ...
+
+
+@runtime_checkable
+class NamedExchange(Protocol):
+    """An exchange that knows whom it authenticates, for errors."""
+
+    @property
+    def user(self) -> str | None:
+        """The user's name, and nothing secret; None while it is not known."""
+        ...

@@ -19,8 +19,9 @@ import logging
 import sys
 from typing import Any, NamedTuple
 
-from aiokproto.errors import KafkaError
+from aiokproto.errors import BrokerConnectionError, KafkaError
 from aiokproto.runtime import current, uniform
+from aiokproto.security.cancellation import is_cancelled
 from aiokproto.security.token import Token, TokenReader
 
 if sys.version_info >= (3, 11):
@@ -139,7 +140,13 @@ class TokenCache:
                     self._fetch = None
 
     async def _read(self) -> Token:
-        token = await self._reader.read()
+        try:
+            token = await self._reader.read()
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+            # Not raised as it is: it would cancel all who wait.
+            raise BrokerConnectionError(f"{self._reader.option}: it was cancelled, and not by the client") from None
         # One whose expiry is unknown is requested again, by each connection.
         self._token = None
         if token.expires_at is not None:
@@ -147,7 +154,8 @@ class TokenCache:
         return token
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_fetch": None}
+        # What a function has given stays in this process.
+        return {**self.__dict__, "_fetch": None, "_token": None}
 
 
 def _now() -> float:
