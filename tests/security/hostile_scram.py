@@ -37,7 +37,7 @@ FIRSTS: Mapping[str, Callable[[str], str]] = {
     "a mandatory extension": lambda nonce: "m=future," + first_message(nonce + ADDED),
     "no salt": lambda nonce: first_message(nonce + ADDED, salt=""),
     "a salt that is no base64": lambda nonce: first_message(nonce + ADDED, salt="====="),
-    "an error": lambda nonce: "e=other-error",
+    "an error at once": lambda nonce: "e=other-error",
     "a signature at once": lambda nonce: "v=" + base64.b64encode(bytes(32)).decode(),
     "the client's own message": lambda nonce: f"n=alice,r={nonce}",
     "nothing": lambda nonce: "",

@@ -9,6 +9,9 @@ LONGEST = 200
 LONGEST_REASON = 1000
 """The same, of the sentence with which a broker rejects a login."""
 
+_SHORTEST = 4
+"""Shorter ones are in most words, and hiding them would only hide those."""
+
 
 def shown(text: str, longest: int = LONGEST, *, hidden: Iterable[str] = ()) -> str:
     """Return a peer's text for an error.
@@ -19,6 +22,6 @@ def shown(text: str, longest: int = LONGEST, *, hidden: Iterable[str] = ()) -> s
         hidden: Secrets that the peer has received, and may repeat.
     """
     for secret in hidden:
-        if secret:
+        if len(secret) >= _SHORTEST:
             text = text.replace(secret, "…")
     return "".join(char if char.isprintable() else "?" for char in text[:longest])
