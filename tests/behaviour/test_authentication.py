@@ -126,6 +126,8 @@ async def test_rejected_credentials_end_the_start(
     with pytest.raises(AuthenticationError, match=text) as raised:
         async with Producer(**login):
             raise AssertionError
+    assert f"rejected the credentials of {username!r} (SASL {mechanism}): " in str(raised.value)
+    assert secured.bootstrap_servers in str(raised.value)
     assert password not in str(raised.value)
 
 
@@ -209,7 +211,7 @@ async def test_a_running_client_raises_what_the_broker_says_about_its_credential
             else:
                 await set_password(cluster, user, "second", SHORT)
             for _ in range(2):
-                with pytest.raises(AuthenticationError, match="invalid credentials"):
+                with pytest.raises(AuthenticationError, match=rf"of '{user}' \(SASL {SHORT}\): .*invalid credentials"):
                     await ask_for_ever(client)
 
 

@@ -7,6 +7,7 @@ import base64
 import json
 import logging
 import pickle
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -183,6 +184,26 @@ def test_a_failing_refresh_keeps_the_token_until_it_expires(caplog: pytest.LogCa
         simulated(program)
     text = "the OAuth token could not be replaced, and is used until it expires: sasl_oauth_token cannot be read"
     assert [record.message for record in caplog.records] == [f"{text}: OSError: down"] * 2
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="tasks do not tell before Python 3.11")
+def test_a_function_that_is_cancelled_by_itself_has_failed() -> None:
+    """Those who wait are not cancelled; and while the old token is valid, it is used."""
+
+    async def program() -> None:
+        source = Source()
+        tokens = cache(source)
+        source.error = asyncio.CancelledError()  # type: ignore[assignment]
+        failures = await asyncio.gather(*(tokens.get() for _ in range(3)), return_exceptions=True)
+        text = "sasl_oauth_token: it was cancelled, and not by the client"
+        assert [(type(each), str(each)) for each in failures] == [(BrokerConnectionError, text)] * 3
+        source.error = None
+        assert (await tokens.get()).value == "t2"
+        source.error = asyncio.CancelledError()  # type: ignore[assignment]
+        await asyncio.sleep(2900)
+        assert (await tokens.get()).value == "t2"
+
+    simulated(program)
 
 
 def test_a_slow_refresh_does_not_delay_connections_while_the_token_is_valid() -> None:
