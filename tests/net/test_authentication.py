@@ -216,7 +216,7 @@ def fails(*_: object) -> Any:
 
 async def cancelled(*_: object) -> bytes:
     """As a library does whose own task was cancelled."""
-    task = asyncio.ensure_future(asyncio.sleep(PATIENCE))
+    task = asyncio.ensure_future(asyncio.Event().wait())
     asyncio.get_running_loop().call_soon(task.cancel)
     await task
     return b""

@@ -83,7 +83,7 @@ class ScramServer:
     def _first(self, text: str) -> str:
         bare = text.removeprefix("n,,")
         nonce = bare.partition(",r=")[2].partition(",")[0]
-        first = FIRSTS.get(self.attack, lambda nonce: first_message(nonce + ADDED))(nonce)
+        first = FIRSTS[self.attack](nonce) if self.attack in FIRSTS else first_message(nonce + ADDED)
         if self.attack == "extensions":
             first += ",x=ignored"
         self._said = f"{bare},{first}"
@@ -95,7 +95,7 @@ class ScramServer:
         salted = hashlib.pbkdf2_hmac(self._digest, password.encode(), base64.b64decode(SALT), 4096)
         said = f"{self._said},{without_proof}".encode()
         signature = hmac.digest(hmac.digest(salted, b"Server Key", self._digest), said, self._digest)
-        final = FINALS.get(self.attack, lambda signature, proof: _v(signature))(signature, proof)
+        final = FINALS[self.attack](signature, proof) if self.attack in FINALS else _v(signature)
         return final + (",x=ignored" if self.attack == "extensions" else "")
 
 
