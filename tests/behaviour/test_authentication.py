@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import pytest
 
@@ -99,6 +100,28 @@ async def test_scram(secured: Secured, topic: str, user: str, mechanism: str) ->
 async def test_a_scram_name_beyond_ascii_is_refused(secured: Secured, user: str) -> None:
     """By brokers, as the grammar of SCRAM in Kafka is ASCII; the password may have any characters."""
     assert not await can_log_in(secured, Scram("SCRAM-SHA-256", f"{user}ü", "password"))
+
+
+@pytest.mark.parametrize("form", ["NFD", "NFKC", "NFKD"])
+async def test_passwords_are_not_normalized(secured: Secured, user: str, form: Any) -> None:
+    """RFC 5802 has SASLprep; Kafka takes passwords as they are, and so does the client."""
+    password = "p\u00e4ss\u2168\u00a0word"
+    await set_password(secured, user, password, "SCRAM-SHA-256")
+    assert await can_log_in(secured, Scram("SCRAM-SHA-256", user, password))
+    assert not await can_log_in(secured, Scram("SCRAM-SHA-256", user, normalize(form, password)))
+
+
+async def test_long_names_and_passwords(secured: Secured, user: str) -> None:
+    """The error has a part of the name. Kafka answers no SCRAM login of a name of thousands of characters."""
+    name, password = user + "n" * 500, "p" * 100_000
+    await set_password(secured, name, password, "SCRAM-SHA-512")
+    login = options(secured, sasl_mechanism="PLAIN", sasl_username=name, sasl_password=password)
+    with pytest.raises(
+        AuthenticationError, match=r"of 'user-[0-9a-f]+n+' \(SASL PLAIN\): .*Invalid username"
+    ) as raised:
+        async with Client(**login):
+            raise AssertionError
+    assert len(str(raised.value)) < 1000
 
 
 async def test_a_delegation_token(secured: Secured, topic: str) -> None:

@@ -49,6 +49,8 @@ class _PlainExchange:
         return f"\0{username}\0{password}".encode()
 
     async def respond(self, challenge: bytes) -> bytes | None:
+        # Accepted: nothing has to be kept for an explanation.
+        self._sent = ""
         return None
 
     def explain(self, message: str | None) -> str:
