@@ -10,16 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar, cast
 
 from aiokproto.errors import ConfigurationError
 
-if TYPE_CHECKING:
-    from typing_extensions import ParamSpec
-
-    P = ParamSpec("P")
-
-R = TypeVar("R")
+C = TypeVar("C", bound=Callable[..., Any])
 E = TypeVar("E", bound=BaseException)
 
 _PACKAGE = __name__.partition(".")[0]
@@ -48,11 +43,11 @@ def _after_own(traceback: TracebackType | None) -> TracebackType | None:
     return after
 
 
-def hiding_options(init: Callable[P, R]) -> Callable[P, R]:
+def hiding_options(init: C) -> C:
     """Make a constructor raise without the frames that have its options in their variables."""
 
     @wraps(init)
-    def hidden(*args: P.args, **named: P.kwargs) -> R:
+    def hidden(*args: Any, **named: Any) -> Any:
         try:
             return init(*args, **named)
         except ConfigurationError as error:
@@ -61,4 +56,4 @@ def hiding_options(init: Callable[P, R]) -> Callable[P, R]:
             del args, named
             raise error
 
-    return hidden
+    return cast("C", hidden)
