@@ -1,7 +1,7 @@
 """Tracebacks without the frames that had secrets in their variables. Pure.
 
 Some tools show the variables of every frame in a traceback (Sentry, Rich, ``traceback`` with ``capture_locals``). What
-reads options or authenticates has passwords and tokens in its variables, by its nature. So what it raises has none of
+reads options, loads keys or authenticates has secrets in its variables, by its nature. So what it raises has none of
 its frames: the errors name option, mechanism, user and broker, and need none.
 """
 
@@ -12,7 +12,7 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
-from aiokproto.errors import ConfigurationError
+from aiokproto.errors import ConfigurationError, KafkaError
 
 C = TypeVar("C", bound=Callable[..., Any])
 E = TypeVar("E", bound=BaseException)
@@ -54,6 +54,24 @@ def hiding_options(init: C) -> C:
             without_frames(error)
             # Of this frame, which is the only one left.
             del args, named
+            raise error
+
+    return cast("C", hidden)
+
+
+def hiding_frames(function: C) -> C:
+    """Make a coroutine function raise without the frames of this package, also when it is cancelled.
+
+    Errors that are defects keep them.
+    """
+
+    @wraps(function)
+    async def hidden(*args: Any, **named: Any) -> Any:
+        try:
+            return await function(*args, **named)
+        except BaseException as error:
+            if isinstance(error, KafkaError) or not isinstance(error, Exception):
+                without_frames(error)
             raise error
 
     return cast("C", hidden)

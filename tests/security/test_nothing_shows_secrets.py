@@ -45,8 +45,9 @@ from aiokproto.security import (
 )
 from aiokproto.tracebacks import without_frames
 from tests.net.authenticating import answers
-from tests.net.peer import config, peer
+from tests.net.peer import config, peer, raw_peer
 from tests.patience import PATIENCE
+from tests.security.certificates import make
 from tests.security.hostile_scram import ScramServer
 from tests.security.oidc import Asked, Issuer, Oidc, b64, issuing, oidc, refusing, response
 
@@ -345,6 +346,35 @@ def test_constructors_show_no_options(client: Callable[..., object], wrong: dict
         client(**options)
     shown.error(raised.value)
     shown.check()
+
+
+@pytest.mark.parametrize("option", ["ssl_keystore_password", "ssl_password", "proxy_url", "ssl_keystore_key"])
+async def test_certificates_and_proxies_that_cannot_be_used(shown: Shown, tmp_path: Path, option: str) -> None:
+    files = make(tmp_path)
+    key = f"-----BEGIN PRIVATE KEY-----\n{PASSPHRASE}\n-----END PRIVATE KEY-----"
+    options: dict[str, dict[str, Any]] = {
+        "ssl_keystore_password": {"ssl_keystore_location": files["client.p12"], "ssl_keystore_password": PASSWORD},
+        "ssl_password": {"ssl_certfile": files["stranger.key"], "ssl_password": PASSWORD},
+        "proxy_url": {"proxy_url": f"http://alice:{PASSWORD}@127.0.0.1:{{}}"},
+        "ssl_keystore_key": {"ssl_keystore_certificate_chain": files.text("client.pem"), "ssl_keystore_key": key},
+    }
+
+    async def refuses(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
+
+    async with raw_peer(refuses) as port:
+        given = {name: str(value).format(port) if "url" in name else value for name, value in options[option].items()}
+        client = Client(
+            bootstrap_servers=f"127.0.0.1:{port}",
+            security_protocol="PLAINTEXT" if option == "proxy_url" else "SSL",
+            bootstrap_resolve_timeout_ms=0,
+            **given,
+        )
+        with pytest.raises(KafkaError, match=r"ssl_|proxy") as raised:
+            await client.start()
+    shown.error(raised.value)
+    shown.show(client, client.health(), *range(5))
 
 
 async def test_cancelled_logins_show_no_secrets(shown: Shown) -> None:
