@@ -364,7 +364,9 @@ async def test_certificates_and_proxies_that_cannot_be_used(shown: Shown, tmp_pa
         writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
 
     async with raw_peer(refuses) as port:
-        given = {name: str(value).format(port) if "url" in name else value for name, value in options[option].items()}
+        given: dict[str, Any] = dict(options[option])
+        if "proxy_url" in given:
+            given["proxy_url"] = given["proxy_url"].format(port)
         client = Client(
             bootstrap_servers=f"127.0.0.1:{port}",
             security_protocol="PLAINTEXT" if option == "proxy_url" else "SSL",
