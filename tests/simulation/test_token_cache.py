@@ -125,7 +125,7 @@ def test_many_connections_share_one_request() -> None:
     simulated(program)
 
 
-def test_all_who_wait_get_the_failure_and_the_next_asks_again() -> None:
+def test_all_who_wait_get_the_failure_and_after_a_second_the_next_asks_again() -> None:
     async def program() -> None:
         source = Source()
         source.delay, source.error = 1, OSError("the vault is sealed")
@@ -134,7 +134,37 @@ def test_all_who_wait_get_the_failure_and_the_next_asks_again() -> None:
         assert [str(each) for each in failures] == ["sasl_oauth_token cannot be read: OSError: the vault is sealed"] * 3
         assert all(isinstance(each, BrokerConnectionError) for each in failures)
         source.error = None
+        with pytest.raises(BrokerConnectionError, match="the vault is sealed"):
+            await tokens.get()
+        await asyncio.sleep(1)
         assert (await tokens.get()).value == "t2"
+
+    simulated(program)
+
+
+def test_many_connections_ask_a_source_that_fails_once_a_second() -> None:
+    """Each of them is tried again for itself, as connections to many brokers are."""
+
+    async def program() -> None:
+        source = Source()
+        source.error = OSError("down")
+        tokens = cache(source)
+
+        async def connection(number: int) -> None:
+            while True:
+                await asyncio.sleep(0.01 * number + 0.005)
+                try:
+                    await tokens.get()
+                except BrokerConnectionError:
+                    continue
+                return
+
+        connections = [asyncio.ensure_future(connection(number)) for number in range(100)]
+        await asyncio.sleep(20)
+        assert 10 < source.calls <= 21
+        source.error = None
+        await asyncio.wait_for(asyncio.gather(*connections), 3)
+        assert source.calls <= 24
 
     simulated(program)
 
@@ -198,6 +228,7 @@ def test_a_function_that_is_cancelled_by_itself_has_failed() -> None:
         text = "sasl_oauth_token: it was cancelled, and not by the client"
         assert [(type(each), str(each)) for each in failures] == [(BrokerConnectionError, text)] * 3
         source.error = None
+        await asyncio.sleep(1)
         assert (await tokens.get()).value == "t2"
         source.error = asyncio.CancelledError()  # type: ignore[assignment]
         await asyncio.sleep(2900)
