@@ -17,6 +17,7 @@ from aiokproto.foreign_calls import CLIENT_METHODS, ForeignCalls, options_by_nam
 from aiokproto.observe.health import Health
 from aiokproto.observe.metrics import MetricSource
 from aiokproto.observe.stats import ClientStats
+from aiokproto.tracebacks import hiding_options
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -51,6 +52,7 @@ class Client(AsyncContext, ForeignCalls):
 
     foreign_methods = CLIENT_METHODS
 
+    @hiding_options
     @options_by_name
     def __init__(self, **options: Unpack[ConnectionOptions]) -> None:
         self._cluster = ClusterClient(ClusterConfig.parse(options))

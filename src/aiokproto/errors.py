@@ -186,7 +186,8 @@ class AuthenticationError(BrokerConnectionError):
 
     With TLS the text names the option to correct: the certificate authorities (``ssl_cafile``), or the client
     certificate (``ssl_certfile``) if the broker requires one.
-    With SASL check ``sasl_mechanism`` and its credentials; the text has what the broker says.
+    With SASL check ``sasl_mechanism`` and its credentials; the text names mechanism, user and broker, and has what the
+    broker says.
     """
 
 

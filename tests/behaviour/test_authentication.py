@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import pytest
 
@@ -101,6 +102,28 @@ async def test_a_scram_name_beyond_ascii_is_refused(secured: Secured, user: str)
     assert not await can_log_in(secured, Scram("SCRAM-SHA-256", f"{user}ü", "password"))
 
 
+@pytest.mark.parametrize("form", ["NFD", "NFKC", "NFKD"])
+async def test_passwords_are_not_normalized(secured: Secured, user: str, form: Any) -> None:
+    """RFC 5802 has SASLprep; Kafka takes passwords as they are, and so does the client."""
+    password = "p\u00e4ss\u2168\u00a0word"
+    await set_password(secured, user, password, "SCRAM-SHA-256")
+    assert await can_log_in(secured, Scram("SCRAM-SHA-256", user, password))
+    assert not await can_log_in(secured, Scram("SCRAM-SHA-256", user, normalize(form, password)))
+
+
+async def test_long_names_and_passwords(secured: Secured, user: str) -> None:
+    """The error has a part of the name. Kafka answers no SCRAM login of a name of thousands of characters."""
+    name, password = user + "n" * 500, "p" * 100_000
+    await set_password(secured, name, password, "SCRAM-SHA-512")
+    login = options(secured, sasl_mechanism="PLAIN", sasl_username=name, sasl_password=password)
+    with pytest.raises(
+        AuthenticationError, match=r"of 'user-[0-9a-f]+n+' \(SASL PLAIN\): .*Invalid username"
+    ) as raised:
+        async with Client(**login):
+            raise AssertionError
+    assert len(str(raised.value)) < 1000
+
+
 async def test_a_delegation_token(secured: Secured, topic: str) -> None:
     async with Client(**admin(secured)) as client:
         token = await client.request(CreateDelegationTokenRequest(max_lifetime_ms=-1))
@@ -126,6 +149,8 @@ async def test_rejected_credentials_end_the_start(
     with pytest.raises(AuthenticationError, match=text) as raised:
         async with Producer(**login):
             raise AssertionError
+    assert f"rejected the credentials of {username!r} (SASL {mechanism}): " in str(raised.value)
+    assert secured.bootstrap_servers in str(raised.value)
     assert password not in str(raised.value)
 
 
@@ -209,7 +234,7 @@ async def test_a_running_client_raises_what_the_broker_says_about_its_credential
             else:
                 await set_password(cluster, user, "second", SHORT)
             for _ in range(2):
-                with pytest.raises(AuthenticationError, match="invalid credentials"):
+                with pytest.raises(AuthenticationError, match=rf"of '{user}' \(SASL {SHORT}\): .*invalid credentials"):
                     await ask_for_ever(client)
 
 

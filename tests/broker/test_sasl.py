@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import string
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokproto.broker.clock import VirtualClock
+from aiokproto.broker.config.options import BrokerOptions
+from aiokproto.broker.security.aws_msk_iam import _REQUIRED as AWS_FIELDS
+from aiokproto.broker.security.aws_msk_iam import AwsMskIamSaslServer
 from aiokproto.broker.security.credentials import Deletion, ScramCredentials, Upsertion
+from aiokproto.broker.security.jwt import JwtValidator
 from aiokproto.broker.security.oauthbearer import OAuthBearerSaslServer, Token, unsecured_validator
 from aiokproto.broker.security.plain import PlainSaslServer
 from aiokproto.broker.security.sasl import SaslAuthenticator
-from aiokproto.broker.security.sasl_server import AuthenticatedUser, AuthenticationFailed
+from aiokproto.broker.security.sasl_server import AuthenticatedUser, AuthenticationFailed, SaslServer
 from aiokproto.broker.security.scram import Credential, Mechanism, ScramSaslServer, credential, credential_of
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.metadata import MetadataRequest
@@ -274,3 +280,77 @@ def test_a_user_named_twice_is_not_changed() -> None:
     assert results["alice"] is not None
     assert results["alice"].code == ErrorCode.DUPLICATE_RESOURCE
     assert len(credentials.of("alice")) == 2
+
+
+# ---- what nobody sends
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None), max_size=5),
+    lambda part: st.lists(part, max_size=2) | st.dictionaries(st.text(max_size=3), part, max_size=2),
+    max_leaves=4,
+)
+CLAIMS = ("sub", "exp", "iat", "nbf", "aud", "iss", "scope")
+
+
+def json_part(value: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+WEB_TOKENS = st.builds(
+    lambda header, claims, signature: f"{json_part(header)}.{json_part(claims)}.{signature}",
+    st.fixed_dictionaries({}, optional={"alg": JSON | st.sampled_from(["none", "RS256", "ES256"]), "kid": JSON}),
+    st.fixed_dictionaries({}, optional={name: JSON | st.just(1e10) for name in CLAIMS}),
+    st.sampled_from(["", "AA", "A" * 86]),
+)
+TOKENS = st.one_of(
+    st.binary(max_size=40),
+    st.text(max_size=40).map(str.encode),
+    st.lists(st.sampled_from(["n,,", "n=a", "r=b", "c=biws", "p=AA", ",", "=", "m=", "\x01", "\0"])).map(
+        lambda parts: "".join(parts).encode()
+    ),
+    WEB_TOKENS.map(lambda token: b"n,,\x01auth=Bearer " + token.encode() + b"\x01\x01"),
+    st.fixed_dictionaries(
+        {"version": st.just("2020_10_22")},
+        optional={name: JSON | st.sampled_from(["host", "900", "AWS4-HMAC-SHA256"]) for name in AWS_FIELDS[1:]},
+    ).map(lambda fields: json.dumps(fields).encode()),
+)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM", "OAUTHBEARER", "AWS_MSK_IAM", "signed"])
+@given(tokens=st.lists(TOKENS, min_size=1, max_size=3))
+def test_no_token_fails_in_another_way_than_failing_to_authenticate(mechanism: str, tokens: list[bytes]) -> None:
+    """Everyone can send them: anything else would be logged as a defect, with its traceback."""
+    known = credential_of(Mechanism.SCRAM_SHA_256, "secret")
+    validator = JwtValidator(lambda key_id: None, BrokerOptions({}), lambda: 5000)
+    servers: dict[str, Callable[[], SaslServer]] = {
+        "PLAIN": lambda: PlainSaslServer(PASSWORDS),
+        "SCRAM": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_256, lambda user, _: known),
+        "OAUTHBEARER": lambda: OAuthBearerSaslServer(unsecured_validator(lambda: 5000)),
+        "AWS_MSK_IAM": lambda: AwsMskIamSaslServer({"AKIA1": "secret"}, lambda: 5000),
+        "signed": lambda: OAuthBearerSaslServer(validator),
+    }
+    server = servers[mechanism]()
+    for token in tokens:
+        try:
+            server.step(token)
+        except AuthenticationFailed:
+            return
+        if server.authenticated_user is not None:
+            server.authenticated_user.user.encode()
+
+
+@pytest.mark.parametrize("algorithm", [[], {}, None, 5, "none", "HS256"])
+def test_a_token_signed_in_no_known_way(algorithm: object) -> None:
+    validator = JwtValidator(lambda key_id: None, BrokerOptions({}), lambda: 5000)
+    with pytest.raises(ValueError, match="signed in a way that is not accepted"):
+        validator(f"{json_part({'alg': algorithm, 'kid': 'k'})}.{json_part({})}.AA")
+
+
+def test_texts_that_utf_8_does_not_have() -> None:
+    server = OAuthBearerSaslServer(unsecured_validator(lambda: 5000))
+    token = f"{json_part({'alg': 'none'})}.{json_part({'sub': chr(0xD800), 'exp': 1e9})}."
+    assert server.step(b"n,,\x01auth=Bearer " + token.encode() + b"\x01\x01") == b'{"status":"invalid_token"}'
+    fields = dict.fromkeys(AWS_FIELDS, "x") | {"host": chr(0xD800)}
+    with pytest.raises(AuthenticationFailed, match="Invalid AWS_MSK_IAM payload"):
+        AwsMskIamSaslServer({}, lambda: 5000).step(json.dumps(fields).encode())

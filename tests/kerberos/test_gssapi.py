@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, ConfigurationError, KafkaError
-from aiokproto.security import Gssapi
+from aiokproto.security import Gssapi, SaslExchange
 from aiokproto.security import gssapi as module
+from aiokproto.security.gssapi import GssapiExchange
+from aiokproto.security.mechanism import NamedExchange
 from tests.kafka.cluster import free_ports
 from tests.kafka.config import HOST
 from tests.kafka.kdc import REALM, Kdc
@@ -290,6 +292,45 @@ async def test_a_ticket_that_has_expired(realm: Kdc, keytab: Path, user: str) ->
         await asyncio.wait_for(start_for_ever(mechanism), PATIENCE)
     realm.kinit(user, user, keytab)
     assert await authenticated(mechanism, realm) == f"{user}@{REALM}"
+
+
+async def test_a_ticket_that_expires_during_the_exchange(realm: Kdc, keytab: Path, user: str) -> None:
+    """Whatever the broker answers then is no fault of the broker's: the attempt is repeated, with another ticket."""
+    mechanism = Gssapi(ccache=realm.kinit(user, user, keytab, "-l", "2s"))
+    exchange = mechanism.exchange(HOST)
+    await exchange.start()
+    assert isinstance(exchange, GssapiExchange)
+    until = time.monotonic() + PATIENCE
+    while not module._expired(exchange._credentials):
+        assert time.monotonic() < until
+    text = rf"the ticket for {SERVICE} has expired during the exchange: "
+    with pytest.raises(BrokerConnectionError, match=text) as raised:
+        await exchange.respond(b"noise")
+    assert not isinstance(raised.value, AuthenticationError)
+    realm.kinit(user, user, keytab)
+    assert await authenticated(mechanism, realm) == f"{user}@{REALM}"
+
+
+@pytest.mark.parametrize("challenge", [None, b"", b"noise"])
+async def test_challenges_without_end(realm: Kdc, keytab: Path, challenge: bytes | None) -> None:
+    """Of a peer that repeats itself, or the client, and of one that begins again with what the broker has said."""
+    service, exchange = acceptor(realm), Gssapi(keytab=keytab).exchange(HOST)
+    first = await exchange.start()
+    answer = service.accept(first) if challenge is None else challenge
+    with pytest.raises(AuthenticationError, match=r"proves nothing|malformed"):
+        await repeated(exchange, answer or b"")
+
+
+async def repeated(exchange: SaslExchange, challenge: bytes) -> None:
+    for _ in range(3):
+        await exchange.respond(challenge)
+
+
+async def test_an_exchange_names_its_user(realm: Kdc, keytab: Path, user: str) -> None:
+    exchange = Gssapi(keytab=keytab).exchange(HOST)
+    await exchange.start()
+    assert isinstance(exchange, NamedExchange)
+    assert exchange.user == f"{user}@{REALM}"
 
 
 async def test_a_realm_that_the_kdc_does_not_trust(realm: Kdc, keytab: Path, conf: Callable[[str], None]) -> None:

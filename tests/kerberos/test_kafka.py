@@ -115,7 +115,7 @@ async def test_a_ticket_for_another_service_is_rejected_by_the_broker(
     kerberized.realm.add(f"{user}/{HOST}")
     error = await refused({**alice, "sasl_kerberos_service_name": user})
     assert isinstance(error, AuthenticationError)
-    assert "rejected the credentials (SASL GSSAPI)" in str(error)
+    assert "(SASL GSSAPI): " in str(error)
 
 
 async def test_a_client_that_the_kdc_does_not_know_ends_the_start(kerberized: Kerberized, user: str) -> None:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 import pytest
 
 from aiokproto.codec.frames import decode_request_header, encode_response
 from aiokproto.codec.messages.heartbeat import HeartbeatResponse
-from aiokproto.codec.messages.sasl_handshake import SaslHandshakeResponse
+from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from aiokproto.codec.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
     AuthenticationError,
     BrokerConnectionError,
+    ConfigurationError,
     KafkaError,
     UnsupportedVersionError,
 )
 from aiokproto.net.authentication import MAX_CHALLENGES
 from aiokproto.net.open import open_connection
+from aiokproto.security import AwsCredentials, AwsMskIam, OAuthBearer, Plain, SaslMechanism, Scram, UnsecuredToken
 from tests.net.authenticating import Counting, answers, beat, refused
 from tests.net.bare import bare, framed
 from tests.net.peer import HangUp, config, connected, peer, raw_peer, serves
@@ -189,6 +193,159 @@ async def test_the_methods_of_an_own_mechanism_need_not_be_coroutines() -> None:
 
     async with peer(answers()) as broker, connected(broker.port, sasl=Mechanism()):
         pass
+
+
+class Broken(Counting):
+    """A mechanism of an application that is wrong in one place."""
+
+    def __init__(self, **methods: Any) -> None:
+        super().__init__()
+        self.methods = methods
+
+    def exchange(self, host: str) -> Any:
+        if "exchange" in self.methods:
+            return self.methods["exchange"]()
+        return type(
+            "Exchange", (), {"complete": True, "start": lambda _: b"token", "respond": lambda *_: None} | self.methods
+        )()
+
+
+def fails(*_: object) -> Any:
+    raise ValueError("the mechanism is broken")
+
+
+async def cancelled(*_: object) -> bytes:
+    """As a library does whose own task was cancelled."""
+    task = asyncio.ensure_future(asyncio.Event().wait())
+    asyncio.get_running_loop().call_soon(task.cancel)
+    await task
+    return b""
+
+
+@pytest.mark.parametrize(
+    ("methods", "error", "text"),
+    [
+        ({"exchange": fails}, BrokerConnectionError, "SASL COUNTING with .*: ValueError: the mechanism is broken"),
+        ({"start": fails}, BrokerConnectionError, "SASL COUNTING with .*: ValueError: the mechanism is broken"),
+        ({"respond": fails}, BrokerConnectionError, "SASL COUNTING with .*: ValueError: the mechanism is broken"),
+        ({"start": lambda _: "s3cret"}, ConfigurationError, "the mechanism returned str: expected bytes"),
+        ({"start": lambda _: None}, ConfigurationError, "the mechanism returned NoneType: expected bytes"),
+        ({"respond": lambda *_: 5}, ConfigurationError, "the mechanism returned int: expected bytes"),
+        ({"respond": lambda *_: "s3cret"}, ConfigurationError, "the mechanism returned str: expected bytes"),
+    ],
+)
+async def test_a_mechanism_of_an_application_that_is_wrong(methods: Any, error: type[KafkaError], text: str) -> None:
+    """Its errors are a failed attempt; what no retry mends is the option's."""
+    async with peer(answers()) as broker:
+        with pytest.raises(error, match=text) as raised:
+            async with connected(broker.port, sasl=Broken(**methods)):
+                raise AssertionError
+        assert "s3cret" not in str(raised.value)
+        await broker.hung_up.wait()
+
+
+async def test_an_explanation_that_fails() -> None:
+    async with peer(answers(authenticate=refused(ErrorCode.SASL_AUTHENTICATION_FAILED))) as broker:
+        with pytest.raises(BrokerConnectionError, match="ValueError: the mechanism is broken"):
+            async with connected(broker.port, sasl=Broken(explain=fails)):
+                raise AssertionError
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="tasks do not tell before Python 3.11")
+@pytest.mark.parametrize("method", ["start", "respond"])
+async def test_a_mechanism_that_is_cancelled_by_itself(method: str) -> None:
+    """The task that connects is not: it would end the client."""
+    async with peer(answers()) as broker:
+        with pytest.raises(BrokerConnectionError, match="it was cancelled, and not by the client"):
+            async with connected(broker.port, sasl=Broken(**{method: cancelled})):
+                raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("no such user", "no such user"),
+        (None, "without a reason"),
+        ("", "without a reason"),
+        ("\r\n\x1b[2Jx", "???[2Jx"),
+        ("x" * 30_000, "x" * 1000),
+    ],
+)
+async def test_what_a_broker_says_is_on_one_line_and_not_long(said: str | None, shown: str) -> None:
+    async with peer(answers(authenticate=refused(ErrorCode.SASL_AUTHENTICATION_FAILED, said))) as broker:
+        with pytest.raises(AuthenticationError) as raised:
+            async with connected(broker.port, sasl=Counting()):
+                raise AssertionError
+    assert str(raised.value).endswith(f" rejected the credentials (SASL COUNTING): {shown}")
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "user"),
+    [
+        (Plain("alice", "s3cret"), "'alice'"),
+        (Plain(lambda: "bob", "s3cret"), "'bob'"),
+        (Plain("a\r\nb" + "x" * 1000, "s3cret"), "'a??b" + "x" * 196 + "'"),
+        (Scram("SCRAM-SHA-256", "älice", "s3cret"), "'älice'"),
+        (Scram("SCRAM-SHA-512", "token-1", "s3cret", delegation_token=True), "'token-1'"),
+        (OAuthBearer(UnsecuredToken("carol")), "'carol'"),
+        (OAuthBearer("opaque"), None),
+        (AwsMskIam(AwsCredentials("AKIA1", "s3cret"), "us-east-1"), "'AKIA1'"),
+    ],
+)
+async def test_the_error_names_mechanism_user_and_broker(mechanism: SaslMechanism, user: str | None) -> None:
+    async with peer(answers(authenticate=refused(ErrorCode.SASL_AUTHENTICATION_FAILED, "no"))) as broker:
+        with pytest.raises(AuthenticationError) as raised:
+            async with connected(broker.port, sasl=mechanism):
+                raise AssertionError
+    of = "" if user is None else f" of {user}"
+    assert str(raised.value) == f"{broker.address} rejected the credentials{of} (SASL {mechanism.name}): no"
+    assert "s3cret" not in repr(raised.value.__cause__)
+
+
+@pytest.mark.parametrize(
+    "challenge", [b"", b"challenge", b"n,,\x01auth=\x01", b'{"version":"2020_10_22"}', b"\xff" * 500]
+)
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        Plain("alice", "s3cret"),
+        Scram("SCRAM-SHA-256", "alice", "s3cret"),
+        Scram("SCRAM-SHA-512", "alice", "s3cret"),
+        OAuthBearer("opaque"),
+        AwsMskIam(AwsCredentials("AKIA1", "s3cret"), "us-east-1"),
+    ],
+    ids=lambda mechanism: mechanism.name,
+)
+async def test_no_mechanism_answers_challenges_for_ever(mechanism: SaslMechanism, challenge: bytes) -> None:
+    def challenges(request: SaslAuthenticateRequest, version: int) -> SaslAuthenticateResponse:
+        return SaslAuthenticateResponse(error_message=None, auth_bytes=challenge)
+
+    async with peer(answers(authenticate=challenges)) as broker:
+        try:
+            async with connected(broker.port, sasl=mechanism):
+                pass
+        except AuthenticationError:
+            pass
+    assert len(broker.requests) <= 4
+
+
+@pytest.mark.parametrize("offered", [["PLAIN"], ["GSSAPI", "PLAIN"], [f"X{number}" for number in range(10_000)]])
+@pytest.mark.parametrize("name", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+async def test_a_client_never_falls_back_to_another_mechanism(name: str, offered: list[str]) -> None:
+    """A server that offers only PLAIN gets nothing, and the connection is closed."""
+
+    def refuse(request: SaslHandshakeRequest, version: int) -> SaslHandshakeResponse:
+        return SaslHandshakeResponse(error_code=33, mechanisms=offered)
+
+    async with peer(answers(handshake=refuse)) as broker:
+        with pytest.raises(
+            AuthenticationError, match=rf"does not enable SASL mechanism {name}.*enabled: {offered[0]}"
+        ) as raised:
+            async with connected(broker.port, sasl=Scram(name, "alice", "s3cret")):
+                raise AssertionError
+        await broker.hung_up.wait()
+    assert len(broker.requests) == 2
+    assert len(str(raised.value)) < 400
 
 
 async def test_an_exchange_without_end() -> None:

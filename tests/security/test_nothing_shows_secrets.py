@@ -8,9 +8,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+import pickle
+import time
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote_plus
@@ -18,10 +22,12 @@ from urllib.parse import quote_plus
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from aiokproto import Client, Producer
+from aiokproto import Client, Consumer, Producer, ShareConsumer
 from aiokproto.broker import Broker, Security
+from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from aiokproto.config import ClusterConfig
-from aiokproto.errors import KafkaError
+from aiokproto.errors import AuthenticationError, BrokerConnectionError, ConfigurationError, DeadlineError, KafkaError
+from aiokproto.net.open import open_connection
 from aiokproto.security import (
     Assertion,
     AwsCredentials,
@@ -37,6 +43,12 @@ from aiokproto.security import (
     TokenEndpoint,
     UnsecuredToken,
 )
+from aiokproto.tracebacks import without_frames
+from tests.net.authenticating import answers
+from tests.net.peer import config, peer, raw_peer
+from tests.patience import PATIENCE
+from tests.security.certificates import make
+from tests.security.hostile_scram import ScramServer
 from tests.security.oidc import Asked, Issuer, Oidc, b64, issuing, oidc, refusing, response
 
 MARK = "zq"
@@ -70,13 +82,23 @@ class Shown:
         self.texts += [f"{each!r} {each}" for each in objects]
 
     def error(self, error: BaseException) -> None:
-        self.show(error, error.args, vars(error))
+        self.show(error, error.args, vars(error), *notes(error))
         self.texts += traceback.format_exception(error)
+        # As Sentry and Rich show them; but not those of this module, which has the secrets.
+        frames = error.__traceback__
+        while frames is not None and frames.tb_frame.f_globals["__name__"] == __name__:
+            frames = frames.tb_next
+        shown = traceback.TracebackException(type(error), error, frames, capture_locals=True)
+        self.texts += shown.format()
 
     def check(self) -> None:
         for text in self.texts:
             found = [each for each in self.hidden if each and each in text]
             assert not found, f"shown: {text}"
+
+
+def notes(error: BaseException) -> list[str]:
+    return getattr(error, "__notes__", [])
 
 
 class Collector(logging.Handler):
@@ -204,7 +226,6 @@ async def test_logins_that_fail(shown: Shown, tmp_path: Path) -> None:
         wrong = PASSWORD + "x"
         mechanisms: list[SaslMechanism] = [
             Plain("alice", wrong),
-            Plain(PASSWORD, wrong),
             Plain("alice", lambda: f"{PASSWORD}\0"),
             Plain("alice", lambda: PASSWORD.encode()),  # type: ignore[arg-type,return-value]
             Plain("alice", raising(PASSWORD)),
@@ -295,11 +316,12 @@ def test_options_that_are_wrong(shown: Shown, option: str) -> None:
                 for protocol in ("SASL_PLAINTEXT", "PLAINTEXT"):
                     options = {**more, option: value, "sasl_mechanism": name, "security_protocol": protocol}
                     try:
-                        config = ClusterConfig.parse({"bootstrap_servers": "a", **options})
+                        Client(bootstrap_servers="a", **options)
                     except KafkaError as error:
                         shown.error(error)
                     else:
-                        shown.show(config, config.sasl)
+                        parsed = ClusterConfig.parse({"bootstrap_servers": "a", **options})
+                        shown.show(parsed, parsed.sasl, asdict(parsed))
 
 
 async def test_the_answers_of_a_provider_are_hidden_too(shown: Shown) -> None:
@@ -309,3 +331,126 @@ async def test_the_answers_of_a_provider_are_hidden_too(shown: Shown) -> None:
     with pytest.raises(AssertionError, match="shown: "):
         checked.check()
     shown.show(*range(10))
+
+
+CLIENTS: list[Callable[..., object]] = [Client, Producer, Consumer, partial(ShareConsumer, group_id="g")]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("wrong", [{"no_such_option": 1}, {"sasl_mechanism": "X"}, {"security_protocol": "SSL"}])
+def test_constructors_show_no_options(client: Callable[..., object], wrong: dict[str, Any]) -> None:
+    shown = Shown()
+    options: dict[str, Any] = {"sasl_username": "alice", "sasl_password": PASSWORD, "ssl_keystore_password": PASSPHRASE}
+    options |= {"bootstrap_servers": "a", "security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"} | wrong
+    with pytest.raises(ConfigurationError) as raised:
+        client(**options)
+    shown.error(raised.value)
+    shown.check()
+
+
+@pytest.mark.parametrize("option", ["ssl_keystore_password", "ssl_password", "proxy_url", "ssl_keystore_key"])
+async def test_certificates_and_proxies_that_cannot_be_used(shown: Shown, tmp_path: Path, option: str) -> None:
+    files = make(tmp_path)
+    key = f"-----BEGIN PRIVATE KEY-----\n{PASSPHRASE}\n-----END PRIVATE KEY-----"
+    options: dict[str, dict[str, Any]] = {
+        "ssl_keystore_password": {"ssl_keystore_location": files["client.p12"], "ssl_keystore_password": PASSWORD},
+        "ssl_password": {"ssl_certfile": files["stranger.key"], "ssl_password": PASSWORD},
+        "proxy_url": {"proxy_url": f"http://alice:{PASSWORD}@127.0.0.1:{{}}"},
+        "ssl_keystore_key": {"ssl_keystore_certificate_chain": files.text("client.pem"), "ssl_keystore_key": key},
+    }
+
+    async def refuses(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
+
+    async with raw_peer(refuses) as port:
+        given: dict[str, Any] = dict(options[option])
+        if "proxy_url" in given:
+            given["proxy_url"] = given["proxy_url"].format(port)
+        client = Client(
+            bootstrap_servers=f"127.0.0.1:{port}",
+            security_protocol="PLAINTEXT" if option == "proxy_url" else "SSL",
+            bootstrap_resolve_timeout_ms=0,
+            **given,
+        )
+        with pytest.raises(KafkaError, match=r"ssl_|proxy") as raised:
+            await client.start()
+    shown.error(raised.value)
+    shown.show(client, client.health(), *range(5))
+
+
+async def test_cancelled_logins_show_no_secrets(shown: Shown) -> None:
+    """Wherever they wait: for the broker, for a function, in a thread."""
+    received = asyncio.Event()
+
+    async def waits() -> str:
+        received.set()
+        await asyncio.Event().wait()
+        return ""
+
+    def silent(request: object, version: int) -> None:
+        received.set()
+
+    for mechanism in (
+        Plain("alice", PASSWORD),
+        Plain(waits, PASSWORD),
+        Scram("SCRAM-SHA-256", "alice", PASSWORD),
+        OAuthBearer(OPAQUE),
+        AwsMskIam(AwsCredentials("AKIA1", ACCESS_KEY, SESSION), "us-east-1"),
+    ):
+        async with peer(answers(authenticate=silent)) as broker:
+            options = config(sasl=mechanism)
+            opening = asyncio.ensure_future(open_connection("127.0.0.1", broker.port, "broker 1", options, PATIENCE))
+            await received.wait()
+            opening.cancel()
+            with pytest.raises(asyncio.CancelledError) as raised:
+                await opening
+            shown.error(raised.value)
+            received.clear()
+            with pytest.raises(DeadlineError) as late:
+                await open_connection("127.0.0.1", broker.port, "broker 1", options, 0.05)
+            shown.error(late.value)
+            received.clear()
+
+
+@pytest.mark.parametrize("make", [lambda: Plain("alice", PASSWORD), lambda: OAuthBearer(OPAQUE)])
+async def test_a_broker_that_repeats_what_it_got(shown: Shown, make: Callable[[], SaslMechanism]) -> None:
+    def repeat(request: SaslAuthenticateRequest, version: int) -> SaslAuthenticateResponse:
+        text = bytes(request.auth_bytes).decode()
+        return SaslAuthenticateResponse(error_code=58, error_message=f"not accepted: {text}\r\n{'x' * 20_000}")
+
+    async with peer(answers(authenticate=repeat)) as broker:
+        with pytest.raises(AuthenticationError, match="not accepted: ") as raised:
+            await open_connection("127.0.0.1", broker.port, "broker 1", config(sasl=make()), PATIENCE)
+    shown.error(raised.value)
+    shown.show(*range(5))
+    assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 1500
+
+
+async def test_pickles_have_what_was_given_and_nothing_that_was_read(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text(PASSWORD)
+    scram = Scram("SCRAM-SHA-256", "alice", file)
+    server = ScramServer("sha256")
+    exchange = scram.exchange("broker")
+    await exchange.respond(server.answer(await exchange.start()))
+    bearer = OAuthBearer(token_of_the_vault)
+    await bearer.exchange("broker").start()
+    for mechanism in (scram, bearer):
+        found = pickle.dumps(mechanism)
+        assert PASSWORD.encode() not in found
+        assert OPAQUE.encode() not in found
+        assert await pickle.loads(found).exchange("broker").start()
+
+
+def token_of_the_vault() -> Token:
+    return Token(OPAQUE, time.time() + 1000)
+
+
+def test_frames_of_the_application_stay_in_tracebacks() -> None:
+    with pytest.raises(OSError, match="sealed") as raised:
+        raising("")()
+    error = BrokerConnectionError("no secret")
+    error.__cause__ = raised.value
+    assert "in function\n" in "".join(traceback.format_exception(without_frames(error)))

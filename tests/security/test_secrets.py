@@ -11,7 +11,7 @@ import pytest
 
 from aiokproto.errors import BrokerConnectionError, ConfigurationError
 from aiokproto.security import Plain, Scram, Secret
-from aiokproto.security.secret import MAX_FILE_SIZE
+from aiokproto.security.secret import _NO_UNICODE, MAX_FILE_SIZE
 
 
 async def later() -> str:
@@ -36,7 +36,7 @@ async def test_a_file_without_its_last_line_break(tmp_path: Path, written: str, 
     assert await secret.read() == "new"
 
 
-@pytest.mark.parametrize("source", [None, 5, b"bytes", "", ["a"]])
+@pytest.mark.parametrize("source", [None, 5, b"bytes", "", ["a"], "s3cret\udcff"])
 def test_what_is_no_source(source: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"^sasl_password"):
         Secret("sasl_password", source)
@@ -58,6 +58,10 @@ async def failing_later() -> str:
         (lambda: b"s3cret", "sasl_password gave bytes: expected text"),
         (lambda: None, "sasl_password gave NoneType: expected text"),
         (lambda: "", "sasl_password gave empty text: expected text"),
+        (
+            lambda: "s3cret\udcff",
+            f"sasl_password: {_NO_UNICODE}",
+        ),
     ],
 )
 async def test_a_function_that_gives_no_text(source: Callable[[], str | Awaitable[str]], text: str) -> None:

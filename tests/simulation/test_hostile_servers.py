@@ -28,6 +28,9 @@ from tests.simulation.world import MOST_TURNS, check_no_task_is_left
 LIMIT = 5.0
 """Seconds that a call may take, by its options."""
 
+BOOTSTRAP = 2.0
+"""Seconds in which a client finds a broker when it starts, by its options."""
+
 SLACK = 1.0
 """Seconds for what calls do after their deadline: `close()` ends connections."""
 
@@ -54,7 +57,8 @@ class Session:
     def run(self) -> None:
         self.simulation.loop.set_exception_handler(lambda loop, context: self.unseen.append(context))
         self.simulation.run(self.main())
-        turns = self.simulation.loop.turns / self.simulation.time()
+        # All can end at once: that is no second.
+        turns = self.simulation.loop.turns / max(self.simulation.time(), 1)
         assert turns <= MOST_TURNS, f"{turns:.0f} turns of the loop in a second"
         assert not self.unseen
 
@@ -73,7 +77,7 @@ class Session:
                     "request_timeout_ms": 1000,
                     "max_response_size": 2 << 20,
                     "default_api_timeout_ms": LIMIT * 1000,
-                    "bootstrap_resolve_timeout_ms": 2000,
+                    "bootstrap_resolve_timeout_ms": BOOTSTRAP * 1000,
                     "socket_connection_setup_timeout_ms": 2000,
                 }
                 if login:
@@ -93,7 +97,8 @@ class Session:
         server.rate = rate if self.random.random() < 0.3 else 0.0
         try:
             for one in each:
-                await self.ends(one.start())
+                # First a broker that answers, and then what else the client needs.
+                await self.ends(one.start(), BOOTSTRAP + LIMIT)
             server.rate = rate
             for _ in range(3):
                 await self.ends(client.request(ListGroupsRequest()))

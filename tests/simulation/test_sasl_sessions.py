@@ -165,6 +165,26 @@ def test_a_renewal_that_comes_too_soon_ends_the_connection_only() -> None:
     in_virtual_time(lasting(10_000), program)
 
 
+def test_a_mechanism_that_fails_in_a_renewal_ends_the_connection_only() -> None:
+    """Wherever it fails: the requests that wait for the renewal would wait for ever."""
+
+    class Failing(Counting):
+        def exchange(self, host: str) -> Any:
+            if self.hosts:
+                raise ValueError("no exchange today")
+            return super().exchange(host)
+
+    async def program(line: Connection, broker: Any, rejected: list[KafkaError]) -> None:
+        await asyncio.sleep(10)
+        with pytest.raises(BrokerConnectionError, match="ValueError: no exchange today") as raised:
+            await line.send(beat(1), timeout=PATIENCE)
+        assert not isinstance(raised.value, AuthenticationError)
+        assert rejected == [line.failure]
+        assert kinds(broker) == "ha"
+
+    in_virtual_time(lasting(10_000), program, Failing())
+
+
 def test_a_renewal_has_a_deadline() -> None:
     taken: list[Answer] = [lasting(10_000), lambda request, version: None]
 

@@ -7,6 +7,7 @@ import base64
 import json
 import logging
 import pickle
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -124,7 +125,7 @@ def test_many_connections_share_one_request() -> None:
     simulated(program)
 
 
-def test_all_who_wait_get_the_failure_and_the_next_asks_again() -> None:
+def test_all_who_wait_get_the_failure_and_after_a_second_the_next_asks_again() -> None:
     async def program() -> None:
         source = Source()
         source.delay, source.error = 1, OSError("the vault is sealed")
@@ -133,7 +134,37 @@ def test_all_who_wait_get_the_failure_and_the_next_asks_again() -> None:
         assert [str(each) for each in failures] == ["sasl_oauth_token cannot be read: OSError: the vault is sealed"] * 3
         assert all(isinstance(each, BrokerConnectionError) for each in failures)
         source.error = None
+        with pytest.raises(BrokerConnectionError, match="the vault is sealed"):
+            await tokens.get()
+        await asyncio.sleep(1)
         assert (await tokens.get()).value == "t2"
+
+    simulated(program)
+
+
+def test_many_connections_ask_a_source_that_fails_once_a_second() -> None:
+    """Each of them is tried again for itself, as connections to many brokers are."""
+
+    async def program() -> None:
+        source = Source()
+        source.error = OSError("down")
+        tokens = cache(source)
+
+        async def connection(number: int) -> None:
+            while True:
+                await asyncio.sleep(0.01 * number + 0.005)
+                try:
+                    await tokens.get()
+                except BrokerConnectionError:
+                    continue
+                return
+
+        connections = [asyncio.ensure_future(connection(number)) for number in range(100)]
+        await asyncio.sleep(20)
+        assert 10 < source.calls <= 21
+        source.error = None
+        await asyncio.wait_for(asyncio.gather(*connections), 3)
+        assert source.calls <= 24
 
     simulated(program)
 
@@ -183,6 +214,27 @@ def test_a_failing_refresh_keeps_the_token_until_it_expires(caplog: pytest.LogCa
         simulated(program)
     text = "the OAuth token could not be replaced, and is used until it expires: sasl_oauth_token cannot be read"
     assert [record.message for record in caplog.records] == [f"{text}: OSError: down"] * 2
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="tasks do not tell before Python 3.11")
+def test_a_function_that_is_cancelled_by_itself_has_failed() -> None:
+    """Those who wait are not cancelled; and while the old token is valid, it is used."""
+
+    async def program() -> None:
+        source = Source()
+        tokens = cache(source)
+        source.error = asyncio.CancelledError()  # type: ignore[assignment]
+        failures = await asyncio.gather(*(tokens.get() for _ in range(3)), return_exceptions=True)
+        text = "sasl_oauth_token: it was cancelled, and not by the client"
+        assert [(type(each), str(each)) for each in failures] == [(BrokerConnectionError, text)] * 3
+        source.error = None
+        await asyncio.sleep(1)
+        assert (await tokens.get()).value == "t2"
+        source.error = asyncio.CancelledError()  # type: ignore[assignment]
+        await asyncio.sleep(2900)
+        assert (await tokens.get()).value == "t2"
+
+    simulated(program)
 
 
 def test_a_slow_refresh_does_not_delay_connections_while_the_token_is_valid() -> None:

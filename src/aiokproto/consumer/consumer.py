@@ -40,6 +40,7 @@ from aiokproto.foreign_calls import (
 )
 from aiokproto.group.assignors import Assignor
 from aiokproto.group.config import GroupProtocol, LeaveMode
+from aiokproto.tracebacks import hiding_options
 from aiokproto.types import K, Record, V
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ class Consumer(
     foreign_methods = CONSUMER_METHODS
     _records: RecordIterator | DeserializingReader[K, V]
 
+    @hiding_options
     def __init__(
         self,
         *topics: str,

@@ -9,6 +9,10 @@ mechanism, and its tokens are the first frames on the connection.
 next request is held back, and with it all that follow it, until the client has authenticated again; requests already in
 flight are not disturbed. An idle connection does not authenticate again: a broker closes a connection only when a
 request comes too late.
+
+**The application's code.** A mechanism, and the functions that give it secrets, can raise anything, return anything,
+and be cancelled on their own account. All of that ends the attempt with an error, and never a task of the client.
+Errors name mechanism, user and broker, and have no frames of the authentication, whose variables are secrets.
 """
 
 from __future__ import annotations
@@ -17,7 +21,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from inspect import isawaitable
-from typing import cast
 
 from aiokproto.codec.frames import decode_response
 from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -25,6 +28,7 @@ from aiokproto.codec.messages.sasl_handshake import SaslHandshakeRequest, SaslHa
 from aiokproto.errors import (
     AuthenticationError,
     BrokerConnectionError,
+    ConfigurationError,
     KafkaError,
     UnsupportedVersionError,
     error_for,
@@ -33,13 +37,17 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.connection import Connection
 from aiokproto.net.timeouts import deadline
 from aiokproto.runtime import uniform
+from aiokproto.security.cancellation import is_cancelled
 from aiokproto.security.mechanism import (
     ExplainedExchange,
+    NamedExchange,
     NoTokenError,
     RenewableExchange,
     SaslExchange,
     SaslMechanism,
 )
+from aiokproto.security.shown import LONGEST_REASON, shown
+from aiokproto.tracebacks import without_frames
 
 MAX_CHALLENGES = 64
 """Most challenges of one exchange. The longest of the known mechanisms, GSSAPI, has three."""
@@ -79,7 +87,7 @@ class Authentication:
         self._on_rejected = on_rejected
         self._timer: asyncio.TimerHandle | None = None
         self._renewal: asyncio.Task[None] | None = None
-        self._last: SaslExchange | None = None
+        self._exchange: SaslExchange | None = None
 
     async def run(self) -> None:
         """Authenticate. Without a deadline of its own.
@@ -87,28 +95,23 @@ class Authentication:
         Raises:
             AuthenticationError: Either side rejected the other, or the broker does not offer the mechanism.
             BrokerConnectionError: The connection was lost, or the credentials could not be read.
+            ConfigurationError: The mechanism returned a token that is not bytes.
             UnsupportedVersionError: The broker is too old for SASL, or for this mechanism.
         """
-        connection, name = self._connection, self._mechanism.name
-        last = self._last
-        exchange = last.renewed() if isinstance(last, RenewableExchange) else self._mechanism.exchange(self._host)
-        self._last = exchange
-        if connection.versions.assumed:
-            if name != _GSSAPI:
-                raise UnsupportedVersionError(
-                    f"SASL mechanism {name} needs Kafka 0.10 or later: {connection.peer} closes the connection on"
-                    " ApiVersions, as brokers before 0.10 do"
-                )
-            await self._exchange_bare(exchange)
-            return
-        wrapped = SaslAuthenticateRequest.api_key in connection.versions.ranges
-        await self._handshake(None if wrapped else 0)
-        if wrapped:
-            lifetime = await self._exchange(exchange)
-            if lifetime > 0:
-                self._expire(lifetime)
-        else:
-            await self._exchange_bare(exchange)
+        try:
+            await self._authenticate()
+        except KafkaError as error:
+            without_frames(error)
+            raise error
+        except asyncio.CancelledError as error:
+            without_frames(error)
+            if is_cancelled():
+                raise error
+            raise self._failed("it was cancelled, and not by the client") from error
+        except Exception as error:
+            # The application's code: a token endpoint that is away, a file that is being replaced.
+            without_frames(error)
+            raise self._failed(f"{type(error).__name__}: {error}") from error
 
     def close(self) -> None:
         """End: the connection has ended."""
@@ -116,6 +119,30 @@ class Authentication:
             self._timer.cancel()
         if self._renewal is not None and self._renewal is not asyncio.current_task():
             self._renewal.cancel()
+
+    async def _authenticate(self) -> None:
+        connection, name = self._connection, self._mechanism.name
+        exchange = self._exchange = self._next_exchange()
+        if connection.versions.assumed:
+            if name != _GSSAPI:
+                raise UnsupportedVersionError(
+                    f"SASL mechanism {name} needs Kafka 0.10 or later: {connection.peer} closes the connection on"
+                    " ApiVersions, as brokers before 0.10 do"
+                )
+            await self._send_bare_tokens(exchange)
+            return
+        wrapped = SaslAuthenticateRequest.api_key in connection.versions.ranges
+        await self._handshake(None if wrapped else 0)
+        if wrapped:
+            lifetime = await self._send_tokens(exchange)
+            if lifetime > 0:
+                self._expire(lifetime)
+        else:
+            await self._send_bare_tokens(exchange)
+
+    def _next_exchange(self) -> SaslExchange:
+        last = self._exchange
+        return last.renewed() if isinstance(last, RenewableExchange) else self._mechanism.exchange(self._host)
 
     async def _handshake(self, max_version: int | None) -> None:
         connection, name = self._connection, self._mechanism.name
@@ -129,7 +156,7 @@ class Authentication:
         if classify(error, situation) is not Action.STOP:
             raise BrokerConnectionError(f"SASL authentication failed: {error}") from error
         if response.mechanisms:
-            offered = ", ".join(response.mechanisms)
+            offered = shown(", ".join(response.mechanisms))
             text = f"does not enable SASL mechanism {name} on this listener (enabled: {offered})"
         else:
             text = (
@@ -138,7 +165,7 @@ class Authentication:
             )
         raise AuthenticationError(f"{connection.peer} {text}") from error
 
-    async def _exchange(self, exchange: SaslExchange) -> float:
+    async def _send_tokens(self, exchange: SaslExchange) -> float:
         """Exchange tokens in SaslAuthenticate requests; return the session's lifetime (s), 0 for no limit."""
         connection = self._connection
         version = connection.versions.pick(SaslAuthenticateRequest)
@@ -157,7 +184,7 @@ class Authentication:
             token = await self._token(exchange, bytes(response.auth_bytes))
         raise self._endless()
 
-    async def _exchange_bare(self, exchange: SaslExchange) -> None:
+    async def _send_bare_tokens(self, exchange: SaslExchange) -> None:
         """Exchange tokens as bare frames."""
         connection = self._connection
         token = await self._token(exchange, None)
@@ -177,38 +204,49 @@ class Authentication:
         raise self._endless()
 
     async def _token(self, exchange: SaslExchange, challenge: bytes | None) -> bytes | None:
-        name, peer = self._mechanism.name, self._connection.peer
         try:
             token: object = exchange.start() if challenge is None else exchange.respond(challenge)
             # Of an application's own mechanism a plain method will do: most have nothing to wait for.
-            return cast("bytes | None", await token if isawaitable(token) else token)
+            if isawaitable(token):
+                token = await token
         except AuthenticationError as error:
-            raise AuthenticationError(f"SASL {name} with {peer}: {error}") from error
+            raise AuthenticationError(f"{self._who()}: {error}") from error
         except BrokerConnectionError as error:
-            raise NoTokenError(f"SASL {name} with {peer}: {error}") from error
-        except KafkaError:
-            raise
-        except Exception as error:
-            # The application's code: a token endpoint that is away, a file that is being replaced.
-            raise NoTokenError(f"SASL {name} with {peer}: {type(error).__name__}: {error}") from error
+            raise NoTokenError(f"{self._who()}: {error}") from error
+        if isinstance(token, bytes) or (token is None and challenge is not None):
+            return token
+        # Without the value, which may be the secret in another form.
+        raise ConfigurationError(f"{self._who()}: the mechanism returned {type(token).__name__}: expected bytes")
 
     def _rejected(self, response: SaslAuthenticateResponse, exchange: SaslExchange) -> KafkaError:
-        name, peer = self._mechanism.name, self._connection.peer
-        error = error_for(response.error_code, f"SaslAuthenticate to {peer}", response.error_message)
+        why = response.error_message
+        if isinstance(exchange, ExplainedExchange):
+            why = exchange.explain(why)
+        why = shown(why, LONGEST_REASON) if why else "without a reason"
+        peer, name = self._connection.peer, self._mechanism.name
+        error = error_for(response.error_code, f"SaslAuthenticate to {peer}", why)
         if classify(error, Situation(SaslAuthenticateRequest.api_key)) is Action.STOP:
-            why = response.error_message
-            if isinstance(exchange, ExplainedExchange):
-                why = exchange.explain(why)
-            rejected: KafkaError = AuthenticationError(f"{peer} rejected the credentials (SASL {name}): {why}")
+            rejected: KafkaError = AuthenticationError(
+                f"{peer} rejected the credentials{self._of_user()} (SASL {name}): {why}"
+            )
         else:
             rejected = BrokerConnectionError(f"SASL authentication failed: {error}")
         rejected.__cause__ = error
         return rejected
 
+    def _failed(self, why: str) -> NoTokenError:
+        # Without the user: what has failed may be what would say it.
+        return NoTokenError(f"SASL {self._mechanism.name} with {self._connection.peer}: {why}")
+
     def _endless(self) -> AuthenticationError:
-        return AuthenticationError(
-            f"SASL {self._mechanism.name} with {self._connection.peer}: not complete after {MAX_CHALLENGES} challenges"
-        )
+        return AuthenticationError(f"{self._who()}: not complete after {MAX_CHALLENGES} challenges")
+
+    def _who(self) -> str:
+        return f"SASL {self._mechanism.name}{self._of_user()} with {self._connection.peer}"
+
+    def _of_user(self) -> str:
+        user = self._exchange.user if isinstance(self._exchange, NamedExchange) else None
+        return "" if not user else f" of {shown(user)!r}"
 
     # --- Sessions ---
 

@@ -26,6 +26,7 @@ from aiokproto.net.timeouts import deadline
 from aiokproto.net.transport import dial
 from aiokproto.net.versions import ANYONE, BrokerVersions, Identity, Negotiation
 from aiokproto.observe.observers import NodeObserver
+from aiokproto.tracebacks import hiding_frames
 
 T = TypeVar("T")
 
@@ -35,6 +36,7 @@ SILENCE = 2.0
 logger = logging.getLogger("aiokproto.net")
 
 
+@hiding_frames
 async def open_connection(
     host: str,
     port: int,

@@ -37,6 +37,7 @@ from aiokproto.producer.transaction import Transaction
 from aiokproto.producer.transaction_manager import TransactionManager
 from aiokproto.producer.waiting import wait_all
 from aiokproto.runtime import current
+from aiokproto.tracebacks import hiding_options
 from aiokproto.types import K, V
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
 
     foreign_methods = PRODUCER_METHODS
 
+    @hiding_options
     @options_by_name
     def __init__(
         self,

@@ -63,6 +63,7 @@ class _AwsMskIamExchange:
         self._credentials = credentials
         self._host = host
         self._region = region
+        self.user: str | None = None
 
     @property
     def complete(self) -> bool:
@@ -72,6 +73,7 @@ class _AwsMskIamExchange:
     async def start(self) -> bytes:
         region = region_of(self._host, self._region)
         credentials = await self._credentials.read()
+        self.user = credentials.access_key_id
         now = current().wall() // 1000
         signed = presigned(self._host, region, _SERVICE, _ACTION, credentials, at=now, expires=_EXPIRES)
         fields = {"version": _VERSION, "host": self._host, "user-agent": _USER_AGENT}

@@ -179,9 +179,11 @@ class GssapiExchange:
         self._context: Any = None
         self._credentials: Any = None
         self.complete = False
+        self.user: str | None = None
 
     async def start(self) -> bytes:
         self._context, token, self._credentials = await self._tickets.begin(self._service, self._host)
+        self.user = _name_of(self._credentials)
         return token
 
     async def respond(self, challenge: bytes) -> bytes | None:
@@ -227,6 +229,14 @@ def _ticket_errors(what: str) -> Iterator[None]:
         yield
     except _library().exceptions.GSSError as error:
         raise ticket_error(what, error.min_code, _said(error)) from error
+
+
+def _name_of(credentials: Any) -> str | None:
+    """Return the principal of tickets; None if they have expired just now."""
+    try:
+        return str(credentials.name)
+    except _library().exceptions.GSSError:
+        return None
 
 
 def _expired(credentials: Any) -> bool:

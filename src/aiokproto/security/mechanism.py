@@ -16,7 +16,8 @@ class SaslExchange(Protocol):
 
     Any :class:`~aiokproto.errors.KafkaError` that it raises ends the attempt;
     :class:`~aiokproto.errors.AuthenticationError` ends the client. Other exceptions count as a failed attempt, which
-    is repeated like a failed connection. :meth:`start` and :meth:`respond` may be plain methods.
+    is repeated like a failed connection. :meth:`start` and :meth:`respond` may be plain methods. If it has an attribute
+    ``user``, errors name that.
     """
 
     @property
@@ -73,4 +74,14 @@ class RenewableExchange(Protocol):
 
     def renewed(self) -> SaslExchange:
         """Begin the exchange that renews the session of this one."""
+        ...
+
+
+@runtime_checkable
+class NamedExchange(Protocol):
+    """An exchange that knows whom it authenticates, for errors."""
+
+    @property
+    def user(self) -> str | None:
+        """The user's name, and nothing secret; None while it is not known."""
         ...

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from aiokproto.errors import AuthenticationError, ConfigurationError
 from aiokproto.security.mechanism import SaslExchange
-from aiokproto.security.token import Token, TokenReader, TokenSource
+from aiokproto.security.shown import LONGEST_REASON, shown
+from aiokproto.security.token import Token, TokenReader, TokenSource, claims_of
 from aiokproto.security.token_cache import RefreshWindow, TokenCache
 
 _KEY = re.compile(r"[A-Za-z]+")
@@ -20,8 +21,6 @@ _VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
 """RFC 7628 §3.1."""
 
 _ERROR_FIELDS = ("status", "scope", "openid-configuration")
-_SHOWN = 200
-"""Longest part of a broker's text in an error, in characters."""
 
 
 class OAuthBearer:
@@ -87,6 +86,12 @@ class _OAuthBearerExchange:
         self._error: str | None = None
 
     @property
+    def user(self) -> str | None:
+        """The subject of the token, if that is a JSON Web Token."""
+        subject = None if self._sent is None else claims_of(self._sent.value).get("sub")
+        return subject if isinstance(subject, str) else None
+
+    @property
     def complete(self) -> bool:
         # Brokers without SaslAuthenticate have no OAUTHBEARER: one response follows each token.
         return False
@@ -105,7 +110,7 @@ class _OAuthBearerExchange:
             return None
         if self._error is not None:
             raise AuthenticationError(f"the broker rejected the token ({self._error}), and then continued")
-        self._error = _described(challenge)
+        self._error = _described(challenge, self._secrets())
         if self._sent is not None:
             self._tokens.discard(self._sent)
         return b"\x01"
@@ -116,7 +121,11 @@ class _OAuthBearerExchange:
 
     def explain(self, message: str | None) -> str:
         """Return what the broker has said about the token."""
-        return self._error or message or "without a reason"
+        return self._error or shown(message or "without a reason", LONGEST_REASON, hidden=self._secrets())
+
+    def _secrets(self) -> tuple[str, ...]:
+        # The broker has received it, and could repeat it.
+        return () if self._sent is None else (self._sent.value,)
 
 
 def _check_extensions(extensions: Mapping[str, str]) -> None:
@@ -128,16 +137,12 @@ def _check_extensions(extensions: Mapping[str, str]) -> None:
             raise ConfigurationError(f"the extension {key!r}: its value is empty or not printable ASCII (RFC 7628)")
 
 
-def _described(challenge: bytes) -> str:
+def _described(challenge: bytes, hidden: Iterable[str]) -> str:
     text = challenge.decode("utf-8", "replace")
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
         found = None
     fields = found if isinstance(found, dict) else {}
-    shown = [f"{name} {_printable(str(fields[name]))}" for name in _ERROR_FIELDS if fields.get(name)]
-    return ", ".join(shown) or _printable(text)
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else "?" for char in text[:_SHOWN])
+    said = [f"{name} {shown(str(fields[name]), hidden=hidden)}" for name in _ERROR_FIELDS if fields.get(name)]
+    return ", ".join(said) or shown(text, hidden=hidden)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiokproto.errors import ConfigurationError
 from aiokproto.security.mechanism import SaslExchange
 from aiokproto.security.secret import Secret, SecretSource
+from aiokproto.security.shown import LONGEST_REASON, shown
 
 
 class Plain:
@@ -33,10 +34,13 @@ class _PlainExchange:
     def __init__(self, username: Secret, password: Secret) -> None:
         self._username = username
         self._password = password
+        self._sent = ""
         self.complete = False
+        self.user: str | None = None
 
     async def start(self) -> bytes:
-        username, password = await self._username.read(), await self._password.read()
+        username = self.user = await self._username.read()
+        password = self._sent = await self._password.read()
         for name, value in (("sasl_username", username), ("sasl_password", password)):
             if "\0" in value:
                 raise ConfigurationError(f"{name} contains a null character, which PLAIN cannot carry")
@@ -45,4 +49,10 @@ class _PlainExchange:
         return f"\0{username}\0{password}".encode()
 
     async def respond(self, challenge: bytes) -> bytes | None:
+        # Accepted: nothing has to be kept for an explanation.
+        self._sent = ""
         return None
+
+    def explain(self, message: str | None) -> str:
+        """Return what the broker says, without the password: it has received that, and could repeat it."""
+        return shown(message or "without a reason", LONGEST_REASON, hidden=(self._sent,))

@@ -18,6 +18,7 @@ from aiokproto.errors import AuthenticationError, ConfigurationError
 from aiokproto.runtime import current
 from aiokproto.security.mechanism import SaslExchange
 from aiokproto.security.secret import Secret, SecretSource
+from aiokproto.security.shown import shown
 
 DIGESTS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """Mechanism → the hash's name in :mod:`hashlib`."""
@@ -30,7 +31,7 @@ _HEADER = "n,,"
 """No channel binding, and no authorization id."""
 
 _SERVER_FIRST = re.compile(
-    r"r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+),s=(?P<salt>[A-Za-z0-9+/]+=*),i=(?P<iterations>\d{1,9})(?:,.*)?"
+    r"r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+),s=(?P<salt>[A-Za-z0-9+/]+=*),i=(?P<iterations>[0-9]{1,9})(?:,.*)?"
 )
 _SERVER_FINAL = re.compile(r"(?:e=(?P<error>[^,]*)|v=(?P<signature>[A-Za-z0-9+/]+=*))(?:,.*)?")
 
@@ -83,6 +84,10 @@ class SaltedPassword:
         self._last = (key, salted)
         return salted
 
+    def __getstate__(self) -> dict[str, object]:
+        # What a function or a file has given stays in this process.
+        return {**self.__dict__, "_last": None}
+
 
 class ScramExchange:
     """One exchange. See :class:`~aiokproto.security.mechanism.SaslExchange`."""
@@ -104,6 +109,7 @@ class ScramExchange:
         self._nonce = ""
         self._client_first = ""
         self._server_signature: bytes | None = None
+        self.user: str | None = None
 
     @property
     def complete(self) -> bool:
@@ -111,7 +117,8 @@ class ScramExchange:
         return False
 
     async def start(self) -> bytes:
-        name = (await self._username.read()).replace("=", "=3D").replace(",", "=2C")
+        self.user = await self._username.read()
+        name = self.user.replace("=", "=3D").replace(",", "=2C")
         if "\0" in name:
             raise ConfigurationError("sasl_username contains a null character, which SCRAM cannot carry")
         self._nonce = self._new_nonce()
@@ -153,7 +160,7 @@ class ScramExchange:
         if message is None:
             raise AuthenticationError("the broker's last SCRAM message is malformed")
         if message["error"] is not None:
-            raise AuthenticationError(f"the broker ended the SCRAM exchange: {message['error'][:200]}")
+            raise AuthenticationError(f"the broker ended the SCRAM exchange: {shown(message['error'])}")
         # Without this anyone could play the broker: it proves that it knows the password as well (RFC 5802 §3).
         if not hmac.compare_digest(_from_base64(message["signature"]), expected):
             raise AuthenticationError(

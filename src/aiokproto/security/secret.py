@@ -15,6 +15,8 @@ SecretSource: TypeAlias = "str | Path | Callable[[], str | Awaitable[str]]"
 MAX_FILE_SIZE = 1 << 20
 """Longest file in bytes that a secret is read from."""
 
+_NO_UNICODE = "the text has a lone surrogate, which UTF-8 cannot have: was it decoded with errors='surrogateescape'?"
+
 
 class Secret:
     """A secret that an option gives: as text, as a :class:`~pathlib.Path` of a file, or as a function, async or not.
@@ -37,6 +39,8 @@ class Secret:
             raise ConfigurationError(f"{option}: expected text, a pathlib.Path of a file, or a function")
         if source == "":
             raise ConfigurationError(f"{option} is empty")
+        if isinstance(source, str) and not _is_unicode(source):
+            raise ConfigurationError(f"{option}: {_NO_UNICODE}")
         self._source: Any = source
 
     async def read(self) -> str:
@@ -65,12 +69,22 @@ class Secret:
         if not isinstance(text, str) or not text:
             what = "empty text" if text == "" else type(text).__name__
             raise BrokerConnectionError(f"{self.option} gave {what}: expected text")
+        if not _is_unicode(text):
+            raise BrokerConnectionError(f"{self.option}: {_NO_UNICODE}")
         return text
 
     def __repr__(self) -> str:
         if isinstance(self._source, Path):
             return f"<{self.option} from {self._source}>"
         return f"<{self.option}>"
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _read(path: Path) -> str:

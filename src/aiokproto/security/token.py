@@ -55,12 +55,15 @@ class TokenReader:
         option: The option's name, for errors.
         source: Where tokens come from.
 
+    Attributes:
+        option: The same.
+
     Raises:
         ConfigurationError: The source is none of these.
     """
 
     def __init__(self, option: str, source: TokenSource) -> None:
-        self._option = option
+        self.option = option
         self._call = source if callable(source) else None
         # Text and files are those of other secrets. A class would be called as a function, and never give a token.
         if isinstance(source, type) or not (callable(source) or isinstance(source, str | Path)):
@@ -92,7 +95,7 @@ class TokenReader:
         except KafkaError:
             raise
         except Exception as error:
-            raise BrokerConnectionError(f"{self._option} cannot be read: {type(error).__name__}: {error}") from error
+            raise BrokerConnectionError(f"{self.option} cannot be read: {type(error).__name__}: {error}") from error
 
     def _checked(self, found: object) -> Token:
         parts: tuple[Any, ...] = found if isinstance(found, tuple) else (found,)
@@ -100,17 +103,17 @@ class TokenReader:
         # Without the value in any error: whatever it is, it may be the token in another form.
         if not isinstance(value, str) or len(parts) > 3:
             raise BrokerConnectionError(
-                f"{self._option} gave {type(value).__name__}: expected a token as text, a Token, or a pair of token"
+                f"{self.option} gave {type(value).__name__}: expected a token as text, a Token, or a pair of token"
                 " and expiry"
             )
         if not _BEARER.fullmatch(value):
             what = "is empty" if not value else "has characters that a bearer token cannot have"
-            raise BrokerConnectionError(f"{self._option}: the token {what}")
+            raise BrokerConnectionError(f"{self.option}: the token {what}")
         expires_at = self._expiry(value, expires_at)
         now = current().wall() / 1000
         if expires_at is not None and expires_at <= now:
             raise BrokerConnectionError(
-                f"{self._option}: the token expired {now - expires_at:.3g} s ago by this machine's clock"
+                f"{self.option}: the token expired {now - expires_at:.3g} s ago by this machine's clock"
             )
         return Token(value, expires_at, extensions)
 
@@ -118,14 +121,15 @@ class TokenReader:
         if given is None:
             return claimed_expiry(value)
         if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < _LATEST:
-            shown = f"{given:g}" if isinstance(given, int | float) else type(given).__name__
+            readable = isinstance(given, int | float) and abs(given) < 1e300
+            shown = f"{given:g}" if readable else type(given).__name__
             raise BrokerConnectionError(
-                f"{self._option}: the expiry ({shown}) is no time in seconds since the epoch (milliseconds?)"
+                f"{self.option}: the expiry ({shown}) is no time in seconds since the epoch (milliseconds?)"
             )
         return given
 
     def __repr__(self) -> str:
-        return f"<{self._option}>" if self._secret is None else repr(self._secret)
+        return f"<{self.option}>" if self._secret is None else repr(self._secret)
 
 
 def claims_of(value: str) -> Mapping[str, Any]:

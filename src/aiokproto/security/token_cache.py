@@ -3,7 +3,7 @@
 There is no task that renews tokens: a connection that authenticates, or whose session is renewed, asks for one, and
 finds that the time has come. So nothing has to be closed, and a client without connections asks nobody.
 
-    no token, or expired ── get ──> all wait for one fetch; its failure is theirs
+    no token, or expired ── get ──> all wait for one fetch; its failure is theirs, and of those who ask within a second
     before the refresh time ── get ──> the token
     after the refresh time, or ── get ──> one fetch; if it fails, or takes too long, the token that is still valid
     for a session that ends with the token
@@ -19,9 +19,11 @@ import logging
 import sys
 from typing import Any, NamedTuple
 
-from aiokproto.errors import KafkaError
+from aiokproto.errors import BrokerConnectionError, KafkaError, copied
 from aiokproto.runtime import current, uniform
+from aiokproto.security.cancellation import is_cancelled
 from aiokproto.security.token import Token, TokenReader
+from aiokproto.tracebacks import without_frames
 
 if sys.version_info >= (3, 11):
     from asyncio import timeout
@@ -30,6 +32,10 @@ else:
 
 _PATIENCE = 5.0
 """Longest wait for a new token while the old one is valid (s): half of what a connection may take by default."""
+
+_PAUSE = 1.0
+"""Shortest time between a failed fetch and the next (s): the connections of many clients to many brokers are tried
+again at any time, and would ask without a pause."""
 
 _RETRY = 10.0
 """Shortest time between attempts to replace a token that is still valid (s). Java's delay after a failed login."""
@@ -83,6 +89,7 @@ class TokenCache:
         self._token: Token | None = None
         self._refresh_at = self._retry_at = 0.0
         self._fetch: _Fetch | None = None
+        self._failure: tuple[float, KafkaError] | None = None
 
     async def get(self, replaced: Token | None = None) -> Token:
         """Return a token that has not expired.
@@ -124,6 +131,9 @@ class TokenCache:
 
     async def _fetched(self) -> Token:
         loop = asyncio.get_running_loop()
+        # Both, as somebody may set the clock back.
+        if self._failure is not None and 0 <= _now() - self._failure[0] < _PAUSE:
+            raise copied(self._failure[1])
         fetch = self._fetch
         # A mechanism can serve clients of several event loops.
         if fetch is None or fetch.loop is not loop or fetch.task.done():
@@ -139,7 +149,19 @@ class TokenCache:
                     self._fetch = None
 
     async def _read(self) -> Token:
-        token = await self._reader.read()
+        try:
+            token = await self._reader.read()
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+            # Not raised as it is: it would cancel all who wait.
+            error = BrokerConnectionError(f"{self._reader.option}: it was cancelled, and not by the client")
+            self._failure = _now(), error
+            raise error from None
+        except KafkaError as error:
+            self._failure = _now(), without_frames(error)
+            raise
+        self._failure = None
         # One whose expiry is unknown is requested again, by each connection.
         self._token = None
         if token.expires_at is not None:
@@ -147,7 +169,8 @@ class TokenCache:
         return token
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_fetch": None}
+        # What a function has given stays in this process.
+        return {**self.__dict__, "_fetch": None, "_token": None, "_failure": None}
 
 
 def _now() -> float:

@@ -22,6 +22,7 @@ from urllib.parse import urlencode
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, ConfigurationError
 from aiokproto.runtime import current, uniform
 from aiokproto.security.http_request import HttpError, HttpResponse, parse_url, request
+from aiokproto.security.shown import shown
 from aiokproto.security.token import Token, claimed_expiry
 
 _SUCCESS = (200, 201)
@@ -35,9 +36,6 @@ _REJECTED = {
     "invalid_scope",
     "access_denied",
 }
-_SHOWN = 200
-"""Longest part of an endpoint's text in an error, in characters."""
-
 _HEADERS = {
     "Accept": "application/json",
     "Cache-Control": "no-cache",
@@ -149,14 +147,14 @@ class TokenEndpoint:
             raise self._failed("the response has no access_token")
         kind = fields.get("token_type", "Bearer")
         if not isinstance(kind, str) or kind.lower() != "bearer":
-            raise self._failed(f"the token's type is {str(kind)[:_SHOWN]!r}, expected 'Bearer'")
+            raise self._failed(f"the token's type is {shown(str(kind))!r}, expected 'Bearer'")
         lifetime, value = fields.get("expires_in"), value.strip()
         if lifetime is None:
             return Token(value)
         try:
             # Some servers send it as text.
             expires_at = sent + min(max(float(lifetime), 0.0), 1e9)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise self._failed("the response has an invalid expires_in") from None
         # The lifetime is by this machine's clock, the claim by the provider's, in whole seconds: brokers go by it, and
         # the earlier one is safe with both.
@@ -179,8 +177,5 @@ def _described(response: HttpResponse, secrets: Collection[str]) -> str:
     """What a response says about its failure: of the body, only what RFC 6749 defines."""
     fields = _fields(response)
     said = [fields[name] for name in ("error", "error_description") if isinstance(fields.get(name), str)]
-    text = ": ".join(str(part) for part in said)
-    for secret in secrets:
-        text = text.replace(secret, "…")
-    text = "".join(char if char.isprintable() else "?" for char in text[:_SHOWN])
+    text = shown(": ".join(str(part) for part in said), hidden=secrets)
     return f"status {response.status}" + (f", {text}" if text else "")

@@ -21,6 +21,7 @@ from aiokproto.share.engine import ShareEngine
 from aiokproto.share.ledger import ShareRecord
 from aiokproto.share.report import ShareReport
 from aiokproto.share.runner import ErrorPolicy, Handler, Runner
+from aiokproto.tracebacks import hiding_options
 from aiokproto.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
 
     foreign_methods = SHARE_CONSUMER_METHODS
 
+    @hiding_options
     def __init__(
         self,
         *topics: str,

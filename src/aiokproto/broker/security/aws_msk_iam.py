@@ -91,7 +91,13 @@ def _fields(token: bytes) -> dict[str, str]:
         found = None
     if not isinstance(found, dict) or not all(isinstance(found.get(name), str) for name in _REQUIRED):
         raise AuthenticationFailed("Invalid AWS_MSK_IAM payload")
-    return {name: value for name, value in found.items() if isinstance(value, str)}
+    fields = {name: value for name, value in found.items() if isinstance(value, str)}
+    try:
+        # JSON can escape what no UTF-8 has.
+        "".join(fields.values()).encode()
+    except UnicodeEncodeError:
+        raise AuthenticationFailed("Invalid AWS_MSK_IAM payload") from None
+    return fields
 
 
 def _signature(fields: Mapping[str, str], secret: str, scope: str) -> bytes:

@@ -84,7 +84,7 @@ class JwtValidator:
         from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
         algorithm, key_id = header.get("alg"), header.get("kid")
-        if algorithm not in _ALGORITHMS or "crit" in header:
+        if not isinstance(algorithm, str) or algorithm not in _ALGORITHMS or "crit" in header:
             raise ValueError("the token is signed in a way that is not accepted")
         kind, bits = _ALGORITHMS[algorithm]
         key = self._find(key_id) if isinstance(key_id, str) else None

@@ -53,6 +53,8 @@ class OAuthBearerSaslServer:
             raise AuthenticationFailed
         try:
             claims = self._validate(bearer["token"])
+            # JSON can escape what no response could carry: UnicodeEncodeError is a ValueError.
+            claims.user.encode()
         except ValueError:
             # RFC 7628 §3.2.3: the server reports the error in a challenge, the client acknowledges it with %x01, and
             # only then the exchange fails.

@@ -24,6 +24,14 @@ AUTHENTICATION_SECONDS = 30.0
 """How long a client may take to authenticate, from the time when its connection is accepted."""
 
 
+LOGIN_MEMORY = 16 << 20
+"""Bytes of all frames that are being received from clients which have not authenticated yet: everyone can announce one,
+and memory is allocated for it. Longer ones wait."""
+
+SMALL_LOGIN = 1 << 16
+"""Longest frame in bytes that needs none of it: logins do not wait for those who announce more than they send."""
+
+
 class Listener:
     """The connection policy of one node.
 
@@ -52,6 +60,7 @@ class Listener:
         memory = options.number("queued.max.request.bytes")
         # None in the usual broker, which then counts nothing.
         self._memory = RequestMemory(memory) if memory > 0 else None
+        self._logins = RequestMemory(LOGIN_MEMORY)
         self._addresses: Counter[str] = Counter()
         # When each connection began to wait for its client, in that order: the longest idle one comes first.
         self._idle_since: dict[ClientConnection, float] = {}
@@ -108,7 +117,7 @@ class Listener:
             ConnectionError: The connection is lost.
         """
         self._begin_waiting(client)
-        taken = 0
+        taken = login = 0
         try:
             size = await client.read_size()
             # For each frame anew: the limit changes in the middle of a connection.
@@ -117,6 +126,9 @@ class Listener:
             if not 0 <= size <= limit:
                 option = "socket.request.max.bytes" if connection.authenticated else "sasl.server.max.receive.size"
                 raise CloseConnection(f"a frame of {size} bytes, the limit ({option}) is {limit}")
+            if not connection.authenticated and size > SMALL_LOGIN:
+                await self._logins.acquire(size)
+                login = size
             if self._memory is not None:
                 await self._memory.acquire(size)
                 taken = size
@@ -124,6 +136,8 @@ class Listener:
             taken = 0
             return frame
         finally:
+            if login:
+                self._logins.release(login)
             # A request that is being served, or a Fetch that waits, is not idle.
             self._idle_since.pop(client, None)
             if self._memory is not None:

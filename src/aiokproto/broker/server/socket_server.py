@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Any
 
 from aiokproto.broker.control.network import Network
@@ -13,9 +12,8 @@ from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.server.client_connection import ClientConnection
 from aiokproto.broker.server.dispatch import Dispatcher
 from aiokproto.broker.server.listener import TLS_HANDSHAKE_SECONDS, Listener
+from aiokproto.broker.server.refusal_log import RefusalLog
 from aiokproto.broker.server.reserved_port import ReservedPort
-
-log = logging.getLogger("aiokproto.broker")
 
 
 class SocketServer:
@@ -33,6 +31,7 @@ class SocketServer:
         self._dispatcher = dispatcher
         self._listener = listener
         self._network = network
+        self._refusals = RefusalLog(node.node_id)
         self._server: asyncio.Server | None = None
         self._connections: dict[asyncio.Task[None], ClientConnection] = {}
 
@@ -69,6 +68,7 @@ class SocketServer:
         if len(addresses) == 1:
             self._port.hold(*addresses[0])
         self._listener.close()
+        self._refusals.report()
         for task, client in self._connections.items():
             task.cancel()
             # Unsent responses are dropped: a node that stops is lost for its clients, as one that loses power.
@@ -99,8 +99,7 @@ class SocketServer:
                     if self._server is not None:
                         self._dispatcher.disconnected(connection)
         except CloseConnection as error:
-            peer = client.info("peername")
-            log.warning("broker %d closes the connection from %s: %s", self._node.node_id, peer, error)
+            self._refusals.warn(client.info("peername"), str(error))
             last = error.last_bytes
         # The usual end of a connection is no news.
         except (EOFError, ConnectionError):

@@ -1,0 +1,77 @@
+"""Tracebacks without the frames that had secrets in their variables. Pure.
+
+Some tools show the variables of every frame in a traceback (Sentry, Rich, ``traceback`` with ``capture_locals``). What
+reads options, loads keys or authenticates has secrets in its variables, by its nature. So what it raises has none of
+its frames: the errors name option, mechanism, user and broker, and need none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from types import TracebackType
+from typing import Any, TypeVar, cast
+
+from aiokproto.errors import ConfigurationError, KafkaError
+
+C = TypeVar("C", bound=Callable[..., Any])
+E = TypeVar("E", bound=BaseException)
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def without_frames(error: E) -> E:
+    """Remove this package's frames from an error, and from its causes; those of the application's functions stay."""
+    pending: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while pending:
+        each = pending.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            each.__traceback__ = _after_own(each.__traceback__)
+            pending += [each.__cause__, each.__context__, *getattr(each, "exceptions", ())]
+    return error
+
+
+def _after_own(traceback: TracebackType | None) -> TracebackType | None:
+    """The frames below the last one of this package."""
+    after, frame = traceback, traceback
+    while frame is not None:
+        if str(frame.tb_frame.f_globals.get("__name__", "")).partition(".")[0] == _PACKAGE:
+            after = frame.tb_next
+        frame = frame.tb_next
+    return after
+
+
+def hiding_options(init: C) -> C:
+    """Make a constructor raise without the frames that have its options in their variables."""
+
+    @wraps(init)
+    def hidden(*args: Any, **named: Any) -> Any:
+        try:
+            return init(*args, **named)
+        except ConfigurationError as error:
+            without_frames(error)
+            # Of this frame, which is the only one left.
+            del args, named
+            raise error
+
+    return cast("C", hidden)
+
+
+def hiding_frames(function: C) -> C:
+    """Make a coroutine function raise without the frames of this package, also when it is cancelled.
+
+    Errors that are defects keep them.
+    """
+
+    @wraps(function)
+    async def hidden(*args: Any, **named: Any) -> Any:
+        try:
+            return await function(*args, **named)
+        except BaseException as error:
+            if isinstance(error, KafkaError) or not isinstance(error, Exception):
+                without_frames(error)
+            raise error
+
+    return cast("C", hidden)

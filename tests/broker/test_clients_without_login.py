@@ -1,0 +1,50 @@
+"""What clients that have not logged in can cost a broker."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokproto.broker import Broker, Security
+from aiokproto.broker.server import listener
+from aiokproto.codec.messages.sasl_handshake import SaslHandshakeRequest
+from tests.broker.secure import USERS, authenticate, plain
+from tests.broker.wire import connect
+from tests.net.waiting import until
+
+SECURITY = Security("SASL_PLAINTEXT", users=USERS)
+
+
+def closed(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if " clos" in record.getMessage()]
+
+
+async def test_what_a_client_sends_is_logged_on_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    mechanism = "\r\nbroker 0 is fine\x1b[2J" + "x" * 20_000
+    async with Broker(security=SECURITY) as broker, connect(broker) as wire:
+        await wire.ask(SaslHandshakeRequest(mechanism=mechanism))
+        assert await wire.closed()
+    (line,) = closed(caplog)
+    assert line.isprintable()
+    assert len(line) < 700
+
+
+async def test_clients_without_a_login_share_a_limit_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames that are announced and never sent; who logs in meanwhile does not wait for them."""
+    monkeypatch.setattr(listener, "LOGIN_MEMORY", 1 << 20)
+    async with Broker(security=SECURITY) as broker:
+        memory = broker._servers[0]._listener._logins
+        writers = []
+        for _ in range(20):
+            _, writer = await asyncio.open_connection(*broker.bootstrap_servers.split(":"))
+            writer.write((500_000).to_bytes(4, "big") + bytes(10))
+            writers.append(writer)
+        await until(lambda: memory._used + 500_000 * len(memory._waiting) == 10_000_000)
+        assert memory._used == 1_500_000
+        async with connect(broker) as wire:
+            assert (await authenticate(wire, "PLAIN", plain("alice"))).error_code == 0
+        for writer in writers:
+            writer.close()
+        await until(lambda: memory._used == 0)
+        assert not memory._waiting

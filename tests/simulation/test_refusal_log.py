@@ -1,0 +1,48 @@
+"""What a broker logs of connections that it closes, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from aiokproto.broker import Cluster, Security
+from aiokproto.broker.server.refusal_log import MOST, WINDOW
+from aiokproto.simulation import Simulation
+
+SECURITY = Security("SASL_PLAINTEXT", users={"alice": "secret"})
+
+
+def closed(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if " close" in record.getMessage()]
+
+
+async def fail(servers: str, times: int, text: bytes = b"noise") -> None:
+    host, _, port = servers.rpartition(":")
+    for _ in range(times):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(len(text).to_bytes(4, "big") + text)
+        assert await reader.read() == b""
+        writer.close()
+
+
+def test_refused_connections_do_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """What is left out is counted; later ones are logged again."""
+
+    async def main() -> None:
+        async with Cluster(1, security=SECURITY) as cluster:
+            await fail(cluster.bootstrap_servers, 50)
+            assert len(closed(caplog)) == MOST
+            await asyncio.sleep(WINDOW + 1)
+            assert closed(caplog)[MOST:] == [f"broker 0 closed {50 - MOST} more connections within {WINDOW:g} s"]
+            await fail(cluster.bootstrap_servers, 1)
+            assert len(closed(caplog)) == MOST + 2
+            await asyncio.sleep(WINDOW + 1)
+            assert len(closed(caplog)) == MOST + 2
+            await fail(cluster.bootstrap_servers, MOST + 1)
+        # What was left out is logged at the end, too.
+        assert closed(caplog)[-1] == f"broker 0 closed 1 more connections within {WINDOW:g} s"
+
+    with caplog.at_level(logging.WARNING, "aiokproto.broker"):
+        Simulation(1).run(main())
