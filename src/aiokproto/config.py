@@ -43,7 +43,7 @@ AddressMap = Callable[[str, int], "Address | Awaitable[Address]"]
 Dialer = Callable[[str, int], Awaitable[socket.socket]]
 """From host and port to a connected socket."""
 
-HostnameMap = Callable[[str, int], str]
+HostnameMap = Callable[[str, int], "str | Awaitable[str]"]
 """From a broker's host and port to a host name."""
 
 T = TypeVar("T")
@@ -184,7 +184,7 @@ class ConnectionOptions(SaslOptions, total=False):
     default) is none."""
     ssl_server_hostname: str | HostnameMap | None
     """Host name that TLS sends (SNI) and verifies in place of the one that the broker advertises: a name for all, or a
-    function of host and port that returns it. ``None`` (the default) is none."""
+    function of host and port, async or not, that returns it. ``None`` (the default) is none."""
     hooks: Hooks | Sequence[Hooks] | None
     """Called about what happens in the client: connections, requests, batches, rebalances. ``None`` (the default) is
     none."""
