@@ -23,7 +23,7 @@ from aiokproto.net.foreign_protocols import describe_bytes
 from aiokproto.net.proxy import Handshake, negotiate
 from aiokproto.net.timeouts import deadline as ends_at
 from aiokproto.net.timeouts import timeout_at
-from aiokproto.net.tls_errors import CLOSED_IN_HANDSHAKE, tls_error
+from aiokproto.net.tls_errors import BROKER, PROXY, tls_error
 from aiokproto.proxy_options import Proxy
 from aiokproto.security.tls.contexts import TlsContexts
 
@@ -222,7 +222,7 @@ class _Dial(Generic[P]):
         except asyncio.TimeoutError:
             self._failures.append(f"{where}: {_SILENT_IN_HANDSHAKE}")
         except OSError as error:
-            hint = CLOSED_IN_HANDSHAKE if self._context is not None else ""
+            hint = BROKER.closed if self._context is not None else ""
             self._failures.append(f"{where}: closed in the TLS handshake: {reason(error)}{hint}")
         finally:
             # Also after a cancellation. If that comes when the handshake is complete, the transport still reads from
@@ -271,12 +271,14 @@ class _Dial(Generic[P]):
         except BaseException as error:
             found[0].close()
             line.abort()
+            peer, remedies = (self._peer, BROKER) if "broker" in step else (what, PROXY)
             if isinstance(error, ssl.SSLError):
-                raise tls_error(self._peer if "broker" in step else what, error) from error
+                raise tls_error(peer, error, remedies) from error
             if isinstance(error, asyncio.TimeoutError):
                 raise BrokerConnectionError(f"{what}: the {step} took too long") from None
             if isinstance(error, OSError) and not isinstance(error, BrokerConnectionError):
-                raise BrokerConnectionError(f"{what}: closed in the {step}: {reason(error)}") from error
+                hint = remedies.closed if "TLS" in step else ""
+                raise BrokerConnectionError(f"{what}: closed in the {step}: {reason(error)}{hint}") from error
             raise
 
 
