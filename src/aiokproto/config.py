@@ -7,7 +7,6 @@ raises :class:`~aiokproto.errors.ConfigurationError` with the option, the value,
 
 from __future__ import annotations
 
-import re
 import socket
 import ssl
 import sys
@@ -21,7 +20,7 @@ from aiokproto.errors import ConfigurationError
 from aiokproto.foreign_options import HINTS
 from aiokproto.hooks import NO_HOOKS, HookCalls, Hooks, parse_hooks
 from aiokproto.interceptors import NO_INTERCEPTORS, Interceptor, Interceptors, parse_interceptors
-from aiokproto.proxy_options import Proxy, parse_proxy
+from aiokproto.proxy_options import Proxy, parse_proxy, without_credentials
 from aiokproto.security.mechanism import SaslMechanism
 from aiokproto.security.option_types import SaslOptions
 from aiokproto.security.secret import SecretSource
@@ -350,9 +349,11 @@ def parse_addresses(name: str, value: object) -> tuple[Address, ...]:
 
 def _parse_address(name: str, text: str) -> Address:
     if "://" in text:
-        # Errors are logged, and the part before the host may hold a password.
-        shown = re.sub(r"//[^/]*@", "//…@", text)
+        shown = without_credentials(text)
         raise ConfigurationError(f"{name}: {shown!r} is a URL: expected 'host:port' (TLS is security_protocol='SSL')")
+    if "@" in text:
+        shown = without_credentials(text)
+        raise ConfigurationError(f"{name}: {shown!r} has an '@': credentials are options of their own (sasl_username)")
     if ";" in text:
         raise ConfigurationError(f"{name}: {text!r} has a semicolon: separate addresses by commas")
     host, colon, port = text, "", ""
