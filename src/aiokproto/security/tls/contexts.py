@@ -79,7 +79,11 @@ class FromOptions:
     async def context(self, threads: Executor | None = None) -> ssl.SSLContext:
         async with self._lock:
             try:
-                secrets = {option: await secret.read() for option, secret in self._options.secrets.items()}
+                secrets = {
+                    option: await secret.read()
+                    for option, secret in self._options.secrets.items()
+                    if not secret.is_file
+                }
                 loop = asyncio.get_running_loop()
                 made = await loop.run_in_executor(threads, _renew, self._options, self._state, secrets)
                 if made is not None:
@@ -106,7 +110,8 @@ class FromOptions:
 def _renew(
     options: TlsOptions, last: _State | None, secrets: Mapping[str, str]
 ) -> tuple[ssl.SSLContext, _State] | None:
-    """Return a new context and what it was made of; None if nothing has changed."""
+    """Return a new context and what it was made of; None if nothing has changed. ``secrets`` are those of no file."""
+    secrets = {**secrets, **{option: one.read_file() for option, one in options.secrets.items() if one.is_file}}
     states = {option: _state(option, path) for option, path in options.files.items()}
     state = _State(states, secrets)
     if state == last:
