@@ -13,7 +13,7 @@ from aiokproto.config import ClusterConfig
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, NotKafkaError
 from aiokproto.net.connection import Connection
 from aiokproto.net.open import open_connection
-from aiokproto.net.tls_errors import refusal, tls_error
+from aiokproto.net.tls_errors import PROXY, refusal, tls_error
 from aiokproto.net.transport import dial
 from tests.net.peer import peer, raw_peer
 from tests.net.test_tls import ANSWERS, CERTIFICATE, KEY
@@ -285,6 +285,24 @@ def test_what_openssl_says_and_what_to_do(reason: str, kind: type[BrokerConnecti
     # After the handshake only alerts about certificates and access count; all else is a lost connection.
     late = refusal("b:1", error)
     assert (late is not None) == ("ALERT" in reason and kind is AuthenticationError)
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (66, "its security level"),
+        (68, "its security level"),
+        (79, "CA:TRUE"),
+        (85, "VERIFY_X509_STRICT, as those of ssl.create_default_context"),
+        (92, "VERIFY_X509_STRICT"),
+    ],
+)
+def test_why_openssl_rejects_a_certificate_and_what_to_do(code: int, text: str) -> None:
+    error = ssl.SSLCertVerificationError(1, "")
+    error.verify_code, error.verify_message = code, "OpenSSL's words"
+    assert "the certificate of b:1 was rejected: OpenSSL's words: " in str(tls_error("b:1", error))
+    assert text in str(tls_error("b:1", error))
+    assert "proxy_ssl_context" in str(tls_error("b:1", error, PROXY))
 
 
 def test_a_lost_connection_is_no_refusal() -> None:

@@ -55,7 +55,11 @@ _STRICT = (
     "ssl_context has VERIFY_X509_STRICT, as those of ssl.create_default_context() since Python 3.13: the broker needs"
     " a certificate that has it, or clear that flag"
 )
-_REJECTED |= {66: _WEAK, 67: _WEAK, 68: _WEAK, **dict.fromkeys(range(80, 95), _STRICT)}
+_NO_AUTHORITY = (
+    "the certificate that signed it does not say that it is an authority (basicConstraints, CA:TRUE): its authority"
+    " needs a new one"
+)
+_REJECTED |= {**dict.fromkeys((66, 67, 68), _WEAK), 79: _NO_AUTHORITY, **dict.fromkeys(range(80, 94), _STRICT)}
 
 _OWN = "the client's certificate (ssl_certfile or ssl_keystore_location)"
 
