@@ -246,12 +246,12 @@ async def _connect(line: Handshake, proxy: Proxy, host: str, port: int) -> None:
         credentials = b64encode(f"{proxy.username}:{proxy.password}".encode()).decode()
         head.append(f"Proxy-Authorization: Basic {credentials}")
     line.write("\r\n".join([*head, "", ""]).encode("ascii"))
-    code, text, head = await _response(line, proxy)
+    code, text, response = await _response(line, proxy)
     # Interim responses, which any request can have (RFC 9110, section 15.2); 101 is a final one.
     while 100 <= code < 200 and code != 101:
-        code, text, head = await _response(line, proxy)
+        code, text, response = await _response(line, proxy)
     if code == 407:
-        schemes = [each.decode().title() for each in _CHALLENGE.findall(head)]
+        schemes = [each.decode().title() for each in _CHALLENGE.findall(response)]
         wants = f"; it wants {', '.join(schemes)}, and this client has Basic alone" if schemes else ""
         raise _rejected(proxy, text if "Basic" in schemes else text + wants)
     if not 200 <= code < 300:
