@@ -17,6 +17,7 @@ from typing import TypeVar, cast
 
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, NotKafkaError
 from aiokproto.net.foreign_protocols import PROXY_REMEDIES, describe_bytes
+from aiokproto.net.timeouts import TLS_HANDSHAKE
 from aiokproto.net.tls_errors import PROXY, refusal
 from aiokproto.proxy_options import Proxy
 
@@ -120,7 +121,9 @@ class Handshake(asyncio.Protocol):
         assert transport is not None
         if tls is not None:
             loop = asyncio.get_running_loop()
-            upgraded = await loop.start_tls(transport, protocol, tls, server_hostname=server_hostname)
+            upgraded = await loop.start_tls(
+                transport, protocol, tls, server_hostname=server_hostname, ssl_handshake_timeout=TLS_HANDSHAKE
+            )
             if upgraded is None:
                 raise ConnectionResetError("the connection is lost")
             protocol.connection_made(upgraded)

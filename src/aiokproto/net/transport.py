@@ -21,8 +21,8 @@ from aiokproto.errors import AuthenticationError, BrokerConnectionError, Deadlin
 from aiokproto.net.addresses import Endpoint, connect, reason, resolve
 from aiokproto.net.foreign_protocols import describe_bytes
 from aiokproto.net.proxy import Handshake, negotiate
+from aiokproto.net.timeouts import TLS_HANDSHAKE, timeout_at
 from aiokproto.net.timeouts import deadline as ends_at
-from aiokproto.net.timeouts import timeout_at
 from aiokproto.net.tls_errors import BROKER, PROXY, tls_error
 from aiokproto.proxy_options import Proxy
 from aiokproto.security.tls.contexts import TlsContexts
@@ -216,7 +216,13 @@ class _Dial(Generic[P]):
 
         try:
             async with timeout_at(self._deadline):
-                _, protocol = await create(make, sock=opened, ssl=self._context, server_hostname=self._server_hostname)
+                _, protocol = await create(
+                    make,
+                    sock=opened,
+                    ssl=self._context,
+                    server_hostname=self._server_hostname,
+                    ssl_handshake_timeout=None if self._context is None else TLS_HANDSHAKE,
+                )
         except ssl.SSLError as error:
             raise tls_error(self._peer, error) from error
         except asyncio.TimeoutError:
@@ -259,8 +265,14 @@ class _Dial(Generic[P]):
         line, step = Handshake(), "TLS handshake"
         try:
             async with timeout_at(self._deadline):
-                name = None if proxy.ssl_context is None else proxy.host
-                await loop.create_connection(lambda: line, sock=found[0], ssl=proxy.ssl_context, server_hostname=name)
+                name, limit = (None, None) if proxy.ssl_context is None else (proxy.host, TLS_HANDSHAKE)
+                await loop.create_connection(
+                    lambda: line,
+                    sock=found[0],
+                    ssl=proxy.ssl_context,
+                    server_hostname=name,
+                    ssl_handshake_timeout=limit,
+                )
                 step = "handshake"
                 await negotiate(line, proxy, host, port)
                 step = "TLS handshake of the broker behind it"
