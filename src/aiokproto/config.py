@@ -7,7 +7,6 @@ raises :class:`~aiokproto.errors.ConfigurationError` with the option, the value,
 
 from __future__ import annotations
 
-import re
 import socket
 import ssl
 import sys
@@ -27,7 +26,7 @@ from aiokproto.metrics import (
     MetricsFunction,
     parse_application_metrics,
 )
-from aiokproto.proxy_options import Proxy, parse_proxy
+from aiokproto.proxy_options import Proxy, parse_proxy, without_credentials
 from aiokproto.security.mechanism import SaslMechanism
 from aiokproto.security.option_types import SaslOptions
 from aiokproto.security.secret import SecretSource
@@ -49,7 +48,7 @@ AddressMap = Callable[[str, int], "Address | Awaitable[Address]"]
 Dialer = Callable[[str, int], Awaitable[socket.socket]]
 """From host and port to a connected socket."""
 
-HostnameMap = Callable[[str, int], str]
+HostnameMap = Callable[[str, int], "str | Awaitable[str]"]
 """From a broker's host and port to a host name."""
 
 T = TypeVar("T")
@@ -190,7 +189,7 @@ class ConnectionOptions(SaslOptions, total=False):
     default) is none."""
     ssl_server_hostname: str | HostnameMap | None
     """Host name that TLS sends (SNI) and verifies in place of the one that the broker advertises: a name for all, or a
-    function of host and port that returns it. ``None`` (the default) is none."""
+    function of host and port, async or not, that returns it. ``None`` (the default) is none."""
     hooks: Hooks | Sequence[Hooks] | None
     """Called about what happens in the client: connections, requests, batches, rebalances. ``None`` (the default) is
     none."""
@@ -362,9 +361,11 @@ def parse_addresses(name: str, value: object) -> tuple[Address, ...]:
 
 def _parse_address(name: str, text: str) -> Address:
     if "://" in text:
-        # Errors are logged, and the part before the host may hold a password.
-        shown = re.sub(r"//[^/]*@", "//…@", text)
+        shown = without_credentials(text)
         raise ConfigurationError(f"{name}: {shown!r} is a URL: expected 'host:port' (TLS is security_protocol='SSL')")
+    if "@" in text:
+        shown = without_credentials(text)
+        raise ConfigurationError(f"{name}: {shown!r} has an '@': credentials are options of their own (sasl_username)")
     if ";" in text:
         raise ConfigurationError(f"{name}: {text!r} has a semicolon: separate addresses by commas")
     host, colon, port = text, "", ""

@@ -83,6 +83,17 @@ class Bypass:
         return any(address in network for network in self._networks)
 
 
+def without_credentials(url: str) -> str:
+    """Return a URL, or what should be one, for an error, which is logged: without what may be credentials.
+
+    Everything before the last "@" but the scheme: a password that is not quoted can have any character, and a URL with
+    a mistake in it can begin with the user name.
+    """
+    scheme = re.match(r"[a-z][a-z0-9+.-]*://|//", url, re.IGNORECASE)
+    begin = scheme[0] if scheme else ""
+    return begin + re.sub(r".*@", "…@", url.removeprefix(begin), flags=re.DOTALL)
+
+
 def parse_proxy(url: object, no_proxy: object, ssl_context: ssl.SSLContext | None) -> Proxy:
     """Return the proxy of a URL.
 
@@ -91,8 +102,7 @@ def parse_proxy(url: object, no_proxy: object, ssl_context: ssl.SSLContext | Non
     """
     if not isinstance(url, str):
         raise ConfigurationError(f"proxy_url: {_EXPECTED}")
-    # As in bootstrap_servers: errors are logged. Greedy, as a password that is not quoted can have an "@".
-    shown = re.sub(r"//.*@", "//…@", url)
+    shown = without_credentials(url)
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aiokproto import Consumer, Producer
+from aiokproto.broker import Broker
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from aiokproto.codec.schema import Request, Response
@@ -75,3 +78,55 @@ async def test_a_replaced_cluster_is_left_for_the_one_at_the_bootstrap_addresses
         consumer.assign((topic, 0))
         assert (await anext(consumer)).value == b"value"
     assert bool(leaving.refusals) is not closes
+
+
+async def values(consumer: Consumer, count: int) -> set[bytes | None]:
+    """Read so many records that differ."""
+    found: set[bytes | None] = set()
+    while len(found) < count:
+        found.add((await anext(consumer)).value)
+    return found
+
+
+@pytest.fixture
+def members() -> list[dict[str, Any]]:
+    """The options of a member of each protocol."""
+    return [{"group_id": "classic"}, {"group_id": "new", "group_protocol": "consumer"}]
+
+
+async def test_all_clients_follow_a_cluster_whose_brokers_all_have_new_addresses(
+    tmp_path: Path, members: list[dict[str, Any]]
+) -> None:
+    """As after a restart of containers with other ports: only the bootstrap name leads to it. Nothing is lost."""
+    where: list[str] = []
+
+    def current(host: str, port: int) -> tuple[str, int]:
+        if host != "kafka.test":
+            return host, port
+        address, _, number = where[-1].rpartition(":")
+        return address, int(number)
+
+    options: dict[str, Any] = {"bootstrap_servers": "kafka.test:9092", "address_map": current, "retry_backoff_ms": 10}
+    first = Broker(data_dir=tmp_path)
+    await first.start()
+    await first.create_topic("t", 1)
+    where.append(first.bootstrap_servers)
+    producer, transactional = Producer(**options, linger_ms=0), Producer(**options, linger_ms=0, transactional_id="x")
+    consumers = [Consumer("t", **options, **member, auto_offset_reset="earliest") for member in members]
+    async with producer, transactional, consumers[0], consumers[1]:
+        await producer.send("t", b"1")
+        async with transactional.transaction() as transaction:
+            await transaction.send("t", b"2")
+        for consumer in consumers:
+            assert await values(consumer, 2) == {b"1", b"2"}
+        await first.close()
+        sending = asyncio.ensure_future(producer.send("t", b"3"))
+        async with Broker(data_dir=tmp_path) as second:
+            assert second.bootstrap_servers != where[0]
+            where.append(second.bootstrap_servers)
+            assert (await sending).offset == 3
+            async with transactional.transaction() as transaction:
+                await transaction.send("t", b"4")
+            for consumer in consumers:
+                assert await values(consumer, 2) == {b"3", b"4"}
+                await consumer.commit()

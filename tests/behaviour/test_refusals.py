@@ -7,10 +7,26 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from aiokproto import Client, Consumer, Producer
+from aiokproto import Client, Consumer, Producer, ShareConsumer
+from aiokproto.cluster import ClusterClient
+from aiokproto.config import ClusterConfig
 from aiokproto.errors import AuthorizationError, KafkaError, TransactionAbortedError
-from tests.behaviour.secured import Secured, as_user, create, revoke, rule
-from tests.broker.secure import DESCRIBE, GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE, grant, unsecured
+from aiokproto.group.streams_member import StreamsListener, StreamsMember
+from aiokproto.types import OffsetAndMetadata, TopicPartition
+from tests.behaviour.secured import Secured, as_user, create, revoke, rule, secured_broker
+from tests.behaviour.test_streams_member import counting
+from tests.broker.secure import (
+    CREATE,
+    DESCRIBE,
+    GROUP,
+    PREFIXED,
+    READ,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    WRITE,
+    grant,
+    unsecured,
+)
 
 
 class Unsecured:
@@ -63,6 +79,39 @@ async def consume(options: dict[str, Any], topic: str, *, group: bool) -> None:
                 pass
 
 
+async def create_by_producing(options: dict[str, Any], topic: str) -> None:
+    """The broker would create the topic, if it may."""
+    async with Producer(**options, enable_idempotence=False) as producer:
+        await producer.send(f"{topic}-new", b"x")
+
+
+async def transact_offsets(options: dict[str, Any], topic: str) -> None:
+    async with Producer(**options, transactional_id=topic) as producer, producer.transaction() as transaction:
+        await transaction.send(topic, b"x")
+        await transaction.send_offsets({TopicPartition(topic, 0): OffsetAndMetadata(1)}, topic)
+
+
+async def consume_new(options: dict[str, Any], topic: str) -> None:
+    async with Consumer(topic, **options, group_id=topic, group_protocol="consumer") as consumer:
+        async for _ in consumer:
+            pass
+
+
+async def share(options: dict[str, Any], topic: str) -> None:
+    async with ShareConsumer(topic, **options, group_id=topic) as consumer:
+        async for _ in consumer:
+            pass
+
+
+async def process(options: dict[str, Any], topic: str) -> None:
+    cluster = ClusterClient(ClusterConfig.parse(options))
+    await cluster.start()
+    try:
+        await StreamsMember(cluster, topic, counting(topic), StreamsListener()).run()
+    finally:
+        await cluster.close()
+
+
 class Case(NamedTuple):
     """What a user has, what the client does, and what it lacks: the operation, and on which kind of resource.
 
@@ -76,6 +125,7 @@ class Case(NamedTuple):
 
 
 SEE = (TOPIC, DESCRIBE)
+WRITES = [(TOPIC, WRITE), (TRANSACTIONAL_ID, WRITE)]
 CASES = {
     "a topic that it may not see": Case([], lambda o, t: send(o, t, enable_idempotence=False), "DESCRIBE", "topic"),
     "writing": Case([SEE], lambda o, t: send(o, t, enable_idempotence=False), "WRITE", "topic"),
@@ -87,6 +137,20 @@ CASES = {
     "a group that it may not see": Case([SEE], lambda o, t: consume(o, t, group=True), "DESCRIBE", "group"),
     "joining a group": Case([SEE, (GROUP, DESCRIBE)], lambda o, t: consume(o, t, group=True), "READ", "group"),
     "committing": Case([SEE, (GROUP, READ)], commit_offsets, "READ", "topic"),
+    "reading in a group": Case([SEE, (GROUP, READ)], lambda o, t: consume(o, t, group=True), "READ", "topic"),
+    "a consumer group that it may not see": Case([SEE], consume_new, "DESCRIBE", "group"),
+    "a consumer group": Case([SEE, (GROUP, DESCRIBE)], consume_new, "READ", "group"),
+    "a topic of a consumer group": Case([(GROUP, READ)], consume_new, "DESCRIBE", "topic"),
+    "reading in a consumer group": Case([SEE, (GROUP, READ)], consume_new, "READ", "topic"),
+    "a share group that it may not see": Case([SEE], share, "DESCRIBE", "group"),
+    "a share group": Case([SEE, (GROUP, DESCRIBE)], share, "READ", "group"),
+    "a topic of a share group": Case([(GROUP, READ)], share, "DESCRIBE", "topic"),
+    "reading in a share group": Case([SEE, (GROUP, READ)], share, "READ", "topic"),
+    "a streams group that it may not see": Case([SEE], process, "DESCRIBE", "group"),
+    "a streams group": Case([SEE, (GROUP, DESCRIBE)], process, "READ", "group"),
+    "a group in a transaction that it may not see": Case(WRITES, transact_offsets, "DESCRIBE", "group"),
+    "a group in a transaction": Case([*WRITES, (GROUP, DESCRIBE)], transact_offsets, "READ", "group"),
+    "a group's topic in a transaction": Case([*WRITES, (GROUP, READ)], transact_offsets, "READ", "topic"),
 }
 
 
@@ -115,3 +179,18 @@ async def test_an_error_names_what_was_refused(secured: Secured, topic: str, use
     assert (found.operation, found.resource_type, found.resource_name) == (case.operation, case.resource_type, resource)
     assert f"{case.operation} on {case.resource_type}" in str(found)
     assert "kafka-acls.sh --add --allow-principal" in str(found)
+
+
+async def test_a_topic_that_a_producer_may_write_and_not_create(user: str) -> None:
+    """Brokers say the same if a topic may not be described; real Kafka here creates none."""
+    async with secured_broker() as secured, as_user(secured, "admin") as admin:
+        options = {
+            "bootstrap_servers": secured.bootstrap_servers,
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": Unsecured(user),
+        }
+        await grant(admin, rule(user, TOPIC, "orders", WRITE, pattern=PREFIXED))
+        with pytest.raises(AuthorizationError, match="if the topic does not exist yet, it needs CREATE too"):
+            await create_by_producing(options, "orders")
+        await grant(admin, rule(user, TOPIC, "orders", CREATE, pattern=PREFIXED))
+        await create_by_producing(options, "orders")

@@ -12,10 +12,11 @@ import pytest
 
 from aiokproto import Client, Consumer, Producer
 from aiokproto.codec.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from aiokproto.errors import AuthenticationError
+from aiokproto.errors import AuthenticationError, BrokerConnectionError, NotKafkaError
 from tests.behaviour.tls import USER, USER_PASSWORD, TlsCluster, tls_brokers
 from tests.conftest import ON_BOTH
 from tests.kafka.pool import KafkaPool
+from tests.net.proxies import proxy
 from tests.security.certificates import PASSWORD, Files, add_java_stores, make
 from tools.setup.system import find_java
 
@@ -77,8 +78,9 @@ async def test_certificates_in_every_format(tls_cluster: TlsCluster, topic: str,
     await round_trip(topic, {**options, "bootstrap_servers": tls_cluster.mutual})
 
 
-async def test_tls_with_a_password(tls_cluster: TlsCluster, topic: str) -> None:
-    options = {
+def login(tls_cluster: TlsCluster) -> dict[str, Any]:
+    """The options for the listener with TLS and a password."""
+    return {
         "bootstrap_servers": tls_cluster.login,
         "security_protocol": "SASL_SSL",
         "ssl_truststore_location": tls_cluster.files["trusted.p12"],
@@ -88,7 +90,39 @@ async def test_tls_with_a_password(tls_cluster: TlsCluster, topic: str) -> None:
         "sasl_username": USER,
         "sasl_password": USER_PASSWORD,
     }
-    await round_trip(topic, options)
+
+
+async def test_tls_with_a_password(tls_cluster: TlsCluster, topic: str) -> None:
+    await round_trip(topic, login(tls_cluster))
+
+
+@pytest.mark.parametrize("scheme", ["socks5", "socks5h", "http"])
+async def test_tls_with_a_password_through_a_proxy(tls_cluster: TlsCluster, topic: str, scheme: str) -> None:
+    async with proxy(scheme, login=("me", "p@ss")) as way:
+        await round_trip(topic, {**login(tls_cluster), "proxy_url": f"{scheme}://me:p%40ss@127.0.0.1:{way.port}"})
+        assert {f"{host}:{port}" for host, port in way.asked} == {tls_cluster.login}
+
+
+MISMATCHES: dict[str, tuple[str, type[BrokerConnectionError], str]] = {
+    "SSL": ("login", BrokerConnectionError, r"first request after ApiVersions: .*security_protocol='SASL_SSL'"),
+    "SASL_SSL": ("mutual", AuthenticationError, "requires a client certificate|does not expect SASL|it requires"),
+    "PLAINTEXT": ("login", NotKafkaError, r"like a TLS server .*security_protocol='SSL' or 'SASL_SSL'"),
+    "SASL_PLAINTEXT": ("login", NotKafkaError, r"like a TLS server .*security_protocol='SSL' or 'SASL_SSL'"),
+}
+
+
+@pytest.mark.parametrize("protocol", MISMATCHES)
+async def test_a_listener_of_another_security_protocol(tls_cluster: TlsCluster, protocol: str) -> None:
+    listener, kind, text = MISMATCHES[protocol]
+    options: dict[str, Any] = {
+        name: value
+        for name, value in login(tls_cluster).items()
+        if name.split("_")[0] in protocol.lower() or name.startswith("boot")
+    }
+    options |= {"security_protocol": protocol, "bootstrap_servers": getattr(tls_cluster, listener)}
+    with pytest.raises(kind, match=text):
+        async with Client(**options, bootstrap_resolve_timeout_ms=0):
+            pass
 
 
 REJECTED = {

@@ -105,7 +105,7 @@ def files_context(files: Files) -> ssl.SSLContext:
             {"ssl.keystore.password": "wrong-one"},
             r"ssl\.keystore\.location='.*': its password is wrong",
         ),
-        ({"ssl.keystore.type": "PEM"}, r"ssl\.keystore\.location='.*': it is no PEM but DER or PKCS#12"),
+        ({"ssl.keystore.type": "PEM"}, r"ssl\.keystore\.location='.*': it is no PEM but PKCS#12"),
         ({"ssl.keystore.location": ""}, r"ssl\.keystore\.password is given without ssl\.keystore\.location"),
         ({"ssl.truststore.location": "nowhere"}, r"ssl\.truststore\.location='nowhere' cannot be read"),
         ({"ssl.enabled.protocols": "SSLv3"}, r"ssl\.enabled\.protocols: 'SSLv3': expected"),

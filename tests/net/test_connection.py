@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from aiokproto.client import Client
 from aiokproto.codec.frames import encode_response
 from aiokproto.codec.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokproto.codec.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from aiokproto.codec.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from aiokproto.codec.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from aiokproto.codec.releases import versions_of
 from aiokproto.codec.schema import Request, Response
@@ -492,6 +494,38 @@ async def test_a_slow_broker_is_not_taken_for_one_of_0_9(monkeypatch: pytest.Mon
             async with connected(broker.port, timeout=3.0):
                 raise AssertionError
         assert seen == [ApiVersionsRequest.versions.highest, 0]
+
+
+@pytest.mark.parametrize("closes", [False, True])
+async def test_a_broker_that_has_told_its_versions_is_not_taken_for_an_old_one(closes: bool) -> None:
+    """It is slow, or starting: a probe would double the connections to a broker that has too many."""
+    turns: list[int] = []
+
+    def answers(request: ApiVersionsRequest, version: int) -> Response | bytes | None:
+        turns.append(version)
+        if len(turns) == 1:
+            return serves(Metadata=(0, 13))(request, version)
+        if closes:
+            raise HangUp
+        return None
+
+    def metadata(request: MetadataRequest, version: int) -> Response:
+        node = MetadataResponseBroker(node_id=0, host="127.0.0.1", port=broker.port)
+        return MetadataResponse(brokers=[node], controller_id=0)
+
+    served: dict[type[Request[Any]], Answer] = {
+        ApiVersionsRequest: answers,
+        MetadataRequest: metadata,
+        ListGroupsRequest: no_groups,
+    }
+    text = "it is starting, or stopping" if closes else "no response|no connection"
+    async with (
+        peer(served) as broker,
+        Client(bootstrap_servers=broker.address, socket_connection_setup_timeout_ms=500) as client,
+    ):
+        with pytest.raises(KafkaError, match=text):
+            await client.request(ListGroupsRequest(), node=0, timeout_ms=700)
+        assert not any(isinstance(request, ListGroupsRequest) for request, _ in broker.requests)
 
 
 async def test_a_broker_whose_release_is_given_is_not_asked() -> None:

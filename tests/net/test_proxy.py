@@ -23,6 +23,7 @@ from tests.net.proxies import proxy
 from tests.net.test_tls import CERTIFICATE, KEY
 from tests.net.waiting import held_port
 from tests.patience import PATIENCE
+from tests.security.certificates import make
 
 ANSWERS: dict[type[Request[Any]], Answer] = {
     ApiVersionsRequest: serves(Heartbeat=(0, 4)),
@@ -154,6 +155,12 @@ async def test_a_proxy_that_wants_credentials_says_so(scheme: str) -> None:
         ("http", b"SSH-2.0-OpenSSH_9.2\r\n", "is no HTTP proxy: it responds like an SSH server"),
         ("http", b"\x05\xff", "is no HTTP proxy: it responds like a SOCKS5 proxy"),
         ("http", b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 10_000, "is no HTTP proxy"),
+        ("http", b"HTTP/1.1 2000 OK\r\n\r\n", "is no HTTP proxy"),
+        ("http", b"\x15\x03\x01\0\x02\x02\x46", r"like a TLS server \(proxy_url begins with 'https://'"),
+        ("http", b"\x05\0", r"like a SOCKS5 proxy \(proxy_url begins with 'socks5://'"),
+        ("socks5", b"\x05\0\x04\0\0\x01" + bytes(6), r"is no SOCKS5 proxy: it responds with b'\\x04"),
+        ("socks5", b"\x05\0\x05\0\0\x09" + bytes(6), r"is no SOCKS5 proxy: it responds with b'\\x00\\t"),
+        ("socks5", b"\x05\0HTTP/1.1 400 Bad\r\n\r\n", "is no SOCKS5 proxy: it responds like an HTTP server"),
         ("socks5", b"", "closed the connection in its handshake"),
         ("http", b"", "closed the connection in its handshake"),
     ],
@@ -168,6 +175,101 @@ async def test_what_is_no_proxy_is_named(scheme: str, reply: bytes, text: str) -
         with pytest.raises(BrokerConnectionError, match=text) as caught:
             await beat("127.0.0.1", 9, through(f"{scheme}://127.0.0.1:{port}"))
         assert isinstance(caught.value, NotKafkaError) == bool(reply)
+
+
+@pytest.mark.parametrize("rest", [b"", b"\0\x01", b"\0\x01\0\0\0\0\0\0"])
+async def test_a_proxy_that_closes_with_its_refusal(rest: bytes) -> None:
+    """Some leave out the address, which has no meaning then."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(3)
+        writer.write(b"\x05\0\x05\x05" + rest)
+        await writer.drain()
+
+    async with raw_peer(serve) as port:
+        with pytest.raises(BrokerConnectionError, match="cannot connect to kafka:9: connection refused") as caught:
+            await beat("kafka", 9, through(f"socks5h://127.0.0.1:{port}"))
+        assert not isinstance(caught.value, NotKafkaError)
+
+
+@pytest.mark.parametrize(
+    ("reply", "text"),
+    [
+        (b"HTTP/1.1 502 \x1b[31mred\x07\r\n\r\n", r"does not connect to kafka:9: 502 \?\[31mred\?$"),
+        (b"HTTP/1.1 101 Switching Protocols\r\n\r\n", "does not connect to kafka:9: 101 Switching"),
+        (
+            b"HTTP/1.1 407 No\r\nProxy-Authenticate: NTLM\r\nproxy-authenticate: Negotiate x\r\n\r\n",
+            r"\(407 No; it wants Ntlm, Negotiate, and this client has Basic alone\)",
+        ),
+        (b'HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm="x"\r\n\r\n', r"\(407 No\)"),
+    ],
+)
+async def test_what_a_proxy_says_is_quoted_without_control_characters(reply: bytes, text: str) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(reply)
+        await writer.drain()
+
+    async with raw_peer(serve) as port:
+        with pytest.raises(BrokerConnectionError, match=text):
+            await beat("kafka", 9, through(f"http://127.0.0.1:{port}"))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.0 200 OK\n\n",
+        b"HTTP/1.1 204\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+    ],
+)
+async def test_a_response_in_another_form(head: bytes) -> None:
+    """Lines that end by LF, other codes of success, and interim responses; each byte arrives on its own."""
+    async with peer(ANSWERS) as broker:
+
+        async def slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", broker.port)
+            for byte in head:
+                writer.write(bytes((byte,)))
+                await asyncio.sleep(0)
+
+            async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+                while data := await source.read(1000):
+                    sink.write(data)
+                sink.close()
+
+            await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer), return_exceptions=True)
+
+        async with raw_peer(slowly) as port:
+            await beat("kafka", 9, through(f"http://127.0.0.1:{port}"))
+
+
+async def test_what_is_wrong_with_tls_to_the_proxy_names_its_option(tmp_path: Path) -> None:
+    """The brokers' options have no effect there."""
+    files = make(tmp_path)
+    context = ssl.create_default_context(cafile=files["ca.pem"])
+    cases: list[tuple[ssl.SSLContext | None, ssl.SSLContext | None, str]] = [
+        (files.server(), None, "certificate of proxy .* was rejected: .*proxy_ssl_context has the authorities"),
+        (files.server("elsewhere"), context, "was rejected: IP address mismatch.*proxy_ssl_context .*name is verified"),
+        (files.server(client_auth=True), context, "ended the TLS handshake: check proxy_ssl_context: its client cert"),
+    ]
+    for server, client, text in cases:
+        async with proxy("connect", tls=server) as way:
+            with pytest.raises(AuthenticationError, match=text) as caught:
+                await beat("kafka", 9, through(f"https://127.0.0.1:{way.port}", client))
+        assert "ssl_cafile" not in str(caught.value)
+
+
+async def test_tls_to_a_proxy_without_tls() -> None:
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+
+    async with raw_peer(plain) as port:
+        with pytest.raises(NotKafkaError, match=r"does not speak TLS .*proxy_url begins with 'http://'"):
+            await beat("kafka", 9, through(f"https://127.0.0.1:{port}"))
 
 
 async def test_a_proxy_that_cannot_be_reached() -> None:

@@ -11,8 +11,10 @@ import pytest
 
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, NotKafkaError
+from aiokproto.net.connection import Connection
 from aiokproto.net.open import open_connection
-from aiokproto.net.tls_errors import refusal, tls_error
+from aiokproto.net.tls_errors import PROXY, refusal, tls_error
+from aiokproto.net.transport import dial
 from tests.net.peer import peer, raw_peer
 from tests.net.test_tls import ANSWERS, CERTIFICATE, KEY
 from tests.patience import PATIENCE
@@ -112,6 +114,75 @@ async def test_the_name_stays_the_advertised_host_when_the_address_is_another(fi
         address = ("127.0.0.1", broker.port)
         await connect(9092, "elsewhere.example.org", ssl_cafile=files["ca.pem"], address_map=lambda host, port: address)
     assert asked == ["elsewhere.example.org"]
+
+
+@pytest.mark.parametrize("host", ["localhost.", "LOCALHOST", "127.0.0.1"])
+async def test_a_host_that_the_certificate_names_otherwise_written(files: Files, host: str) -> None:
+    """The dot that ends a name is for resolvers (RFC 6066): it is neither sent nor verified."""
+    asked: list[str | None] = []
+    context = files.server()
+    context.sni_callback = lambda _, name, __: asked.append(name)
+    async with peer(ANSWERS, ssl_context=context) as broker:
+        address = ("127.0.0.1", broker.port)
+        await connect(9092, host, ssl_cafile=files["ca.pem"], address_map=lambda host, port: address)
+    assert asked == [None if host == "127.0.0.1" else host.removesuffix(".")]
+
+
+NO_NAMES: dict[str, tuple[str, Any, str]] = {
+    "too long": ("a" * 64, None, "is no host name that TLS could verify"),
+    "an empty label": ("a..b", None, "is no host name that TLS could verify"),
+    "a zone alone": ("%lo", None, "'%lo' is no host name that TLS could verify"),
+    "a zero byte": ("a\0b", None, "is no host name that TLS could verify"),
+    "empty": ("a", lambda host, port: "", r"ssl_server_hostname\('a', 9092\) returned '': not a host name"),
+    "none": ("a", lambda host, port: None, "returned None: not a host name"),
+    "an error": ("a", lambda host, port: 1 / 0, "raised ZeroDivisionError"),
+}
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+async def test_without_a_name_to_verify_there_is_no_connection(files: Files, name: str) -> None:
+    """asyncio would verify no name at all if it got an empty one."""
+    host, function, text = NO_NAMES[name]
+    async with peer(ANSWERS, ssl_context=files.server("elsewhere")) as broker:
+        address = ("127.0.0.1", broker.port)
+        options = {"address_map": lambda host, port: address, "ssl_server_hostname": function}
+        with pytest.raises(BrokerConnectionError, match=text):
+            await connect(9092, host, ssl_cafile=files["ca.pem"], **options)
+        assert broker.connections == 0
+
+
+async def test_the_server_name_can_come_from_an_async_function(files: Files) -> None:
+    async def name(host: str, port: int) -> str:
+        await asyncio.sleep(0)
+        return "localhost"
+
+    async with peer(ANSWERS, ssl_context=files.server()) as broker:
+        address = ("127.0.0.1", broker.port)
+        options = {"address_map": lambda host, port: address, "ssl_server_hostname": name}
+        await connect(9092, "kafka", ssl_cafile=files["ca.pem"], **options)
+
+
+async def test_cancelling_when_the_handshake_is_complete_leaves_no_socket_behind(files: Files) -> None:
+    """The next socket gets the number of the closed one: an event loop that still read from that would refuse it."""
+    opening: asyncio.Future[Any] | None = None
+
+    class Cancelled(Connection):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(transport)
+            assert opening is not None
+            opening.cancel()
+
+    async with peer(ANSWERS, ssl_context=files.server()) as broker:
+        config = ClusterConfig.parse(
+            {"bootstrap_servers": broker.address, "security_protocol": "SSL", "ssl_cafile": files["ca.pem"]}
+        )
+        later = asyncio.get_running_loop().time() + PATIENCE
+        made = Cancelled("b", config)
+        opening = asyncio.ensure_future(dial(lambda: made, "127.0.0.1", broker.port, config, deadline=later, peer="b"))
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        await connect(broker.port, ssl_cafile=files["ca.pem"])
+        await made.wait_closed()
 
 
 @pytest.mark.parametrize(
@@ -214,6 +285,24 @@ def test_what_openssl_says_and_what_to_do(reason: str, kind: type[BrokerConnecti
     # After the handshake only alerts about certificates and access count; all else is a lost connection.
     late = refusal("b:1", error)
     assert (late is not None) == ("ALERT" in reason and kind is AuthenticationError)
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (66, "its security level"),
+        (68, "its security level"),
+        (79, "CA:TRUE"),
+        (85, "VERIFY_X509_STRICT, as those of ssl.create_default_context"),
+        (92, "VERIFY_X509_STRICT"),
+    ],
+)
+def test_why_openssl_rejects_a_certificate_and_what_to_do(code: int, text: str) -> None:
+    error = ssl.SSLCertVerificationError(1, "")
+    error.verify_code, error.verify_message = code, "OpenSSL's words"
+    assert "the certificate of b:1 was rejected: OpenSSL's words: " in str(tls_error("b:1", error))
+    assert text in str(tls_error("b:1", error))
+    assert "proxy_ssl_context" in str(tls_error("b:1", error, PROXY))
 
 
 def test_a_lost_connection_is_no_refusal() -> None:

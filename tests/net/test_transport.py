@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from aiokproto import Client
+from aiokproto.broker import Broker
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.schema import Request
 from aiokproto.config import parse_addresses
 from aiokproto.errors import BrokerConnectionError
-from aiokproto.net.addresses import Endpoint, by_turns
+from aiokproto.net.addresses import Endpoint, by_turns, canonical_names, connect
 from aiokproto.net.open import open_connection
 from aiokproto.security.tls.contexts import Given
 from tests.net.peer import Answer, Peer, config, connected, peer, serves
@@ -150,6 +152,42 @@ async def test_cancelling_closes_the_sockets_of_all_attempts(monkeypatch: pytest
     assert [opened.fileno() for opened in pending] == [-1, -1]
 
 
+async def test_cancelling_while_the_losers_are_closed_closes_the_winner_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, opened = asyncio.get_running_loop(), list[socket.socket]()
+    connect_one = loop.sock_connect
+
+    async def swallow(each: socket.socket, address: Any) -> None:
+        opened.append(each)
+        if address[0] == "127.0.0.3":
+            try:
+                await loop.create_future()
+            finally:
+                # The other has won, and this one is being given up.
+                loop.call_soon(racing.cancel)
+                await asyncio.sleep(0)
+        await connect_one(each, address)
+
+    monkeypatch.setattr(loop, "sock_connect", swallow, raising=False)
+    monkeypatch.setattr("aiokproto.net.addresses.FALLBACK_DELAY", 0.0)
+    async with peer(ANSWERS) as broker:
+        both = [Endpoint(socket.AF_INET, (host, broker.port)) for host in ("127.0.0.3", "127.0.0.1")]
+        racing = asyncio.ensure_future(connect(both, loop.time() + PATIENCE, []))
+        with pytest.raises(asyncio.CancelledError):
+            await racing
+        await until(lambda: [each.fileno() for each in opened] == [-1, -1])
+
+
+async def test_an_address_whose_name_cannot_be_looked_up_stands_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ``InetAddress`` in Java: the client starts although no name server answers."""
+
+    def getnameinfo(sockaddr: Any, flags: int) -> tuple[str, str]:
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getnameinfo", getnameinfo)
+    later = asyncio.get_running_loop().time() + PATIENCE
+    assert await canonical_names("127.0.0.1", 9092, later, None) == ["127.0.0.1"]
+
+
 @pytest.mark.parametrize(
     ("found", "order"),
     [
@@ -208,18 +246,89 @@ async def test_an_address_map_may_be_async() -> None:
         await line.wait_closed()
 
 
+async def cancelled(host: str, port: int) -> tuple[str, int]:
+    """As one that awaits a task of the application which is cancelled."""
+    raise asyncio.CancelledError
+
+
+async def late(host: str, port: int) -> tuple[str, int]:
+    raise asyncio.TimeoutError("the resolver does not answer")
+
+
+def closed_socket() -> socket.socket:
+    opened = socket.socket()
+    opened.close()
+    return opened
+
+
 @pytest.mark.parametrize(
     ("option", "function", "text"),
     [
         ("address_map", lambda host, port: 1 / 0, r"address_map\('a', 9\) raised ZeroDivisionError"),
         ("address_map", lambda host, port: "b:9", "returned 'b:9': not a host and a port"),
-        ("dialer", lambda host, port: None, "returned None: not a connected socket"),
+        ("address_map", cancelled, r"address_map\('a', 9\) was cancelled"),
+        ("address_map", late, r"address_map\('a', 9\) raised TimeoutError: the resolver"),
+        ("dialer", lambda host, port: None, "returned None: not a connected stream socket"),
+        ("dialer", lambda host, port: closed_socket(), "returned <socket.*: not a connected stream socket"),
         ("dialer", asynchronous, r"dialer\('a', 9\) raised ValueError"),
     ],
 )
 async def test_a_failure_of_the_applications_function_is_named(option: str, function: Any, text: str) -> None:
     with pytest.raises(BrokerConnectionError, match=text):
         await open_connection("a", 9, "broker 1", config(**{option: function}), PATIENCE)
+
+
+@pytest.mark.parametrize("kind", ["unconnected", "datagrams", "tls"])
+async def test_a_socket_that_a_dialer_must_not_return(kind: str) -> None:
+    """Event loops refuse them with errors of their own, or only once something is written."""
+    near, far = socket.socketpair()
+    if kind == "unconnected":
+        given = socket.socket()
+    elif kind == "datagrams":
+        given = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        given.connect(("127.0.0.1", 9))
+    else:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        given = context.wrap_socket(near, do_handshake_on_connect=False)
+    with near, far, given, pytest.raises(BrokerConnectionError, match="not a connected stream socket without TLS"):
+        await open_connection("a", 9, "broker 1", config(dialer=lambda host, port: given), PATIENCE)
+
+
+async def test_a_client_outlives_an_address_map_that_is_cancelled() -> None:
+    """It is no cancellation of the client's own tasks, which would end the client."""
+    fails = 2
+
+    async def moody(host: str, port: int) -> tuple[str, int]:
+        nonlocal fails
+        fails -= 1
+        if fails >= 0:
+            raise asyncio.CancelledError
+        return host, port
+
+    async with Broker() as broker, Client(bootstrap_servers=broker.bootstrap_servers, address_map=moody) as client:
+        assert client.brokers
+    assert fails < 0
+
+
+async def test_cancelling_a_dialer_that_has_its_socket_closes_it() -> None:
+    near, far = socket.socketpair()
+
+    async def dialer(host: str, port: int) -> socket.socket:
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            return near
+        raise AssertionError
+
+    with far:
+        opening = asyncio.ensure_future(open_connection("a", 9, "broker 1", config(dialer=dialer), PATIENCE))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        assert near.fileno() == -1
 
 
 async def test_a_function_that_hangs_ends_at_the_deadline() -> None:

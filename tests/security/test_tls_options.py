@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -115,8 +116,16 @@ NOT_USABLE: dict[str, tuple[dict[str, str], str]] = {
     "a key in place of a certificate": ({"ssl_cafile": "client.key"}, "it has no CERTIFICATE, only .*PRIVATE KEY"),
     "PKCS12 in place of PEM": (
         {"ssl_cafile": "trusted.p12"},
-        "it is no PEM but DER or PKCS#12: convert it",
+        "it is no PEM but PKCS#12: convert it with `openssl pkcs12`",
     ),
+    "a certificate in DER": ({"ssl_cafile": "ca.der"}, "it is DER: convert it to PEM with `openssl x509 -inform der`"),
+    "a truststore in DER": (
+        {"ssl_truststore_location": "ca.der", "ssl_truststore_password": f"={PASSWORD}"},
+        "it is DER: convert it to PEM",
+    ),
+    "a revocation list in DER": ({"ssl_crlfile": "ca.der"}, "it is DER: .*revocation list with `openssl crl"),
+    "an empty revocation list": ({"ssl_crlfile": "empty"}, "ssl_crlfile='.*': it is empty"),
+    "a damaged revocation list": ({"ssl_crlfile": "damaged.crl"}, "ssl_crlfile='.*': an X509 CRL in it is damaged"),
     "half a file": ({"ssl_cafile": "half.pem"}, "it is incomplete: CERTIFICATE has no end"),
     "a damaged certificate": (
         {"ssl_cafile": "damaged.pem"},
@@ -138,6 +147,14 @@ NOT_USABLE: dict[str, tuple[dict[str, str], str]] = {
     "a wrong password": (
         {"ssl_certfile": "client.pem", "ssl_keyfile": "client.encrypted.key", "ssl_password": "=wrong-one"},
         r"cannot be decrypted: the password is wrong \(ssl_password\)",
+    ),
+    "a password that is too long": (
+        {"ssl_certfile": "client.pem", "ssl_keyfile": "client.encrypted.key", "ssl_password": "=wrong-one" * 200},
+        r"its password is longer than OpenSSL accepts, 1024 bytes \(ssl_password\)",
+    ),
+    "an old encryption": (
+        {"ssl_certfile": "client.pem", "ssl_keyfile": "old.key", "ssl_password": f"={KEY_PASSWORD}"},
+        r"the password is wrong, or OpenSSL has its encryption no more: .*`openssl pkcs8 .*\(ssl_password\)",
     ),
     "a truststore without its password": (
         {"ssl_truststore_location": "trusted.p12"},
@@ -163,6 +180,14 @@ NOT_USABLE: dict[str, tuple[dict[str, str], str]] = {
 }
 
 
+# pbeWithMD5AndDES-CBC, which OpenSSL has without its legacy provider no more; the rest is noise.
+OLD_KEY = """\
+-----BEGIN ENCRYPTED PRIVATE KEY-----
+MCYwGwYJKoZIhvcNAQUDMA4ECAAAAAAAAAAAAgIIAAQHAAAAAAAAAA==
+-----END ENCRYPTED PRIVATE KEY-----
+"""
+
+
 @pytest.mark.parametrize("name", NOT_USABLE)
 async def test_files_that_cannot_be_used(files: Files, name: str) -> None:
     """The error has the option, the file, and what to correct, and no password."""
@@ -171,12 +196,45 @@ async def test_files_that_cannot_be_used(files: Files, name: str) -> None:
     files["empty"].write_bytes(b"\n")
     files["half.pem"].write_text(certificate + certificate[: len(certificate) // 2])
     files["damaged.pem"].write_text(certificate.replace(certificate[200:220], "A" * 20))
+    files["ca.der"].write_bytes(ssl.PEM_cert_to_DER_cert(certificate))
+    files["damaged.crl"].write_text("-----BEGIN X509 CRL-----\nMAA=\n-----END X509 CRL-----\n")
+    files["old.key"].write_text(OLD_KEY)
     options, error = NOT_USABLE[name]
     given = {option: value[1:] if value[0] == "=" else files[value] for option, value in options.items()}
     with pytest.raises(ConfigurationError, match=error) as raised:
         await context(**given)
     assert "wrong-one" not in str(raised.value)
     assert next(iter(options)) in str(raised.value) or "ssl_keyfile" in str(raised.value)
+
+
+@pytest.mark.parametrize("middle", [b"", b"\xef\xbb\xbf"])
+async def test_a_byte_order_mark_hides_no_certificate(files: Files, middle: bytes) -> None:
+    """Editors of Windows write one, and joined files have it in the middle."""
+    both = b"\xef\xbb\xbf" + files["ca.pem"].read_bytes() + middle + files["other-ca.pem"].read_bytes()
+    files["marked.pem"].write_bytes(both.replace(b"\n", b"\r\n"))
+    assert len((await context(ssl_cafile=files["marked.pem"])).get_ca_certs()) == 2
+
+
+async def test_files_of_passwords_and_texts_are_read_in_a_thread(
+    files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop waits for no file system."""
+    threads: list[int] = []
+    opened = Path.open
+
+    def remember(path: Path, *given: Any, **options: Any) -> Any:
+        threads.append(threading.get_ident())
+        return opened(path, *given, **options)
+
+    (tmp_path / "password").write_text(KEY_PASSWORD)
+    monkeypatch.setattr(Path, "open", remember)
+    await context(
+        ssl_keystore_key=files["client.encrypted.key"],
+        ssl_keystore_certificate_chain=files["client.pem"],
+        ssl_key_password=tmp_path / "password",
+    )
+    assert len(threads) == 3
+    assert threading.get_ident() not in threads
 
 
 async def test_a_file_that_is_too_long(files: Files) -> None:

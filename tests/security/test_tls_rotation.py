@@ -17,6 +17,7 @@ from aiokproto.broker import Broker, Security
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import AuthenticationError
 from aiokproto.security.tls.contexts import TlsContexts
+from tests.patience import PATIENCE
 from tests.security.certificates import KEY_PASSWORD, Files, make
 
 
@@ -129,6 +130,33 @@ async def test_a_password_that_cannot_be_read_keeps_what_works(files: Files, cap
     password.append("wrong-one")
     assert await tls.context() is first
     assert "wrong-one" not in caplog.text
+
+
+async def test_a_secret_store_that_does_not_respond_keeps_what_works(
+    files: Files, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Connections do not wait for it one after the other, and it is asked again later."""
+    monkeypatch.setattr("aiokproto.security.tls.contexts.RENEWAL_LIMIT", 0.01)
+    name, asked, sealed = "ca.pem", 0, asyncio.Event()
+    sealed.set()
+
+    async def vault() -> str:
+        nonlocal asked
+        asked += 1
+        await sealed.wait()
+        return files.text(name)
+
+    tls = contexts(ssl_truststore_certificates=vault)
+    first = await tls.context()
+    sealed.clear()
+    assert {id(context) for context in await asyncio.gather(*(tls.context() for _ in range(50)))} == {id(first)}
+    assert asked == 2
+    assert "earlier ones: reading them took longer than 0.01 s" in caplog.text
+    monkeypatch.setattr(tls, "_pause_until", 0.0)
+    monkeypatch.setattr("aiokproto.security.tls.contexts.RENEWAL_LIMIT", PATIENCE)
+    name = "other-ca.pem"
+    sealed.set()
+    assert authorities(await tls.context()) != authorities(first)
 
 
 async def test_a_connection_that_is_given_up_leaves_the_others_theirs(files: Files) -> None:

@@ -36,7 +36,7 @@ from aiokproto.codec.messages.metadata import (
     MetadataResponseTopic,
 )
 from aiokproto.config import ClusterConfig
-from aiokproto.error_codes import ErrorCode
+from aiokproto.error_codes import ErrorCode, Policy
 from aiokproto.errors import (
     BrokerConnectionError,
     DeadlineError,
@@ -471,19 +471,22 @@ class MetadataUpdater:
             await self._wait_for_refresh()
             unknown = self._unknown(names)
             for name in unknown:
-                self._check(name)
+                self._check(name, create)
             # Not yet hopeless: ask again.
             if unknown:
                 self.invalidate(f"topics are still unknown: {unknown[:3]}")
 
-    def _check(self, name: str) -> None:
-        """Raise if another request for the topic cannot succeed."""
+    def _check(self, name: str, create: bool) -> None:
+        """Raise if another request for the topic, which may create it, cannot succeed."""
         code = ErrorCode(self._errors.get(name, 0))
         fails = classify(code, _REFRESH) is Action.FAIL
         if fails or self._missing[name] >= UNKNOWN_LIMIT:
             # Nobody waits for it any more, and the next caller may not allow it.
             self._create.discard(name)
-            raise error_for(code, f"topic {name!r}", None, Asked(MetadataRequest.api_key, topic=name))
+            # A broker that may not create the topic for this client says the same as one that may not describe it.
+            refused = create and code.policy & Policy.AUTHORIZATION
+            detail = "if the topic does not exist yet, it needs CREATE too" if refused else None
+            raise error_for(code, f"topic {name!r}", detail, Asked(MetadataRequest.api_key, topic=name))
 
     def _unknown(self, names: Iterable[str]) -> list[str]:
         return [name for name in dict.fromkeys(names) if name not in self.snapshot.topics]

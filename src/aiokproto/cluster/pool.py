@@ -94,6 +94,8 @@ class Pool:
         # By address: the release of a broker that does not tell its versions, and until when it is not probed again (s,
         # the loop's clock). Recognizing it takes seconds and several connections; but it can be upgraded meanwhile.
         self._releases: dict[tuple[str, int], tuple[str, float]] = {}
+        # Addresses at which a broker has told its versions: it will not become an old one.
+        self._answering: set[tuple[str, int]] = set()
 
     @property
     def bootstrap_nodes(self) -> list[int]:
@@ -136,6 +138,7 @@ class Pool:
         """Use the brokers of a new snapshot. Connections to brokers that are gone or have moved are retired."""
         before, self._brokers = self._brokers, brokers
         self._cluster_id = cluster_id
+        self._answering &= {(node.host, node.port) for node in (*brokers.values(), *self._bootstrap.values())}
         for node_id, node in before.items():
             now = brokers.get(node_id)
             if now is None or (now.host, now.port) != (node.host, node.port):
@@ -273,6 +276,7 @@ class Pool:
                 self._handle_failure,
                 self._identity(node),
                 release if started < known_until else None,
+                (node.host, node.port) in self._answering,
             )
         except KafkaError as error:
             state.failures += 1
@@ -283,8 +287,10 @@ class Pool:
             self._handle_failure(error)
             raise
         connection.report_open(channel, loop.time() - started)
-        if connection.versions.assumed_release is not None and started >= known_until:
-            found = connection.versions.assumed_release
+        found = connection.versions.assumed_release
+        if found is None:
+            self._answering.add((node.host, node.port))
+        elif started >= known_until:
             self._releases[node.host, node.port] = found, loop.time() + config.metadata_max_age
         # Reached: the next failure starts with the shortest pause.
         self._dial_states.pop(node.id, None)

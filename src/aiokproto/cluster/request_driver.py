@@ -129,7 +129,8 @@ class RequestDriver:
             # one task in order.
             connection = self._pool.ready(node, channel)
             if connection is None:
-                connection, timeout = await self._connect(node, channel, min(timeout, deadline - _now()))
+                left = max(min(timeout, deadline - _now()), 0.0)
+                connection, timeout = await self._connect(node, channel, left)
             return await connection.send(request, timeout=timeout, deadline=deadline, max_version=max_version)
         except BrokerConnectionError as error:
             # The broker may be gone or have moved; for a broker that merely restarts it costs one refresh.

@@ -95,6 +95,7 @@ async def connect(untried: list[Endpoint], deadline: float, failures: list[str])
     """
     loop = asyncio.get_running_loop()
     attempts: dict[asyncio.Task[socket.socket], Endpoint] = {}
+    winner: socket.socket | None = None
     begun = loop.time()
     try:
         while untried or attempts:
@@ -106,7 +107,8 @@ async def connect(untried: list[Endpoint], deadline: float, failures: list[str])
             for task in [task for task in attempts if task.done()]:
                 error = task.exception()
                 if error is None:
-                    return task.result(), attempts.pop(task).host
+                    winner = task.result()
+                    return winner, attempts.pop(task).host
                 if not isinstance(error, OSError):
                     raise error
                 failures.append(f"{attempts.pop(task).host}: {reason(error)}")
@@ -120,7 +122,13 @@ async def connect(untried: list[Endpoint], deadline: float, failures: list[str])
         # They lost, and can be tried again should the winner turn out to be useless.
         if loop.time() < deadline:
             untried[:0] = attempts.values()
-        await _discard(attempts)
+        try:
+            await _discard(attempts)
+        # Cancelled here: the caller does not get the winner.
+        except asyncio.CancelledError:
+            if winner is not None:
+                winner.close()
+            raise
 
 
 async def _attempt(endpoint: Endpoint) -> socket.socket:
@@ -158,10 +166,18 @@ async def canonical_names(host: str, port: int, deadline: float, threads: Thread
     endpoints = await resolve(host, port, deadline, what, threads)
     try:
         async with timeout_at(deadline):
-            names = [await current().getnameinfo(threads, endpoint.sockaddr) for endpoint in endpoints]
+            names = [await _name_of(endpoint, threads) for endpoint in endpoints]
     except asyncio.TimeoutError:
         raise BrokerConnectionError(f"{what}: finding its canonical names took too long") from None
     return list(dict.fromkeys(names))
+
+
+async def _name_of(endpoint: Endpoint, threads: ThreadPoolExecutor | None) -> str:
+    try:
+        return await current().getnameinfo(threads, endpoint.sockaddr)
+    # As while no name server answers: an address has a name for what its owner says, and need not have one.
+    except OSError:
+        return endpoint.host
 
 
 def reason(error: BaseException) -> str:

@@ -55,7 +55,7 @@ from aiokproto.net.throttle import throttle
 from aiokproto.net.timeouts import deadline
 from aiokproto.net.timer import Timer
 from aiokproto.net.tls_errors import refusal
-from aiokproto.net.transport import set_socket_options
+from aiokproto.net.transport import Dialled, set_socket_options
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.observe.observers import NodeObserver
 
@@ -86,7 +86,7 @@ _NO_RESPONSE_AFTER_VERSIONS = (
 )
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection(Dialled, asyncio.BufferedProtocol):
     """One socket to one broker, made by :func:`~aiokproto.net.open.open_connection`. Once closed it stays closed.
 
     Cancelling a call leaves the connection open; the late response is dropped. A request without a response for
@@ -317,14 +317,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self, reason: KafkaError | None = None) -> None:
         """Flush what is written and close. Requests in flight fail with ``reason``."""
-        self._fail(reason or ClientClosedError(f"the connection to {self.peer} is closed"))
+        self._fail(reason or self._closed_here())
 
     def abort(self) -> None:
         """Close at once and drop unsent data."""
-        # For the waiting requests; transport.abort() alone reports the loss only in the next loop iteration.
-        self.close()
+        # For the waiting requests; transport.abort() alone reports the loss only in the next loop iteration. Not by
+        # close(): asyncio's TLS transports ignore abort() once they were closed twice.
+        self._fail(self._closed_here(), abort=True)
         if self._transport is not None:
             self._transport.abort()
+
+    def _closed_here(self) -> ClientClosedError:
+        return ClientClosedError(f"the connection to {self.peer} is closed")
 
     async def wait_closed(self) -> None:
         """Wait until the socket is closed."""

@@ -9,6 +9,7 @@ end.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 _SHOWN = 32
 
@@ -43,10 +44,16 @@ _PROTOCOLS: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
 )
 
 _REMEDIES = {
-    "a TLS server": "connect to a TLS listener with security_protocol='SSL'",
+    "a TLS server": "connect to a TLS listener with security_protocol='SSL' or 'SASL_SSL'",
     "ZooKeeper": "bootstrap_servers takes brokers, mostly at port 9092",
     "a SOCKS5 proxy": "a proxy goes into proxy_url",
 }
+
+PROXY_REMEDIES = {
+    "a TLS server": "proxy_url begins with 'https://' for a proxy with TLS",
+    "a SOCKS5 proxy": "proxy_url begins with 'socks5://' or 'socks5h://' for it",
+}
+"""What to do if the peer should be a proxy."""
 
 _PORTS = {
     2181: "ZooKeeper; bootstrap_servers takes brokers, mostly at port 9092",
@@ -69,13 +76,13 @@ def recognize(seen: bytes) -> str | None:
     return None
 
 
-def describe_bytes(seen: bytes) -> str:
-    """Describe a peer that is no Kafka broker by the first bytes it sent."""
+def describe_bytes(seen: bytes, remedies: Mapping[str, str] = _REMEDIES) -> str:
+    """Describe a peer that is no Kafka broker, or with other remedies no proxy, by the first bytes it sent."""
     name = recognize(seen)
     if name is None:
         return f"it responds with {seen[:_SHOWN]!r}"
-    if name in _REMEDIES:
-        return f"it responds like {name} ({_REMEDIES[name]})"
+    if name in remedies:
+        return f"it responds like {name} ({remedies[name]})"
     # The first line of a protocol of text names the product.
     line = seen.partition(b"\n")[0].rstrip(b"\r")[:80]
     return f"it responds like {name}" + (f" ({line.decode()!r})" if _printable(line) else "")

@@ -48,6 +48,7 @@ async def open_connection(
     on_rejected: Callable[[KafkaError], None] = lambda error: None,
     identity: Identity = ANYONE,
     release: str | None = None,
+    answers: bool = False,
 ) -> Connection:
     """Connect to a broker, learn which API versions it supports, and authenticate. Cancelling closes the socket.
 
@@ -63,6 +64,10 @@ async def open_connection(
 
     ``release`` is one of :data:`~aiokproto.net.versions.BEFORE_0_10` if an earlier connection to the broker has found
     that out; else None.
+
+    ``answers`` says that an earlier connection to it has answered ApiVersions: then silence means that it is slow, and
+    a closed connection that it is starting. It is neither probed, which would double the connections to a broker that
+    has too many, nor taken for an old one.
 
     ``on_rejected`` is called with the error if the broker refuses to extend the session later (KIP-368). ``identity``
     is what the peer should be; brokers since 4.4 check it (KIP-1242).
@@ -113,7 +118,7 @@ async def open_connection(
     for version in (None, 0):
         connection = await connect()
         exchange = _negotiate(connection, Negotiation(peer, version, identity), until, timeout)
-        if version is None and config.sasl is None:
+        if version is None and config.sasl is None and not answers:
             exchange = _unless_ignored(exchange, partial(_ignores_api_versions, connect, until, timeout), peer, timeout)
         negotiated = await _unless_closed(connection, exchange)
         if negotiated is not None and negotiated.assumed:
@@ -125,6 +130,8 @@ async def open_connection(
         if negotiated is not None:
             connection.negotiated(negotiated)
             return await opened(connection)
+    if answers:
+        raise BrokerConnectionError(f"{peer} closes each connection on the first request: it is starting, or stopping")
     # No ApiVersions any more, as the broker has closed both sockets because of it. 0.8 has no SASL.
     connection = await connect()
     if config.sasl is None and await _unless_closed(connection, _list_groups(connection, until, timeout)) is None:

@@ -16,7 +16,9 @@ from contextlib import suppress
 from typing import TypeVar, cast
 
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, NotKafkaError
-from aiokproto.net.foreign_protocols import describe_bytes
+from aiokproto.net.foreign_protocols import PROXY_REMEDIES, describe_bytes
+from aiokproto.net.timeouts import TLS_HANDSHAKE
+from aiokproto.net.tls_errors import PROXY, refusal
 from aiokproto.proxy_options import Proxy
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -25,7 +27,10 @@ MAX_RESPONSE_SIZE = 16 * 1024
 """Longest response of a proxy in bytes: curl and Go have limits of this order."""
 
 _HTTP = b"HTTP/1."
-_STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})([^\r\n]*)")
+_STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?!\d)([^\r\n]*)")
+_CHALLENGE = re.compile(rb"^proxy-authenticate:[ \t]*([a-z0-9-]{1,20})", re.IGNORECASE | re.MULTILINE)
+# Some proxies end lines by LF alone (RFC 9112, section 2.2).
+_END = re.compile(rb"\r?\n\r?\n")
 _NO_CREDENTIALS = "user:password@ before the host in proxy_url"
 
 _VERSION = 5
@@ -51,6 +56,8 @@ class Handshake(asyncio.Protocol):
         self._received = bytearray()
         self._waiter: asyncio.Future[None] | None = None
         self._ended = False
+        self.lost: Exception | None = None
+        """The error with which the connection has ended."""
 
     # --- Callbacks of asyncio.Protocol ---
 
@@ -70,7 +77,7 @@ class Handshake(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._ended = True
+        self._ended, self.lost = True, exc
         self._wake()
 
     def _wake(self) -> None:
@@ -114,7 +121,9 @@ class Handshake(asyncio.Protocol):
         assert transport is not None
         if tls is not None:
             loop = asyncio.get_running_loop()
-            upgraded = await loop.start_tls(transport, protocol, tls, server_hostname=server_hostname)
+            upgraded = await loop.start_tls(
+                transport, protocol, tls, server_hostname=server_hostname, ssl_handshake_timeout=TLS_HANDSHAKE
+            )
             if upgraded is None:
                 raise ConnectionResetError("the connection is lost")
             protocol.connection_made(upgraded)
@@ -173,12 +182,16 @@ async def negotiate(line: Handshake, proxy: Proxy, host: str, port: int) -> None
     except EOFError:
         if line.seen:
             raise _no_proxy(proxy, line.seen) from None
+        # With TLS 1.3 a proxy rejects a certificate after the handshake.
+        refused = refusal(f"proxy {proxy}", line.lost, PROXY)
+        if refused is not None:
+            raise refused from line.lost
         raise BrokerConnectionError(f"proxy {proxy} closed the connection in its handshake") from None
 
 
 def _no_proxy(proxy: Proxy, seen: bytes) -> NotKafkaError:
     kind = "SOCKS5" if proxy.scheme.startswith("socks5") else "HTTP"
-    return NotKafkaError(f"proxy {proxy} is no {kind} proxy: {describe_bytes(seen)}")
+    return NotKafkaError(f"proxy {proxy} is no {kind} proxy: {describe_bytes(seen, PROXY_REMEDIES)}")
 
 
 def _rejected(proxy: Proxy, why: str) -> AuthenticationError:
@@ -198,13 +211,19 @@ async def _socks5(line: Handshake, proxy: Proxy, host: str, port: int) -> None:
     if method == _PASSWORD:
         await _password(line, proxy)
     line.write(bytes((_VERSION, 1, 0)) + _address(host) + port.to_bytes(2, "big"))
-    _, reply, _, kind = await line.read(4)
-    # The proxy's own address, which nobody needs: only its length counts.
-    size = {_IPV4: 4, _IPV6: 16}.get(kind)
-    await line.read((size if size is not None else (await line.read(1))[0]) + 2)
+    version, reply = first = await line.read(2)
+    if version != _VERSION:
+        raise _no_proxy(proxy, first + line.seen)
+    # Before the rest, which some proxies leave out.
     if reply:
         why = _REPLIES.get(reply, f"reply {reply}")
         raise BrokerConnectionError(f"proxy {proxy} cannot connect to {host}:{port}: {why}")
+    _, kind = second = await line.read(2)
+    if kind not in (_IPV4, _NAME, _IPV6):
+        raise _no_proxy(proxy, second + line.seen)
+    # The proxy's own address, which nobody needs: only its length counts.
+    size = {_IPV4: 4, _IPV6: 16}.get(kind)
+    await line.read((size if size is not None else (await line.read(1))[0]) + 2)
 
 
 async def _password(line: Handshake, proxy: Proxy) -> None:
@@ -230,17 +249,29 @@ async def _connect(line: Handshake, proxy: Proxy, host: str, port: int) -> None:
         credentials = b64encode(f"{proxy.username}:{proxy.password}".encode()).decode()
         head.append(f"Proxy-Authorization: Basic {credentials}")
     line.write("\r\n".join([*head, "", ""]).encode("ascii"))
-    while (end := line.seen.find(b"\r\n\r\n")) < 0:
+    code, text, response = await _response(line, proxy)
+    # Interim responses, which any request can have (RFC 9110, section 15.2); 101 is a final one.
+    while 100 <= code < 200 and code != 101:
+        code, text, response = await _response(line, proxy)
+    if code == 407:
+        schemes = [each.decode().title() for each in _CHALLENGE.findall(response)]
+        wants = f"; it wants {', '.join(schemes)}, and this client has Basic alone" if schemes else ""
+        raise _rejected(proxy, text if "Basic" in schemes else text + wants)
+    if not 200 <= code < 300:
+        raise BrokerConnectionError(f"proxy {proxy} does not connect to {target}: {text}")
+
+
+async def _response(line: Handshake, proxy: Proxy) -> tuple[int, str, bytes]:
+    """Read the head of a response; return its status, as a number and with the proxy's words, and the head."""
+    while (end := _END.search(line.seen)) is None:
         begin = line.seen[: len(_HTTP)]
         if not _HTTP.startswith(begin) or len(line.seen) > MAX_RESPONSE_SIZE:
             raise _no_proxy(proxy, line.seen)
         await line.more()
-    response = await line.read(end + 4)
+    response = await line.read(end.end())
     status = _STATUS.match(response)
     if status is None:
         raise _no_proxy(proxy, response)
-    code, text = int(status[1]), f"{status[1].decode()}{status[2][:80].decode('latin-1')}"
-    if code == 407:
-        raise _rejected(proxy, text)
-    if not 200 <= code < 300:
-        raise BrokerConnectionError(f"proxy {proxy} does not connect to {target}: {text}")
+    # Into an error, and so into logs: no control characters.
+    words = "".join(each if each.isprintable() else "?" for each in status[2][:80].decode("latin-1"))
+    return int(status[1]), f"{status[1].decode()}{words}", response

@@ -27,7 +27,11 @@ else:
         scope.update(now)
 
 
-__all__ = ["Interruptible", "deadline", "timeout_at", "wait_until"]
+__all__ = ["TLS_HANDSHAKE", "Interruptible", "deadline", "timeout_at", "wait_until"]
+
+TLS_HANDSHAKE = 24 * 3600.0
+"""What event loops get as the limit of a TLS handshake (s): the deadline of the connection ends it. Their own limit of
+a minute would be reported as an end by the peer."""
 
 
 async def wait_until(event: asyncio.Event, at: float | None) -> None:

@@ -9,6 +9,8 @@ it arrives like a response to the first request.
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, NotKafkaError
 
@@ -47,6 +49,17 @@ _REJECTED = {
         " broker's certificate name the address in its subject alternative names"
     ),
 }
+
+_WEAK = "this client's OpenSSL asks for stronger ones (its security level): the broker needs a new certificate"
+_STRICT = (
+    "ssl_context has VERIFY_X509_STRICT, as those of ssl.create_default_context() since Python 3.13: the broker needs"
+    " a certificate that has it, or clear that flag"
+)
+_NO_AUTHORITY = (
+    "the certificate that signed it does not say that it is an authority (basicConstraints, CA:TRUE): its authority"
+    " needs a new one"
+)
+_REJECTED |= {**dict.fromkeys((66, 67, 68), _WEAK), 79: _NO_AUTHORITY, **dict.fromkeys(range(80, 94), _STRICT)}
 
 _OWN = "the client's certificate (ssl_certfile or ssl_keystore_location)"
 
@@ -94,34 +107,68 @@ CLOSED_IN_HANDSHAKE = (
 """The usual cause of a connection that ends before the handshake is complete."""
 
 
-def tls_error(peer: str, error: ssl.SSLError) -> BrokerConnectionError:
+class Remedies(NamedTuple):
+    """What to do about each failure, by which peer it is.
+
+    Attributes:
+        rejected: By the code for which this side rejects the peer's certificate.
+        otherwise: For all other codes; empty for none.
+        refused: By words in alerts of the peer.
+        plain: If the peer does not speak TLS.
+        closed: If it closed the connection in the handshake.
+    """
+
+    rejected: Mapping[int, str]
+    otherwise: str
+    refused: Mapping[str, str]
+    plain: str
+    closed: str
+
+
+BROKER = Remedies(
+    _REJECTED,
+    "",
+    _REFUSALS,
+    "connect to a plain listener with security_protocol='PLAINTEXT' or 'SASL_PLAINTEXT'",
+    CLOSED_IN_HANDSHAKE,
+)
+PROXY = Remedies(
+    {},
+    "proxy_ssl_context has the authorities that are trusted for the proxy, and decides whether its name is verified",
+    dict.fromkeys(_REFUSALS, "check proxy_ssl_context: its client certificate, versions and ciphers"),
+    "proxy_url begins with 'http://' for a proxy without TLS",
+    "; a proxy without TLS does that: its proxy_url begins with 'http://'",
+)
+"""Of a proxy, whose TLS has one option for all."""
+
+
+def tls_error(peer: str, error: ssl.SSLError, remedies: Remedies = BROKER) -> BrokerConnectionError:
     """Return the error for a failed TLS handshake."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        remedy = _REJECTED.get(error.verify_code)
+        remedy = remedies.rejected.get(error.verify_code, remedies.otherwise)
         text = f"{error.verify_message}: {remedy}" if remedy else error.verify_message
         return AuthenticationError(f"the certificate of {peer} was rejected: {text}")
     reason = error.reason or str(error)
     if reason in _NOT_TLS:
-        hint = "connect to a plain listener with security_protocol='PLAINTEXT' or 'SASL_PLAINTEXT'"
-        return NotKafkaError(f"{peer} does not speak TLS ({reason}): {hint}")
+        return NotKafkaError(f"{peer} does not speak TLS ({reason}): {remedies.plain}")
     if reason in _LOCAL:
         return AuthenticationError(f"no TLS with {peer}: {_LOCAL[reason]} ({reason})")
-    refused = refusal(peer, error)
+    refused = refusal(peer, error, remedies)
     if refused is not None:
         return refused
     if reason == "UNEXPECTED_EOF_WHILE_READING":
-        return BrokerConnectionError(f"{peer} closed the connection in the TLS handshake{CLOSED_IN_HANDSHAKE}")
+        return BrokerConnectionError(f"{peer} closed the connection in the TLS handshake{remedies.closed}")
     return BrokerConnectionError(f"the TLS handshake with {peer} failed: {reason}")
 
 
-def refusal(peer: str, error: BaseException | None) -> AuthenticationError | None:
+def refusal(peer: str, error: BaseException | None, remedies: Remedies = BROKER) -> AuthenticationError | None:
     """Return the error if the peer has ended a connection with an alert about certificates or access, else None."""
     # OpenSSL names the alert in the reason (TLSV1_ALERT_UNKNOWN_CA, SSLV3_ALERT_BAD_CERTIFICATE); it has no field for
     # it.
     reason = error.reason if isinstance(error, ssl.SSLError) else None
     if reason is None or "ALERT" not in reason:
         return None
-    for word, remedy in _REFUSALS.items():
+    for word, remedy in remedies.refused.items():
         if word in reason:
             return AuthenticationError(f"{peer} ended the TLS handshake: {remedy} ({reason})")
     return None

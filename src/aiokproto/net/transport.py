@@ -12,24 +12,41 @@ import asyncio
 import inspect
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
 from aiokproto.config import MAX_PORT, ClusterConfig
-from aiokproto.errors import AuthenticationError, BrokerConnectionError, KafkaError, NotKafkaError
+from aiokproto.errors import AuthenticationError, BrokerConnectionError, DeadlineError, KafkaError, NotKafkaError
 from aiokproto.net.addresses import Endpoint, connect, reason, resolve
 from aiokproto.net.foreign_protocols import describe_bytes
 from aiokproto.net.proxy import Handshake, negotiate
-from aiokproto.net.timeouts import timeout_at
-from aiokproto.net.tls_errors import CLOSED_IN_HANDSHAKE, tls_error
+from aiokproto.net.timeouts import TLS_HANDSHAKE, timeout_at
+from aiokproto.net.timeouts import deadline as ends_at
+from aiokproto.net.tls_errors import BROKER, PROXY, tls_error
 from aiokproto.proxy_options import Proxy
 from aiokproto.security.tls.contexts import TlsContexts
 
-P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+class Dialled(asyncio.BaseProtocol):
+    """The protocol of a connection, which can end it."""
+
+    def abort(self) -> None:
+        """Close at once."""
+        raise NotImplementedError
+
+
+P = TypeVar("P", bound=Dialled)
 
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 """Idle seconds before the first probe, seconds between probes, and lost probes that end the connection."""
+
+_EXPECTED = {
+    "address_map": "a host and a port",
+    "dialer": "a connected stream socket without TLS",
+    "ssl_server_hostname": "a host name",
+}
+"""What the functions of the application return, by option."""
 
 _SILENT_IN_HANDSHAKE = "no response to the TLS handshake: the listener is one without TLS, or the service is not Kafka"
 
@@ -94,9 +111,10 @@ class _Dial(Generic[P]):
         if config.tls is not None:
             # First: a mistake in the options is there whatever the address is.
             self._context = await self._certificates(config.tls)
-            name = host if config.server_hostname is None else config.server_hostname(host, port)
-            # The zone is this machine's, and no part of a certificate (RFC 6874).
-            self._server_hostname = name.partition("%")[0]
+            name = host
+            if config.server_hostname is not None:
+                name = await self._ask("ssl_server_hostname", config.server_hostname, host, port, _is_name)
+            self._server_hostname = self._tls_name(name)
         # Only the connection goes elsewhere; the host stays what the certificate is verified against.
         if config.address_map is not None:
             host, port = await self._ask("address_map", config.address_map, host, port, _is_address)
@@ -114,25 +132,38 @@ class _Dial(Generic[P]):
             raise BrokerConnectionError(f"{self._what}: {'; '.join(self._failures)}")
         return connected
 
+    def _tls_name(self, name: str) -> str:
+        """Return the name that TLS sends and verifies."""
+        # The zone is this machine's, and no part of a certificate (RFC 6874); nor is the dot that ends a name which the
+        # resolver shall not complete (RFC 6066, section 3).
+        host = name.partition("%")[0].removesuffix(".")
+        try:
+            host.encode("idna")
+        except UnicodeError:
+            host = ""
+        # asyncio takes an empty name for none, and would verify no name at all.
+        if not host or "\0" in host:
+            raise BrokerConnectionError(f"{self._what}: {name!r} is no host name that TLS could verify")
+        return host
+
     async def _ask(
         self, option: str, function: Callable[..., Any], host: str, port: int, valid: Callable[[Any], bool]
     ) -> Any:
         """Call a function of the application, which may be async."""
+        call = f"{self._what}: {option}({host!r}, {port})"
         try:
-            async with timeout_at(self._deadline):
+            async with ends_at(self._deadline, lambda: f"{call} took too long"):
                 answer = function(host, port)
                 if inspect.isawaitable(answer):
-                    answer = await answer
+                    answer = await _apart(answer, call)
+        except DeadlineError as error:
+            raise BrokerConnectionError(str(error)) from None
         except KafkaError:
             raise
-        except asyncio.TimeoutError:
-            raise BrokerConnectionError(f"{self._what}: {option}({host!r}, {port}) took too long") from None
         except Exception as error:
-            text = f"{self._what}: {option}({host!r}, {port}) raised {type(error).__name__}: {error}"
-            raise BrokerConnectionError(text) from error
+            raise BrokerConnectionError(f"{call} raised {type(error).__name__}: {error}") from error
         if not valid(answer):
-            expected = "a host and a port" if option == "address_map" else "a connected socket"
-            raise BrokerConnectionError(f"{self._what}: {option}({host!r}, {port}) returned {answer!r}: not {expected}")
+            raise BrokerConnectionError(f"{call} returned {answer!r}: not {_EXPECTED[option]}")
         return answer
 
     async def _certificates(self, tls: TlsContexts) -> ssl.SSLContext:
@@ -176,22 +207,35 @@ class _Dial(Generic[P]):
         # An event loop may have transports of their own for these.
         local = opened.family == getattr(socket, "AF_UNIX", None)
         create: Any = loop.create_unix_connection if local else loop.create_connection
+        made: list[P] = []
         protocol: P | None = None
+
+        def make() -> P:
+            made.append(self._make())
+            return made[0]
+
         try:
             async with timeout_at(self._deadline):
                 _, protocol = await create(
-                    self._make, sock=opened, ssl=self._context, server_hostname=self._server_hostname
+                    make,
+                    sock=opened,
+                    ssl=self._context,
+                    server_hostname=self._server_hostname,
+                    ssl_handshake_timeout=None if self._context is None else TLS_HANDSHAKE,
                 )
         except ssl.SSLError as error:
             raise tls_error(self._peer, error) from error
         except asyncio.TimeoutError:
             self._failures.append(f"{where}: {_SILENT_IN_HANDSHAKE}")
         except OSError as error:
-            hint = CLOSED_IN_HANDSHAKE if self._context is not None else ""
+            hint = BROKER.closed if self._context is not None else ""
             self._failures.append(f"{where}: closed in the TLS handshake: {reason(error)}{hint}")
         finally:
-            # Also after a cancellation: nobody else holds the socket.
+            # Also after a cancellation. If that comes when the handshake is complete, the transport still reads from
+            # the socket, and the number of a closed one is that of the next.
             if protocol is None:
+                for begun in made:
+                    begun.abort()
                 opened.close()
         return protocol
 
@@ -221,8 +265,14 @@ class _Dial(Generic[P]):
         line, step = Handshake(), "TLS handshake"
         try:
             async with timeout_at(self._deadline):
-                name = None if proxy.ssl_context is None else proxy.host
-                await loop.create_connection(lambda: line, sock=found[0], ssl=proxy.ssl_context, server_hostname=name)
+                name, limit = (None, None) if proxy.ssl_context is None else (proxy.host, TLS_HANDSHAKE)
+                await loop.create_connection(
+                    lambda: line,
+                    sock=found[0],
+                    ssl=proxy.ssl_context,
+                    server_hostname=name,
+                    ssl_handshake_timeout=limit,
+                )
                 step = "handshake"
                 await negotiate(line, proxy, host, port)
                 step = "TLS handshake of the broker behind it"
@@ -233,21 +283,51 @@ class _Dial(Generic[P]):
         except BaseException as error:
             found[0].close()
             line.abort()
+            peer, remedies = (self._peer, BROKER) if "broker" in step else (what, PROXY)
             if isinstance(error, ssl.SSLError):
-                raise tls_error(self._peer if "broker" in step else what, error) from error
+                raise tls_error(peer, error, remedies) from error
             if isinstance(error, asyncio.TimeoutError):
                 raise BrokerConnectionError(f"{what}: the {step} took too long") from None
             if isinstance(error, OSError) and not isinstance(error, BrokerConnectionError):
-                raise BrokerConnectionError(f"{what}: closed in the {step}: {reason(error)}") from error
+                hint = remedies.closed if "TLS" in step else ""
+                raise BrokerConnectionError(f"{what}: closed in the {step}: {reason(error)}{hint}") from error
             raise
+
+
+async def _apart(answer: Awaitable[Any], what: str) -> Any:
+    """Await something in a task of its own, so that its cancellation is an error, and none of the caller's."""
+    task = asyncio.ensure_future(answer)
+    try:
+        await asyncio.wait((task,))
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait((task,))
+        # It may have been too late to cancel it.
+        if not task.cancelled() and task.exception() is None and isinstance(task.result(), socket.socket):
+            task.result().close()
+        raise
+    if task.cancelled():
+        raise BrokerConnectionError(f"{what} was cancelled")
+    return task.result()
 
 
 def _is_address(answer: Any) -> bool:
     return isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], str) and isinstance(answer[1], int)
 
 
+def _is_name(answer: Any) -> bool:
+    return isinstance(answer, str) and answer != ""
+
+
 def _is_connected(answer: Any) -> bool:
-    return isinstance(answer, socket.socket)
+    # Event loops refuse the others with errors of their own, or only once something is written.
+    if not isinstance(answer, socket.socket) or isinstance(answer, ssl.SSLSocket):
+        return False
+    try:
+        answer.getpeername()
+    except OSError:
+        return False
+    return answer.type == socket.SOCK_STREAM
 
 
 def set_socket_options(transport: asyncio.BaseTransport) -> None:

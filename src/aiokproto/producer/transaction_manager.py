@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from aiokproto.authorization import Asked
@@ -304,7 +304,7 @@ class TransactionManager:
                     partitions, self._to_add = self._to_add, {}
                     names = ", ".join(str(each) for each in list(partitions)[:3])
                     exchange = AddPartitionsExchange(self.id.identity, partitions)
-                    asked = Asked(topic=next(iter(partitions)).topic if len({p.topic for p in partitions}) == 1 else "")
+                    asked = Asked(topic=_only_topic(partitions))
                     await self._add(None, exchange, f"AddPartitionsToTxn of {names}", asked)
                     self._added.update(partitions)
         except TransactionAbortedError:
@@ -325,7 +325,7 @@ class TransactionManager:
             KafkaError: The error ends the producer.
         """
         what = f"offsets of group {group.group_id!r}"
-        asked = Asked(group=group.group_id, transactional_id=self.id.name)
+        asked = Asked(topic=_only_topic(offsets), group=group.group_id, transactional_id=self.id.name)
         try:
             async with self._sending:
                 # In the lock: the transaction may have ended while this call waited for it.
@@ -592,3 +592,9 @@ def _retrieve(task: asyncio.Task[None]) -> None:
     # Nobody may be waiting any more; the next transaction finds the state and repeats the end.
     if not task.cancelled() and task.exception() is not None:
         log.debug("%s: %s", task.get_name(), task.exception())
+
+
+def _only_topic(partitions: Iterable[TopicPartition]) -> str:
+    """Return the topic of all partitions; empty if they have several."""
+    topics = {partition.topic for partition in partitions}
+    return topics.pop() if len(topics) == 1 else ""

@@ -43,8 +43,22 @@ class Secret:
             raise ConfigurationError(f"{option}: {_NO_UNICODE}")
         self._source: Any = source
 
+    @property
+    def is_file(self) -> bool:
+        """Whether it comes from a file."""
+        return isinstance(self._source, Path)
+
+    def read_file(self) -> str:
+        """Return the secret in the file. It blocks; raises as :meth:`read`."""
+        assert isinstance(self._source, Path)
+        try:
+            text = _read(self._source)
+        except Exception as error:
+            raise BrokerConnectionError(f"{self.option} cannot be read: {_shown(error)}") from error
+        return self._checked(text)
+
     async def read(self) -> str:
-        """Return the secret.
+        """Return the secret. A file is read in the event loop.
 
         Raises:
             BrokerConnectionError: The file cannot be read, or the function failed: the authentication is tried again
@@ -52,11 +66,11 @@ class Secret:
             KafkaError: What the function raised, if it is one.
         """
         source = self._source
+        if self.is_file:
+            return self.read_file()
         try:
-            if isinstance(source, Path):
-                text: Any = _read(source)
-            elif callable(source):
-                text = source()
+            if callable(source):
+                text: Any = source()
                 if inspect.isawaitable(text):
                     text = await text
             else:
@@ -65,6 +79,9 @@ class Secret:
             raise
         except Exception as error:
             raise BrokerConnectionError(f"{self.option} cannot be read: {_shown(error)}") from error
+        return self._checked(text)
+
+    def _checked(self, text: Any) -> str:
         # Without the value: whatever it is, it may be the secret in another form.
         if not isinstance(text, str) or not text:
             what = "empty text" if text == "" else type(text).__name__

@@ -29,14 +29,27 @@ _ATTRIBUTES = {
 }
 
 
+_INTERNAL_ERROR = bytes((21, 3, 3, 0, 2, 2, 80))
+"""A record with one alert (RFC 5246, section 7.2), fatal."""
+
+
 class AlertingObject(ssl.SSLObject):
     """Sends the alert of a handshake that failed, as Kafka does, so that the client learns why.
 
     asyncio drops the connection with what OpenSSL still has to send. So the failure looks like a handshake that waits
     for more, upon which asyncio writes; the client closes, or asyncio's timeout for handshakes ends it.
+
+    To bytes that are no TLS OpenSSL has no alert. Java has one, from which clients see what listens here.
     """
 
     _failure: ssl.SSLError | None = None
+    _outgoing: ssl.MemoryBIO
+
+    @classmethod
+    def _create(cls, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *args: Any, **options: Any) -> Any:
+        made: Any = super()._create(incoming, outgoing, *args, **options)  # type: ignore[misc,unused-ignore]
+        made._outgoing = outgoing
+        return made
 
     def do_handshake(self) -> None:
         if self._failure is not None:
@@ -47,6 +60,8 @@ class AlertingObject(ssl.SSLObject):
             raise
         except ssl.SSLError as error:
             self._failure = error
+            if not self._outgoing.pending:
+                self._outgoing.write(_INTERNAL_ERROR)
             raise ssl.SSLWantReadError(str(error)) from error
 
 

@@ -46,7 +46,10 @@ def client_context(options: TlsOptions, contents: Mapping[str, bytes], secrets: 
         with _reported(options, StoreOptions(options.crl)):
             revoked = read_revocations(contents[options.crl])
             with _as_file(revoked) as path:
-                context.load_verify_locations(path)
+                try:
+                    context.load_verify_locations(path)
+                except ssl.SSLError:
+                    raise StoreError("an X509 CRL in it is damaged") from None
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     return context
 
@@ -113,8 +116,14 @@ def _load_key(
                     f"its private key is not that of the first certificate{where}: the client's own comes first"
                 ) from None
             if key.encrypted:
-                raise StoreError("its private key cannot be decrypted: the password is wrong", "key password") from None
+                old = ", or OpenSSL has its encryption no more: write it anew with `openssl pkcs8 -topk8 -v2 aes256`"
+                raise StoreError(
+                    f"its private key cannot be decrypted: the password is wrong{old if key.outdated else ''}",
+                    "key password",
+                ) from None
             raise StoreError(f"its private key or a certificate cannot be used ({error.reason or error})") from None
+        except ValueError:
+            raise StoreError("its password is longer than OpenSSL accepts, 1024 bytes", "key password") from None
 
 
 def _content(option: str, contents: Mapping[str, bytes], secrets: Mapping[str, str]) -> bytes:

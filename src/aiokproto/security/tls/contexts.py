@@ -4,6 +4,8 @@ For each connection :meth:`FromOptions.context` looks at the files' state (size,
 passwords and texts that functions and files give. If nothing differs from what the last context was made of, that one
 is used again. Otherwise a new one is made, in a thread. If that fails while there is an old one, the old one stays:
 the file may be being written at this moment. A warning says so once for each cause; the next connection tries again.
+If that takes longer than :data:`RENEWAL_LIMIT`, as with a secret store that does not respond, the old one stays too,
+and nothing is tried for :data:`RENEWAL_PAUSE`: connections must not wait for it one after the other.
 
 The state is read before the content: a file that changes in between has another state the next time.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import sys
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from pathlib import Path
@@ -22,6 +25,17 @@ from aiokproto.errors import ConfigurationError, KafkaError
 from aiokproto.security.tls.build import client_context
 from aiokproto.security.tls.options import TlsOptions
 from aiokproto.security.tls.stores import MAX_SIZE
+
+if sys.version_info >= (3, 11):
+    from asyncio import timeout
+else:
+    from async_timeout import timeout
+
+RENEWAL_LIMIT = 1.0
+"""Longest wait (s) for files and functions while there is a context."""
+
+RENEWAL_PAUSE = 10.0
+"""Seconds without another attempt after one that took longer."""
 
 logger = logging.getLogger("aiokproto.net")
 
@@ -73,26 +87,39 @@ class FromOptions:
         self._context: ssl.SSLContext | None = None
         self._state: _State | None = None
         self._warned = ""
+        # While functions or files do not respond: when to try again (s, the loop's clock).
+        self._pause_until = 0.0
         # Connections that are made at the same time read the files once.
         self._lock = asyncio.Lock()
 
     async def context(self, threads: Executor | None = None) -> ssl.SSLContext:
+        loop = asyncio.get_running_loop()
         async with self._lock:
+            if self._context is not None and loop.time() < self._pause_until:
+                return self._context
             try:
-                secrets = {option: await secret.read() for option, secret in self._options.secrets.items()}
-                loop = asyncio.get_running_loop()
-                made = await loop.run_in_executor(threads, _renew, self._options, self._state, secrets)
+                async with timeout(None if self._context is None else RENEWAL_LIMIT):
+                    made = await self._made(threads)
                 if made is not None:
                     if self._context is not None:
                         logger.info("TLS certificates were renewed: new connections use them")
                     self._context, self._state = made
                 self._warned = ""
+            except asyncio.TimeoutError:
+                self._pause_until = loop.time() + RENEWAL_PAUSE
+                self._warn(f"reading them took longer than {RENEWAL_LIMIT:g} s")
             except KafkaError as error:
                 if self._context is None:
                     raise
                 self._warn(str(error))
             assert self._context is not None, "made above, or the error was raised"
             return self._context
+
+    async def _made(self, threads: Executor | None) -> tuple[ssl.SSLContext, _State] | None:
+        secrets = {
+            option: await secret.read() for option, secret in self._options.secrets.items() if not secret.is_file
+        }
+        return await asyncio.get_running_loop().run_in_executor(threads, _renew, self._options, self._state, secrets)
 
     def _warn(self, text: str) -> None:
         if text != self._warned:
@@ -106,7 +133,8 @@ class FromOptions:
 def _renew(
     options: TlsOptions, last: _State | None, secrets: Mapping[str, str]
 ) -> tuple[ssl.SSLContext, _State] | None:
-    """Return a new context and what it was made of; None if nothing has changed."""
+    """Return a new context and what it was made of; None if nothing has changed. ``secrets`` are those of no file."""
+    secrets = {**secrets, **{option: one.read_file() for option, one in options.secrets.items() if one.is_file}}
     states = {option: _state(option, path) for option, path in options.files.items()}
     state = _State(states, secrets)
     if state == last:

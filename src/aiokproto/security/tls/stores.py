@@ -20,6 +20,11 @@ MAX_SIZE = 4 << 20
 
 _CERTIFICATES = ("CERTIFICATE", "X509 CERTIFICATE")
 _BEGIN, _END, _DASHES = b"-----BEGIN ", b"-----END ", b"-----"
+# Of UTF-8, as editors of Windows write it; in the middle of files that were joined.
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# The object identifier of PBES2 (RFC 8018), and the version of every PKCS#12 (RFC 7292), in DER.
+_PBES2 = bytes.fromhex("06092a864886f70d01050d")
+_VERSION_3 = b"\x02\x01\x03"
 
 Subject = Literal["file", "password", "key password"]
 
@@ -49,12 +54,14 @@ class PrivateKey(NamedTuple):
     Attributes:
         pem: The key.
         encrypted: Whether it needs a password.
+        outdated: Whether it is encrypted in a way (PBES1) that OpenSSL 3 mostly cannot decrypt.
         chain: Certificates in DER, the key's own first; none if the file has the key alone.
     """
 
     pem: bytes
     encrypted: bool
     chain: list[bytes]
+    outdated: bool = False
 
 
 def blocks(data: bytes) -> list[Block]:
@@ -69,7 +76,7 @@ def blocks(data: bytes) -> list[Block]:
 def _blocks(data: bytes) -> Iterator[Block]:
     label, lines = "", list[bytes]()
     for line in data.splitlines():
-        line = line.strip()
+        line = line.strip().removeprefix(_BYTE_ORDER_MARK)
         if line.startswith(_BEGIN) and line.endswith(_DASHES):
             if label:
                 break
@@ -85,17 +92,18 @@ def _blocks(data: bytes) -> Iterator[Block]:
 
 
 def type_of(data: bytes) -> str:
-    """Return which of :data:`TYPES` a file is; ``""`` for none.
-
-    A file that begins like DER counts as PKCS#12.
-    """
+    """Return which of :data:`TYPES` a file is, or ``"DER"`` for a certificate or key in it; ``""`` for none."""
     if data.startswith(JKS):
         return "JKS"
     if data.startswith(JCEKS):
         return "JCEKS"
     if _BEGIN in data:
         return "PEM"
-    return "PKCS12" if data.startswith(b"\x30") else ""
+    if not data.startswith(b"\x30"):
+        return ""
+    # What follows the length, which has one byte, or so many more as that says.
+    begin = 2 + (data[1] & 0x7F if len(data) > 1 and data[1] > 0x80 else 0)
+    return "PKCS12" if _VERSION_3.startswith(data[begin : begin + len(_VERSION_3)]) else "DER"
 
 
 def read_certificates(data: bytes, kind: str | None, password: str | None) -> list[bytes]:
@@ -170,9 +178,10 @@ def read_revocations(data: bytes) -> bytes:
     Raises:
         StoreError: It has none.
     """
+    _checked_type(data, "PEM")
     lists = [block.text for block in blocks(data) if block.label == "X509 CRL"]
     if not lists:
-        raise StoreError(f"it has no X509 CRL, {_labels(data)}")
+        raise StoreError(f"it has no X509 CRL, only {_labels(data)}")
     return b"".join(lists)
 
 
@@ -185,12 +194,15 @@ def _checked_type(data: bytes, kind: str | None) -> str:
     found = type_of(data)
     if not found:
         raise StoreError("it is empty" if not data.strip() else "it is neither PEM nor PKCS#12 nor JKS")
+    if found == "DER":
+        raise StoreError(
+            "it is DER: convert it to PEM with `openssl x509 -inform der`, a private key with `openssl pkey -inform"
+            " der`, a revocation list with `openssl crl -inform der`"
+        )
     if kind is None or kind == found or {kind, found} == {"JKS", "PKCS12"}:
         return found
     if kind == "PEM" and found == "PKCS12":
-        raise StoreError(
-            "it is no PEM but DER or PKCS#12: convert it with `openssl x509 -inform der` or `openssl pkcs12`"
-        )
+        raise StoreError("it is no PEM but PKCS#12: convert it with `openssl pkcs12`")
     raise StoreError(f"it is {found}: expected {kind}")
 
 
@@ -205,6 +217,14 @@ def _pem_certificates(found: list[Block]) -> list[bytes]:
         raise StoreError("a CERTIFICATE in it is damaged") from None
 
 
+def _pem_content(text: bytes) -> bytes:
+    """Return what is between the first and the last line; nothing if it is damaged."""
+    try:
+        return binascii.a2b_base64(b"".join(text.splitlines()[1:-1]))
+    except binascii.Error:
+        return b""
+
+
 def _pem_label(text: str) -> str:
     return text.replace("X509 CERTIFICATE", "CERTIFICATE")
 
@@ -216,8 +236,10 @@ def _pem_key(data: bytes) -> PrivateKey:
         raise StoreError(f"it has no PRIVATE KEY, only {_labels(data)}")
     if len(keys) > 1:
         raise StoreError(f"it has {len(keys)} private keys: expected one")
-    encrypted = keys[0].label == "ENCRYPTED PRIVATE KEY" or b"Proc-Type: 4,ENCRYPTED" in keys[0].text
-    return PrivateKey(keys[0].text, encrypted, _pem_certificates(found))
+    pkcs8 = keys[0].label == "ENCRYPTED PRIVATE KEY"
+    encrypted = pkcs8 or b"Proc-Type: 4,ENCRYPTED" in keys[0].text
+    outdated = pkcs8 and _PBES2 not in _pem_content(keys[0].text)
+    return PrivateKey(keys[0].text, encrypted, _pem_certificates(found), outdated)
 
 
 def _pkcs12_key(data: bytes, password: str) -> PrivateKey:
