@@ -178,7 +178,7 @@ def test_a_client_is_refused_to_other_threads_while_its_own_goes_on(kafka: Threa
             ready.append(producer)
             there.set()
             for index in range(count):
-                # A string of its own each time: what the producer remembers of the last is replaced, and the last freed.
+                # A new string each time: what the producer remembers of the last is replaced, and the last freed.
                 await producer.post("".join(("fli", "ghts")), b"%d" % index)
             await producer.flush()
             stop.set()
