@@ -329,3 +329,39 @@ def test_a_consumers_iterator_survives_threads_that_should_not_use_it() -> None:
 
     found = in_loops(work)
     assert sorted(record for one in found for record in one) == list(range(count))  # type: ignore[type-var]
+
+
+def test_arrays_that_another_thread_changes_end_in_no_wrong_place() -> None:
+    """Numbers that were measured may be others when they are read again: headers, binary columns and their bounds."""
+    numpy = pytest.importorskip("numpy")
+    from aiokproto.records.columns import BytesColumn, binary_array
+    from aiokproto.records.rows import encode_lists
+
+    rows, each = 2000, 3
+    start = numpy.arange(rows, dtype=numpy.int64) * each
+    end = start + 1
+    item = numpy.arange(rows * each, dtype=numpy.int64)
+    column = BytesColumn(bytes(rows * each + 1), item, item + 1, numpy.ones(rows * each, numpy.bool_))
+    done = threading.Event()
+
+    def change() -> None:
+        while not done.is_set():
+            end[:] = start + each
+            end[:] = start
+
+    def write() -> None:
+        for _ in range(100):
+            with suppress(ValueError, IndexError):
+                assert len(encode_lists(start, end, column, column)) == rows
+                assert len(binary_array(column.data, start, end, column.valid[:rows])) == rows
+
+    def work(number: int) -> None:
+        if number == 0:
+            change()
+            return
+        try:
+            write()
+        finally:
+            done.set()
+
+    at_once(work)

@@ -1,7 +1,7 @@
 """``python -m tools.pythons``: the source distribution, installed and tested on every Python that the machine has.
 
 Each interpreter gets a folder in ``.cache/pythons`` with a virtual environment, into which pip compiles the package.
-The tests of `ACCELERATED` run there with the accelerator, and those that the command line names without it and on uvloop.
+The tests of `ACCELERATED` run there as installed, and those that the command line names in pure Python and on uvloop.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ from aiokproto.group.streams_topology import (
     decode_tasks,
     encode_tasks,
 )
-from aiokproto.runtime import current
+from aiokproto.runtime import create_task, current
 from aiokproto.types import GroupMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.group")
@@ -232,7 +232,7 @@ class StreamsMember:
         """
         self._running = True
         self._member.reconciliation.subscription_changed()
-        describing = asyncio.create_task(self._describe(), name="aiokproto-group-describe")
+        describing = create_task(self._describe(), name="aiokproto-group-describe")
         try:
             await self._member.run()
         finally:
