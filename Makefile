@@ -5,7 +5,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test style types bench bench-quick bench-spark bench-docs docs wheels asan kafka schema-check setup-test clean
+.PHONY: help demo test style types bench bench-quick bench-spark bench-docs docs wheels pythons asan kafka schema-check setup-test clean
 
 # The tests again in pure Python, and again on uvloop: those that each could break, without what is slow to start.
 HERE := -m "not kafka and not java and not spark and not slow"
@@ -74,6 +74,11 @@ docs:  ## build the documentation into .cache/site
 
 wheels:  ## build the wheels and the source distribution into dist, and prove each in a virtual environment of its own
 	@$(SETUP) wheels -- $(BIN)/python -m tools.wheels
+
+# PURE and UVLOOP as of `make test`: what each could break.
+pythons:  ## test on every Python that the machine has, in virtual environments of their own (ONLY="3.10 3.14t", PYTHONS="/opt/a/bin/python3.14t")
+	@$(SETUP) pythons -- $(BIN)/python -m tools.pythons --only $(ONLY) --python $(PYTHONS) \
+		--pure $(PURE:tests/%=%) test_threads.py --uvloop $(UVLOOP:tests/%=%) test_threads.py
 
 asan:  ## run the accelerator's tests with it compiled for the sanitizers of addresses and undefined behaviour
 	@$(SETUP) asan -- $(BIN)/python -m tools.asan

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
 
 SRC = Path("src")
+CYTHON = {
+    # The C it writes is no source, and has no place beside them.
+    "cython_c_in_temp": True,
+    # Free-threaded Python would otherwise get its global lock back. `aiokproto.accelerator` says why it is not needed.
+    "cython_directives": {"freethreading_compatible": True},
+}
+"""Cython's settings, as its ``build_ext`` reads them from an extension."""
 
 
 def extensions() -> list[Extension]:
     wanted = os.environ.get("AIOKPROTO_PURE", "") in ("", "0")
-    # PyPy compiles the Python form better; a Python without the GIL would get it back from a module that relies on it.
-    if not wanted or sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+    # PyPy compiles the Python form better.
+    if not wanted or sys.implementation.name != "cpython":
         return []
     shared = [path.as_posix() for path in sorted(SRC.rglob("*.pxd"))]
     return [extension(path, shared) for path in sorted(SRC.rglob("*.pyx"))]
@@ -28,8 +34,7 @@ def extensions() -> list[Extension]:
 def extension(source: Path, shared: list[str]) -> Extension:
     name = ".".join(source.relative_to(SRC).with_suffix("").parts)
     module = Extension(name, [source.as_posix()], depends=shared, optional=True)
-    # Cython's own setting: the C it writes is no source, and has no place beside them.
-    vars(module)["cython_c_in_temp"] = True
+    vars(module).update(CYTHON)
     return module
 
 

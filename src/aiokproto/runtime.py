@@ -1,4 +1,4 @@
-"""Sources of nondeterminism other than the event loop: wall clock, CPU time, name resolution and randomness."""
+"""Sources of nondeterminism: wall clock, CPU time, name resolution, randomness, and when a task begins."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from random import Random, SystemRandom
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 thread_id = threading.get_ident
 """The running thread's id."""
+
+T = TypeVar("T")
 
 AddressInfo = tuple[Any, ...]
 """One result of ``socket.getaddrinfo``: family, type, protocol, canonical name, address."""
@@ -76,6 +78,18 @@ def current() -> Runtime:
     # An attribute of the loop and no global: a simulation and a real loop can run in one process.
     found: Runtime = getattr(loop, "runtime", SYSTEM)
     return found
+
+
+def create_task(work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
+    """Return a task of the running event loop that begins in the loop's next iteration.
+
+    Whoever creates a task completes the state that it reads before the next await. A task factory may begin it within
+    the call (``asyncio.eager_task_factory``), so tasks of this library are none of its tasks.
+    """
+    loop = asyncio.get_running_loop()
+    if loop.get_task_factory() is None:
+        return loop.create_task(work, name=name)
+    return asyncio.Task(work, loop=loop, name=name)
 
 
 def monotonic() -> float:

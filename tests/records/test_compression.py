@@ -5,13 +5,15 @@ from __future__ import annotations
 import gzip
 import os
 import struct
+import subprocess
 import sys
 import tracemalloc
+from importlib import import_module
+from typing import Any
 
 import lz4.frame
 import pytest
 import snappy
-import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +22,13 @@ from aiokproto.records import Compression, compress, decompress
 
 PACKING = [codec for codec in Compression if codec]
 MIB = 1 << 20
+
+
+def zstd_packer() -> Any:
+    """A compressor that is not told the size of what it will get."""
+    if sys.version_info >= (3, 14):
+        return import_module("compression.zstd").ZstdCompressor()
+    return import_module("zstandard").ZstdCompressor().compressobj()
 
 
 @given(st.sampled_from(list(Compression)), st.binary(max_size=300), st.integers(1, 500))
@@ -120,8 +129,26 @@ def test_lz4_frame_is_one_the_java_client_can_read() -> None:
 
 def test_zstd_without_declared_size_is_read() -> None:
     """As Java's streaming writer leaves it."""
-    packer = zstandard.ZstdCompressor().compressobj()
+    packer = zstd_packer()
     assert decompress(Compression.ZSTD, packer.compress(b"streamed") + packer.flush()) == b"streamed"
+
+
+def test_zstd_frames_are_read_one_after_the_other() -> None:
+    frames = b"".join(compress(Compression.ZSTD, bytes([number]) * 2 * MIB) for number in range(3))
+    expected = b"".join(bytes([number]) * 2 * MIB for number in range(3))
+    assert decompress(Compression.ZSTD, frames) == expected
+    with pytest.raises(CorruptRecordError, match="limit"):
+        decompress(Compression.ZSTD, frames, 6 * MIB - 1)
+
+
+def test_zstd_is_the_standard_librarys_where_that_has_it() -> None:
+    """The package would bring the global lock of free-threaded Python back."""
+    code = (
+        "import sys; from aiokproto.records import Compression, compress, decompress;"
+        "decompress(Compression.ZSTD, compress(Compression.ZSTD, b'x')); print('zstandard' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(sys.version_info < (3, 14))
 
 
 def test_parse_takes_the_names_of_the_option() -> None:
@@ -151,6 +178,7 @@ def test_a_missing_library_is_named(
     codec: Compression, module: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setitem(sys.modules, "compression.zstd", None)
     for attempt in (compress, decompress):
         with pytest.raises(UnsupportedCompressionError, match=f"'{package}'"):
             attempt(codec, b"data")

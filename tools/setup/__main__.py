@@ -52,6 +52,7 @@ NEEDS = {
     "bench": Needs("bench", java=Want.IF_POSSIBLE, kafka=Want.IF_POSSIBLE, accelerator=True),
     "docs": Needs("docs"),
     "wheels": Needs("dev"),
+    "pythons": Needs("dev"),
     "asan": Needs("dev"),
     "kafka": Needs(None, java=Want.MUST, kafka=Want.MUST, releases=True),
     "schema-check": Needs("dev", java=Want.MUST, kafka=Want.MUST),

@@ -6,9 +6,7 @@ tests run there that need neither Java nor another client.
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -16,15 +14,9 @@ from pathlib import Path
 from tools.setup.project import ROOT
 from tools.setup.system import MissingError, run
 from tools.wheels.contents import Kind, faults, kind_of, names_in
+from tools.wheels.proof import OUTSIDE, Proof, build_source
 
 DIST = ROOT / "dist"
-WHICH = "import aiokproto; print(aiokproto.accelerated, aiokproto.__file__)"
-TESTS = ("accelerator", "codec", "records", "producer", "consumer", "behaviour")
-MARKS = "not java and not kafka and not spark"
-# Of the extra `test`, what these tests take: the rest brings Spark.
-TEST_PACKAGES = ("hypothesis", "pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist", "trustme")
-# The environment, less what would decide here which package is built or imported.
-OUTSIDE = {name: value for name, value in os.environ.items() if name not in ("AIOKPROTO_PURE", "PYTHONPATH")}
 
 
 def main() -> int:
@@ -44,8 +36,7 @@ def main() -> int:
 def build() -> list[Path]:
     """Build both wheels from the source distribution, as its users would."""
     print("building", flush=True)
-    run([sys.executable, "-m", "build", "--sdist", "--outdir", DIST, ROOT], OUTSIDE)
-    (source,) = DIST.glob("*.tar.gz")
+    source = build_source(DIST)
     # Debug information is most of an extension module, and of use only beside its source.
     for environment in ({"LDFLAGS": "-Wl,-S"}, {"AIOKPROTO_PURE": "1"}):
         run([sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", DIST, source], OUTSIDE | environment)
@@ -68,24 +59,10 @@ def prove(distribution: Path) -> None:
     kind = kind_of(distribution)
     print(f"proving the {kind.value}", flush=True)
     with tempfile.TemporaryDirectory(prefix="aiokproto-") as name:
-        folder = Path(name)
-        for part in ("docs", "tests", "tools"):
-            shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(ROOT / "pyproject.toml", folder)
-        run([sys.executable, "-m", "venv", folder / "venv"])
-        python = folder / "venv" / "bin" / "python"
-        wanted = f"aiokproto[arrow] @ {distribution.as_uri()}"
-        run([python, "-m", "pip", "install", "--disable-pip-version-check", wanted, *TEST_PACKAGES], OUTSIDE)
-        output = subprocess.run(
-            [python, "-I", "-c", WHICH], env=OUTSIDE, capture_output=True, text=True, check=True
-        ).stdout
-        expected = f"{kind is not Kind.PURE} {folder}"
-        if not output.startswith(expected):
-            raise MissingError(f"accelerated, and where: expected {expected}, found {output}")
-        pytest: list[str | Path] = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-r", "", "-m", MARKS]
-        pytest += ["-n", "2", "--dist", "loadfile"]
-        tests = [folder / "tests" / part for part in TESTS]
-        if subprocess.run([*pytest, *tests], cwd=folder, env=OUTSIDE, check=False).returncode != 0:
+        proof = Proof(Path(name))
+        proof.prepare(Path(sys.executable), distribution)
+        proof.expect(accelerated=kind is not Kind.PURE)
+        if not proof.test():
             raise MissingError(f"tests of the {kind.value} failed")
 
 

@@ -4,6 +4,17 @@ A function or class marked with :func:`twin` is the definition: it is read, type
 form has the same name, in the module of the same name with a leading underscore (``records/crc.py`` and
 ``records/_crc.pyx``), and replaces it where that module was compiled. The environment variable ``AIOKPROTO_PURE``
 (anything but empty or ``0``) turns that off. This package holds what several compiled modules share.
+
+Compiled modules declare that they work without the global interpreter lock (``setup.py``). This is what makes it true:
+
+- What a compiled module keeps is written while it is loaded, and never again.
+- A client's objects belong to the thread of its event loop. `RecordAppender`, which any thread can call, compares the
+  thread before it looks at anything else. An open batch and the state of a consumer's delivery are changed in critical
+  sections, and so are the attributes of compiled classes, by Cython: another thread may find records that it did not
+  expect, but no memory that was freed.
+- An awaitable has one awaiter, as a coroutine has.
+- Arrays and buffers of others may change at any time. Each number in them is read once; what is written is limited by
+  the size of the memory it goes to, which was measured before and cannot change.
 """
 
 from __future__ import annotations

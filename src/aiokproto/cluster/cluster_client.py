@@ -26,7 +26,7 @@ from aiokproto.observe.health import Findings
 from aiokproto.observe.metrics import MetricSource
 from aiokproto.observe.observers import ClusterObserver
 from aiokproto.observe.stats import ClientStats
-from aiokproto.runtime import uniform
+from aiokproto.runtime import create_task, uniform
 
 if TYPE_CHECKING:
     from typing_extensions import Self, TypeVarTuple, Unpack
@@ -118,7 +118,7 @@ class ClusterClient:
             raise
         # Only now, with metadata: no call can find an empty snapshot.
         self._closed = None
-        self._task = asyncio.create_task(self._metadata.run(), name="aiokproto metadata")
+        self._task = create_task(self._metadata.run(), name="aiokproto metadata")
         self._task.add_done_callback(self._ended)
 
     async def close(self, timeout: float = 5.0) -> None:

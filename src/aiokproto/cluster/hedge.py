@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from aiokproto.errors import KafkaError
+from aiokproto.runtime import create_task
 
 T = TypeVar("T")
 
@@ -38,7 +39,7 @@ async def first_response(
         while left or attempts:
             if left:
                 node = left.popleft()
-                attempts[asyncio.create_task(send(node), name=f"aiokproto hedged request to broker {node}")] = node
+                attempts[create_task(send(node), name=f"aiokproto hedged request to broker {node}")] = node
             # asyncio.wait and no gather or as_completed: it leaves the attempts running when the time is up. With
             # nobody left to ask, only the attempts' own deadlines end the wait.
             await asyncio.wait(attempts, timeout=HEDGE_DELAY if left else None, return_when=asyncio.FIRST_COMPLETED)

@@ -13,6 +13,7 @@ from typing import Any
 
 from aiokproto.cluster.cluster_client import ClusterClient
 from aiokproto.errors import ClientClosedError, KafkaError
+from aiokproto.runtime import create_task
 
 DISCONNECT = 5.0
 """Most seconds for flushing the connections."""
@@ -111,7 +112,7 @@ class Lifecycle:
             raise
 
     def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        task = self._tasks[name] = asyncio.create_task(work, name=f"aiokproto-{self._kind.replace(' ', '-')}-{name}")
+        task = self._tasks[name] = create_task(work, name=f"aiokproto-{self._kind.replace(' ', '-')}-{name}")
         task.add_done_callback(lambda done: self._task_ended(name, done))
 
     def _task_ended(self, name: str, task: asyncio.Task[None]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
 
 from aiokproto.errors import ClientClosedError, DeadlineError, KafkaError, copied
+from aiokproto.runtime import create_task
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -32,7 +33,7 @@ class SingleFlight(Generic[K, T]):
             raise copied(self._closed)
         task = self._tasks.get(key)
         if task is None:
-            task = self._tasks[key] = asyncio.create_task(work(), name=f"aiokproto {key}")
+            task = self._tasks[key] = create_task(work(), name=f"aiokproto {key}")
             task.add_done_callback(lambda done: self._finished(key, done))
         # Not wait_for, which cancels the task at its timeout, and not shield, which raises the task's cancellation as
         # if the caller had been cancelled.

@@ -39,7 +39,7 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.observe.metrics import MetricSource
 from aiokproto.observe.otlp import encode_metrics
 from aiokproto.records import Compression, compress
-from aiokproto.runtime import current, uniform
+from aiokproto.runtime import create_task, current, uniform
 
 R = TypeVar("R", bound=Response)
 
@@ -110,7 +110,7 @@ class TelemetryReporter:
     def start(self) -> None:
         """Start the task."""
         self._since = current().wall()
-        self._task = asyncio.create_task(self._run(), name="aiokproto telemetry")
+        self._task = create_task(self._run(), name="aiokproto telemetry")
 
     async def close(self, timeout: float) -> None:
         """End the task, and push a last time if the brokers have subscribed, for at most ``timeout`` seconds."""

@@ -22,8 +22,10 @@ cdef class DeliveryState:
 
 
 cdef object take(DeliveryState delivery):
-    record = delivery.open.pop()
-    delivery.current = record
+    # A consumer is its event loop's alone. Where another thread calls it all the same, this is no reason to crash.
+    with cython.critical_section(delivery):
+        record = delivery.open.pop()
+        delivery.current = record
     return record
 
 
@@ -43,6 +45,7 @@ cdef class RecordIterator:
     def __aiter__(self):
         return self
 
+    @cython.critical_section
     def __anext__(self):
         cdef Next call = self.last
         # A finished call that nothing else refers to is reused: `last` and `call` are two references.

@@ -27,6 +27,7 @@ from aiokproto.fetched.chunk import BufferedBytes
 from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.fetched.waiting import wait_until
 from aiokproto.plurals import counted
+from aiokproto.runtime import create_task
 
 _LEADERLESS_PAUSE = 0.5
 _LONGEST_LEADERLESS_PAUSE = 10.0
@@ -251,7 +252,7 @@ class Fetcher:
                 node, self._cluster, self._config, self._handler, buffered, self._share, self._is_placing
             )
             self._fetchers[node] = fetcher
-            task = self._tasks[fetcher] = asyncio.create_task(fetcher.run(), name=f"aiokproto-fetch-{node}")
+            task = self._tasks[fetcher] = create_task(fetcher.run(), name=f"aiokproto-fetch-{node}")
             # Wakes run(), which raises its error, or places what is left.
             task.add_done_callback(lambda _: self._wake.set())
         return fetcher

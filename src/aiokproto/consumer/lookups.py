@@ -14,6 +14,7 @@ from aiokproto.cluster import ClusterClient
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.start_lookup import Lookup
 from aiokproto.fetched.waiting import wait_until
+from aiokproto.runtime import create_task
 
 MOST_AT_ONCE = 500
 """Most partitions of one request: one or two milliseconds to encode, and to handle the response."""
@@ -56,7 +57,7 @@ class Lookups(ABC, Generic[L]):
                     # One task per request: a broker that does not respond delays its own lookups only.
                     for begin in range(0, len(lookups), MOST_AT_ONCE):
                         # Fixed here and not when the task first runs: a seek in between would be overwritten.
-                        task = asyncio.create_task(
+                        task = create_task(
                             self._attempt(source, dict(lookups[begin : begin + MOST_AT_ONCE])),
                             name=f"aiokproto-{self._what}",
                         )

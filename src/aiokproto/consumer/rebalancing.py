@@ -21,6 +21,7 @@ from aiokproto.consumer.subscription import Listener, SubscriptionState
 from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.group.changes import Change, ChangeKind
 from aiokproto.hooks import RebalanceKind
+from aiokproto.runtime import create_task
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.consumer")
@@ -169,7 +170,7 @@ class Rebalancing:
         partitions, loop = sorted(self.called_for), asyncio.get_running_loop()
         started = loop.time()
         # A task, so that a callback which takes too long can be cancelled without cancelling close().
-        call = asyncio.create_task(self._invoke(kind, partitions), name="aiokproto-consumer-callback")
+        call = create_task(self._invoke(kind, partitions), name="aiokproto-consumer-callback")
         try:
             await asyncio.wait([call], timeout=timeout)
             if call.done():

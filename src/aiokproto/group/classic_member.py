@@ -23,6 +23,7 @@ from aiokproto.group.membership import Membership, Phase
 from aiokproto.group.offsets import FoundOffsets, GroupOffsets
 from aiokproto.group.rebalance import RebalanceLoop
 from aiokproto.observe.observers import Timing
+from aiokproto.runtime import create_task
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 _LEAVE_TIMEOUT = 3.0
@@ -155,7 +156,7 @@ class ClassicMember:
             ConfigurationError: The group agreed on an assignor that this member does not have.
             ClientClosedError: The heartbeat task was cancelled.
         """
-        heartbeats = asyncio.create_task(self._heartbeat.run(), name="aiokproto-heartbeat")
+        heartbeats = create_task(self._heartbeat.run(), name="aiokproto-heartbeat")
         heartbeats.add_done_callback(self._heartbeats_ended)
         try:
             await self._rebalance.run()

@@ -18,6 +18,7 @@ from aiokproto.group.epoch_membership import EpochMembership, MemberState
 from aiokproto.group.session import Session
 from aiokproto.net.timeouts import wait_until
 from aiokproto.observe.observers import Timing
+from aiokproto.runtime import create_task
 
 log = logging.getLogger("aiokproto.group")
 
@@ -179,7 +180,7 @@ class EpochHeartbeat(Generic[Item]):
         situation = self._situation._replace(joined=membership.joined)
         exchange = _Exchange(self._form, situation, self._build)
         self._sent_at = sent_at
-        self._in_flight = asyncio.create_task(
+        self._in_flight = create_task(
             self._requests.attempt(exchange, self._timeout, timeout=self._timeout), name="aiokproto-group-heartbeat"
         )
         try:

@@ -22,6 +22,7 @@ from aiokproto.group.offsets import FoundOffsets, GroupOffsets
 from aiokproto.group.reconciliation import ItemOwner, Reconciliation
 from aiokproto.group.session import Session
 from aiokproto.net.timeouts import deadline as until
+from aiokproto.runtime import create_task
 from aiokproto.types import GroupMetadata, TopicPartition
 
 Item = TypeVar("Item", bound=Hashable)
@@ -94,7 +95,7 @@ class EpochMember(Generic[Item]):
             KafkaError: The group refuses this member for good.
             ClientClosedError: The heartbeat task was cancelled.
         """
-        heartbeats = asyncio.create_task(self.heartbeat.run(), name="aiokproto-heartbeat")
+        heartbeats = create_task(self.heartbeat.run(), name="aiokproto-heartbeat")
         heartbeats.add_done_callback(self._heartbeats_ended)
         try:
             await self.reconciliation.run()

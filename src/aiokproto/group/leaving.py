@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from aiokproto.runtime import create_task
+
 _TURNS = 10
 """Iterations of the event loop in which the member's tasks, which were cancelled, let go of the coordinator."""
 
@@ -17,7 +19,7 @@ async def leave_group(leave: Coroutine[Any, Any, None], *, wait: bool) -> None:
     the group until its session expires.
     """
     # A task of its own: a cancellation must not take effect before the request is written.
-    task = asyncio.create_task(leave, name="aiokproto-group-leave")
+    task = create_task(leave, name="aiokproto-group-leave")
     try:
         if wait:
             await asyncio.wait([task])

@@ -16,6 +16,7 @@ from aiokproto.group.joining import JoinFailure, Joining
 from aiokproto.group.membership import LOST, Membership
 from aiokproto.observe.observers import Timing
 from aiokproto.plurals import counted
+from aiokproto.runtime import create_task
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.group")
@@ -281,7 +282,7 @@ class RebalanceLoop:
     async def _attempt_to_join(self) -> set[TopicPartition] | JoinFailure | None:
         """Make one attempt to join. Return None if it was cancelled because the member must not join any more."""
         # A task of its own: _note() must be able to cancel the wait for JoinGroup without cancelling the loop.
-        self._attempt = asyncio.create_task(
+        self._attempt = create_task(
             self._joining.attempt(self._topics, self.owned, self._rejoin_reason), name="aiokproto-consumer-join"
         )
         try:

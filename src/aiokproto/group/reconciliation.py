@@ -13,6 +13,7 @@ from aiokproto.errors import KafkaError
 from aiokproto.group.epoch_heartbeat import EpochHeartbeat
 from aiokproto.group.epoch_membership import EpochMembership, MemberState
 from aiokproto.observe.observers import Timing
+from aiokproto.runtime import create_task
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.group")
@@ -256,8 +257,8 @@ class Reconciliation(Generic[Item]):
         attempt = 0
         while not self._noted.is_set() and not self._owner.known(items):
             attempt += 1
-            look_up = asyncio.create_task(self._look_up(items, attempt), name="aiokproto-group-topics")
-            noted = asyncio.create_task(self._noted.wait(), name="aiokproto-group-noted")
+            look_up = create_task(self._look_up(items, attempt), name="aiokproto-group-topics")
+            noted = create_task(self._noted.wait(), name="aiokproto-group-noted")
             try:
                 await asyncio.wait([look_up, noted], return_when=asyncio.FIRST_COMPLETED)
                 if look_up.done():

@@ -42,7 +42,7 @@ from aiokproto.group.streams_topology import (
     decode_tasks,
     encode_tasks,
 )
-from aiokproto.runtime import current
+from aiokproto.runtime import create_task, current
 from aiokproto.types import GroupMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.group")
@@ -239,8 +239,8 @@ class StreamsMember:
         """
         self._running = True
         self._member.reconciliation.subscription_changed()
-        describing = asyncio.create_task(self._describe(), name="aiokproto-group-describe")
-        notifying = asyncio.create_task(self._notifier.run(), name="aiokproto-group-notify")
+        describing = create_task(self._describe(), name="aiokproto-group-describe")
+        notifying = create_task(self._notifier.run(), name="aiokproto-group-notify")
         notifying.add_done_callback(self._notifier_ended)
         try:
             await self._member.run()

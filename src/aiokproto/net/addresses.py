@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from aiokproto.errors import BrokerConnectionError
 from aiokproto.net.timeouts import timeout_at
-from aiokproto.runtime import current
+from aiokproto.runtime import create_task, current
 
 FALLBACK_DELAY = 0.25
 """Seconds after which the next address is tried beside the last (RFC 8305, section 8)."""
@@ -101,7 +101,7 @@ async def connect(untried: list[Endpoint], deadline: float, failures: list[str])
         while untried or attempts:
             if untried:
                 endpoint = untried.pop(0)
-                attempts[loop.create_task(_attempt(endpoint))] = endpoint
+                attempts[create_task(_attempt(endpoint))] = endpoint
             until = min(deadline, loop.time() + FALLBACK_DELAY) if untried else deadline
             await asyncio.wait(attempts, timeout=max(until - loop.time(), 0), return_when=asyncio.FIRST_COMPLETED)
             for task in [task for task in attempts if task.done()]:

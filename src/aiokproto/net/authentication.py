@@ -36,7 +36,7 @@ from aiokproto.errors import (
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.connection import Connection
 from aiokproto.net.timeouts import deadline
-from aiokproto.runtime import uniform
+from aiokproto.runtime import create_task, uniform
 from aiokproto.security.cancellation import is_cancelled
 from aiokproto.security.mechanism import (
     ExplainedExchange,
@@ -255,7 +255,7 @@ class Authentication:
         self._timer = loop.call_later(lifetime * uniform(*_RENEWED), self._connection.hold, self._begin_renewal)
 
     def _begin_renewal(self) -> None:
-        self._renewal = asyncio.get_running_loop().create_task(self._renew())
+        self._renewal = create_task(self._renew())
 
     async def _renew(self) -> None:
         peer, timeout = self._connection.peer, self._timeout

@@ -98,6 +98,9 @@ cdef class RecordAppender:
         if headers or headers is None:
             headers = check_headers(headers)
         when = self.wall() if timestamp is None else check_timestamp(timestamp)
+        # Before the remembered lookup, which the event loop's thread alone reads and writes.
+        if self._thread != PyThread_get_thread_ident():
+            return PendingRecord(topic, partition, when, key, value, headers)
         # Identity: callers mostly pass the same string object; an equal one takes the dict. None is what a fresh
         # appender remembers.
         if topic is self.topic and topic is not None:
@@ -107,7 +110,7 @@ cdef class RecordAppender:
             if queues is not None:
                 self.topic = topic
                 self.queues = queues
-        if queues is None or self._thread != PyThread_get_thread_ident():
+        if queues is None:
             return PendingRecord(topic, partition, when, key, value, headers)
         if partition is not None or key is not None or self._partitioner is not None:
             partition = self.choose(queues, partition, key, value)
@@ -135,13 +138,15 @@ cdef class RecordAppender:
         return None if key is None else key_hash(key) % count
 
     def _append_run(self, topic, records, Py_ssize_t start):
-        cdef TopicQueues queues = self._ready_topics.get(topic)
+        cdef TopicQueues queues
         cdef RecordWriter batch
         cdef long long now
         cdef Py_ssize_t place, first
-        if queues is None or self._partitioner is not None or queues.sticky.batch is None:
-            return None
+        # First, as in `append`.
         if self._thread != PyThread_get_thread_ident():
+            return None
+        queues = self._ready_topics.get(topic)
+        if queues is None or self._partitioner is not None or queues.sticky.batch is None:
             return None
         batch = queues.sticky.batch
         now = self.wall()

@@ -24,6 +24,7 @@ from aiokproto.producer.producer_id import ProducerIdManager, ProducerIds
 from aiokproto.producer.responses import ProduceResponseHandler
 from aiokproto.producer.sink import Result, Sink
 from aiokproto.producer.transaction_manager import TransactionManager
+from aiokproto.runtime import create_task
 from aiokproto.types import TopicPartition
 
 LEADERLESS_PAUSE = 0.1
@@ -198,7 +199,7 @@ class Sender:
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine as a task. An error, or its cancellation before :meth:`stop`, ends the sender."""
-        task = self._loop.create_task(coroutine, name=f"aiokproto {getattr(coroutine, '__qualname__', 'producer')}")
+        task = create_task(coroutine, name=f"aiokproto {getattr(coroutine, '__qualname__', 'producer')}")
         self._tasks.add(task)
         task.add_done_callback(self._task_ended)
 

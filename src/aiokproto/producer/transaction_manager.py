@@ -66,6 +66,7 @@ from aiokproto.producer.transaction_requests import (
 from aiokproto.producer.transaction_state import TransactionState
 from aiokproto.producer.transactional_id import FEATURE, FIRST_V2, TransactionalId
 from aiokproto.producer.waiting import wait_all
+from aiokproto.runtime import create_task
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 R = TypeVar("R", bound=Response)
@@ -478,7 +479,7 @@ class TransactionManager:
         self.state = TransactionState.COMMITTING if commit else TransactionState.ABORTING
         if not commit:
             self._committed = False
-        self._end = asyncio.get_running_loop().create_task(self._run_end(commit), name="aiokproto end of transaction")
+        self._end = create_task(self._run_end(commit), name="aiokproto end of transaction")
         # A task of its own, strongly referenced by _end: asyncio keeps only weak references.
         self._end.add_done_callback(_retrieve)
 

@@ -97,15 +97,18 @@ cdef int64_t measure(
 ) noexcept nogil:
     """Fill the array's offsets and count the nulls; returns the size of all items, -1 if one exceeds the data."""
     cdef int64_t total = 0
+    cdef int64_t first, last
     cdef Py_ssize_t row
     for row in range(count):
         offset[row] = <int32_t> total
         if not valid[row]:
             missing[0] += 1
             continue
-        if not 0 <= start[row] <= end[row] <= size:
+        # Each read once: another thread that shares the arrays may change them.
+        first, last = start[row], end[row]
+        if not 0 <= first <= last <= size:
             return -1
-        total += end[row] - start[row]
+        total += last - first
         if total > INT32_MAX:
             return -1
     offset[count] = <int32_t> total
@@ -121,12 +124,14 @@ cdef void gather(
     uint8_t *room,
 ) noexcept nogil:
     cdef Py_ssize_t row
+    cdef int64_t first
     cdef int32_t length
     for row in range(count):
         length = offset[row + 1] - offset[row]
-        # Checked again: without the GIL, another thread that shares the array may change it.
-        if length and 0 <= start[row] <= size - length:
-            memcpy(room + offset[row], data + start[row], length)
+        first = start[row]
+        # Checked again, as it may have changed since it was measured.
+        if length and 0 <= first <= size - length:
+            memcpy(room + offset[row], data + first, length)
 
 
 cdef void mark(const uint8_t *valid, Py_ssize_t count, View bits) noexcept:

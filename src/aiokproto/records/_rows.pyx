@@ -1,6 +1,7 @@
 # cython: language_level=3
 """The compiled forms of :mod:`aiokproto.records.rows`."""
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t
 
@@ -38,22 +39,24 @@ cdef int64_t append_all(RecordWriter writer, rows, places, bint *full) except -1
     cdef Bytes key, value
     cdef Bytes headers = NO_HEADERS
     cdef int64_t written, row, timestamp
-    for written in range(chosen.size // 8):
-        row = (<int64_t *> chosen.at)[written]
-        if not 0 <= row < count or not keys.take(row, &key) or not values.take(row, &value):
-            return written
-        if heads is not None:
-            if not heads.take(row, &headers):
+    # As in `RecordWriter.append`.
+    with cython.critical_section(writer):
+        for written in range(chosen.size // 8):
+            row = (<int64_t *> chosen.at)[written]
+            if not 0 <= row < count or not keys.take(row, &key) or not values.take(row, &value):
                 return written
-            if headers.size < 1:
-                headers = NO_HEADERS
-        timestamp = (<int64_t *> times.at)[row]
-        # Left to the pure form, which raises the error.
-        if timestamp < -1:
-            return written
-        if writer.put(timestamp, key, value, headers) < 0:
-            full[0] = True
-            return written
+            if heads is not None:
+                if not heads.take(row, &headers):
+                    return written
+                if headers.size < 1:
+                    headers = NO_HEADERS
+            timestamp = (<int64_t *> times.at)[row]
+            # Left to the pure form, which raises the error.
+            if timestamp < -1:
+                return written
+            if writer.put(timestamp, key, value, headers) < 0:
+                full[0] = True
+                return written
     return chosen.size // 8
 
 
@@ -64,7 +67,7 @@ def encode_lists(start, end, keys, values):
 
 
 cdef encode_all(start, end, keys, values):
-    """Return None if a row refers to a header that does not exist."""
+    """Return None if a row refers to a header that does not exist, or another thread changes the arrays meanwhile."""
     from numpy import ascontiguousarray, bool_, empty, int64, ones
 
     from aiokproto.records.columns import BytesColumn
@@ -86,7 +89,16 @@ cdef encode_all(start, end, keys, values):
     if size < 0:
         return None
     data = PyBytes_FromStringAndSize(NULL, size)
-    write(<int64_t *> starts.at, <int64_t *> ends.at, rows, names, contents, <uint8_t *> PyBytes_AS_STRING(data))
+    if not write(
+        <int64_t *> starts.at,
+        <int64_t *> ends.at,
+        rows,
+        names,
+        contents,
+        <uint8_t *> PyBytes_AS_STRING(data),
+        size,
+    ):
+        return None
     return BytesColumn(data, edges[:-1], edges[1:], ones(rows, bool_))
 
 
@@ -100,15 +112,16 @@ cdef int64_t measure(
     int64_t *edges,
 ) noexcept:
     """Fill in start and end of each row's headers; returns the size of all, -1 if one is invalid."""
-    cdef int64_t row, at
+    cdef int64_t row, at, first, last
     cdef int64_t size = 0
     cdef Bytes key, value
     for row in range(rows):
         edges[row] = size
-        if not 0 <= start[row] <= end[row] <= count:
+        first, last = start[row], end[row]
+        if not 0 <= first <= last <= count:
             return -1
-        size += unsigned_size(unsigned(end[row] - start[row]))
-        for at in range(start[row], end[row]):
+        size += unsigned_size(unsigned(last - first))
+        for at in range(first, last):
             if not keys.take(at, &key) or not values.take(at, &value) or key.size < 0:
                 return -1
             size += size_of(key) + size_of(value)
@@ -116,15 +129,29 @@ cdef int64_t measure(
     return size
 
 
-cdef void write(
-    const int64_t *start, const int64_t *end, int64_t rows, Column keys, Column values, uint8_t *to
+cdef bint write(
+    const int64_t *start, const int64_t *end, int64_t rows, Column keys, Column values, uint8_t *to, int64_t room
 ) noexcept:
-    """Write the measured headers: they cannot have changed, because the GIL is held throughout."""
-    cdef int64_t row, at
+    """Write the measured headers into ``room`` bytes. Return false if they do not fill them.
+
+    Measured again, header by header: without a global lock, another thread may have changed the arrays.
+    """
+    cdef int64_t row, at, first, last
     cdef Bytes key, value
+    cdef int64_t count = keys.valid.size
     for row in range(rows):
-        to = write_unsigned(to, unsigned(end[row] - start[row]))
-        for at in range(start[row], end[row]):
-            keys.take(at, &key)
-            values.take(at, &value)
+        first, last = start[row], end[row]
+        if not 0 <= first <= last <= count:
+            return False
+        room -= unsigned_size(unsigned(last - first))
+        if room < 0:
+            return False
+        to = write_unsigned(to, unsigned(last - first))
+        for at in range(first, last):
+            if not keys.take(at, &key) or not values.take(at, &value):
+                return False
+            room -= size_of(key) + size_of(value)
+            if room < 0:
+                return False
             to = write_bytes(write_bytes(to, key), value)
+    return room == 0

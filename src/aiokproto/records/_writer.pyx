@@ -1,6 +1,7 @@
 # cython: language_level=3
 """The compiled forms of :mod:`aiokproto.records.writer`."""
 
+cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
@@ -63,7 +64,9 @@ cdef class RecordWriter:
         if headers:
             headers = encode_headers(headers)
             encoded = bytes_of(headers)
-        index = self.put(when, bytes_of(key), bytes_of(value), encoded)
+        # Two threads at once would write to the same place, or to memory that the other has just given back.
+        with cython.critical_section(self):
+            index = self.put(when, bytes_of(key), bytes_of(value), encoded)
         return None if index < 0 else index
 
     cdef Py_ssize_t put(self, int64_t timestamp, Bytes key, Bytes value, Bytes headers) except -2:
@@ -114,6 +117,7 @@ cdef class RecordWriter:
             room = <Py_ssize_t> self.max_bytes
         return PyByteArray_Resize(self._buffer, max(size, room))
 
+    @cython.critical_section
     def take(self):
         """Close the batch and return its bytes."""
         cdef bytearray batch = self._buffer

@@ -1,12 +1,18 @@
-"""The compression codecs of record batches. Each library is imported when its codec is first used."""
+"""The compression codecs of record batches. Each library is imported when its codec is first used.
+
+zstd is the standard library's from Python 3.14 on. The package `zstandard` relies on the global interpreter lock, which
+free-threaded Python would turn on again, for the whole process, when it is imported.
+"""
 
 from __future__ import annotations
 
 import importlib
 import struct
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from enum import IntEnum
+from functools import partial
 from typing import Any
 
 from aiokproto.errors import CorruptRecordError, UnsupportedCompressionError
@@ -94,9 +100,12 @@ def compress(codec: Compression, data: Bytes, level: int | None = None) -> Bytes
         options = {"block_size": lz4.BLOCKSIZE_MAX64KB, "block_linked": False, "store_size": False}
         return bytes(lz4.compress(data, compression_level=level or 0, **options))
     if codec is Compression.ZSTD:
-        zstandard = _library("zstandard", "zstandard", codec)
         # 3 is the library's own default, and Kafka's (KIP-390).
-        return bytes(zstandard.ZstdCompressor(level=3 if level is None else level).compress(data))
+        level = 3 if level is None else level
+        standard = _standard_zstd()
+        if standard is not None:
+            return bytes(standard.compress(data, level))
+        return bytes(_library("zstandard", "zstandard", codec).ZstdCompressor(level).compress(data))
     return data
 
 
@@ -152,6 +161,17 @@ def _library(module: str, package: str, codec: Compression) -> Any:
         raise UnsupportedCompressionError(
             f"{codec.name.lower()} compression needs the package {package!r}, which is not installed"
         ) from error
+
+
+def _standard_zstd() -> Any:
+    """Return the standard library's zstd, or None: before Python 3.14, or where CPython was built without it."""
+    # Before, `compression` would be a package of the application.
+    if sys.version_info < (3, 14):
+        return None
+    try:
+        return importlib.import_module("compression.zstd")
+    except ImportError:
+        return None
 
 
 def _corrupt(codec: Compression, why: object) -> CorruptRecordError:
@@ -212,7 +232,38 @@ def _unpack_lz4(data: Bytes, max_size: int, _max_block: int) -> Iterator[Bytes]:
         room -= len(chunk)
 
 
-def _unpack_zstd(data: Bytes, max_size: int, _max_block: int) -> Iterator[Bytes]:
+def _unpack_zstd(data: Bytes, max_size: int, max_block: int) -> Iterator[Bytes]:
+    standard = _standard_zstd()
+    unpack = _unpack_by_package if standard is None else partial(_unpack_by_standard_library, standard)
+    return unpack(data, max_size, max_block)
+
+
+def _unpack_by_standard_library(standard: Any, data: Bytes, max_size: int, _max_block: int) -> Iterator[Bytes]:
+    room = max_size
+    slices = _slices(data)
+    rest = next(slices, b"")
+    if not rest:
+        raise _corrupt(Compression.ZSTD, "it is empty")
+    # There may be several frames, one after the other.
+    while rest:
+        unpacker = standard.ZstdDecompressor()
+        while not unpacker.eof:
+            try:
+                chunk = unpacker.decompress(rest, min(_CHUNK, room + 1))
+            except standard.ZstdError as error:
+                raise _corrupt(Compression.ZSTD, error) from None
+            # What it has not used, it keeps.
+            rest = b""
+            if len(chunk) > room:
+                raise _too_large(Compression.ZSTD, max_size)
+            if not (chunk or unpacker.eof or (rest := next(slices, b""))):
+                raise _corrupt(Compression.ZSTD, "it ends early")
+            yield chunk
+            room -= len(chunk)
+        rest = unpacker.unused_data or next(slices, b"")
+
+
+def _unpack_by_package(data: Bytes, max_size: int, _max_block: int) -> Iterator[Bytes]:
     zstandard = _library("zstandard", "zstandard", Compression.ZSTD)
     room = max_size
     try:

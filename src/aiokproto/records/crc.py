@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
+from threading import Lock
 
 from aiokproto.accelerator import twin
 
 Compute = Callable[["bytes | bytearray | memoryview"], int]
 
 _compute: Compute | None = None
+_loading = Lock()
 
 # The bits of a checksum are the coefficients of a polynomial, the highest bit that of x^0.
 _POLYNOMIAL = 0x82F63B78
@@ -23,7 +26,9 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
     global _compute
     # On first use: a client that reads and writes nothing loads no library.
     if _compute is None:
-        _compute = _load()
+        # What `import` does by itself: a module is loaded once, whichever threads ask for it.
+        with _loading:
+            _compute = _compute or _load()
     return _compute(data)
 
 
@@ -76,14 +81,10 @@ def _multiply(a: int, b: int) -> int:
     return product
 
 
-_powers: list[int] = []
-
-
-def _squares() -> list[int]:
+@cache
+def _squares() -> tuple[int, ...]:
     """Return x, x^2, x^4, and so on, each the square of the one before."""
-    if not _powers:
-        power = _X
-        for _ in range(64):
-            _powers.append(power)
-            power = _multiply(power, power)
-    return _powers
+    powers = [_X]
+    for _ in range(63):
+        powers.append(_multiply(powers[-1], powers[-1]))
+    return tuple(powers)

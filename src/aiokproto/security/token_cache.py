@@ -20,7 +20,7 @@ import sys
 from typing import Any, NamedTuple
 
 from aiokproto.errors import BrokerConnectionError, KafkaError, copied
-from aiokproto.runtime import current, uniform
+from aiokproto.runtime import create_task, current, uniform
 from aiokproto.security.cancellation import is_cancelled
 from aiokproto.security.token import Token, TokenReader
 from aiokproto.tracebacks import without_frames
@@ -137,7 +137,7 @@ class TokenCache:
         fetch = self._fetch
         # A mechanism can serve clients of several event loops.
         if fetch is None or fetch.loop is not loop or fetch.task.done():
-            fetch = self._fetch = _Fetch(loop.create_task(self._read()))
+            fetch = self._fetch = _Fetch(create_task(self._read()))
         fetch.waiters += 1
         try:
             return await asyncio.shield(fetch.task)

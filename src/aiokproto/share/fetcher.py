@@ -11,6 +11,7 @@ from aiokproto.cluster import ClusterClient
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.errors import ClientClosedError
 from aiokproto.fetched.waiting import wait_until
+from aiokproto.runtime import create_task
 from aiokproto.share.broker_session import BrokerSession, Owner
 from aiokproto.share.config import ShareConfig
 from aiokproto.share.requests import Member
@@ -105,7 +106,7 @@ class ShareFetcher:
         if session is None:
             session = BrokerSession(node, self._cluster, self._config, self._member, self._owner)
             self._sessions[node] = session
-            task = asyncio.create_task(session.run(), name=f"aiokproto-share-{node}")
+            task = create_task(session.run(), name=f"aiokproto-share-{node}")
             self._tasks[task] = session
             task.add_done_callback(lambda _: self._wake.set())
         return session
@@ -122,7 +123,7 @@ class ShareFetcher:
             await asyncio.wait([task])
             await session.close(max(deadline - loop.time(), 0.0))
 
-        closing = [asyncio.create_task(close(task, session)) for task, session in self._tasks.items()]
+        closing = [create_task(close(task, session)) for task, session in self._tasks.items()]
         try:
             if closing:
                 await asyncio.wait(closing, timeout=timeout)

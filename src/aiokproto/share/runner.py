@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.fetched.waiting import wait_until
+from aiokproto.runtime import create_task
 from aiokproto.share.acknowledgement import Acknowledgement
 from aiokproto.share.engine import ShareEngine
 from aiokproto.share.ledger import ShareRecord
@@ -95,7 +96,7 @@ class Runner:
             raise self._failure
 
     def _start(self, record: ShareRecord) -> None:
-        task = asyncio.create_task(self._handle(record), name=f"aiokproto-share-handler-{record.offset}")
+        task = create_task(self._handle(record), name=f"aiokproto-share-handler-{record.offset}")
         self._running[task] = record
         self._bytes += _size(record)
         task.add_done_callback(self._done)

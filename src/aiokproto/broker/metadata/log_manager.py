@@ -15,6 +15,7 @@ from aiokproto.broker.log.compaction import Compaction
 from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.topics import Partition
 from aiokproto.errors import KafkaError
+from aiokproto.runtime import create_task
 
 log = logging.getLogger("aiokproto.broker")
 
@@ -35,7 +36,7 @@ class LogManager:
         """Open the logs that no request has needed yet, in the background: retention applies to them too."""
         unopened = [partition for partition in self._state.partitions() if partition.opened is None]
         if unopened:
-            self._opening = asyncio.get_running_loop().create_task(self._open(unopened))
+            self._opening = create_task(self._open(unopened))
 
     async def _open(self, partitions: list[Partition]) -> None:
         for partition in partitions:
@@ -72,13 +73,13 @@ class LogManager:
         if self._cleaning is None or self._cleaning.done():
             due = [each for each in self._compacted(self._state.partitions()) if self._compaction_of(each).due]
             if due:
-                self._cleaning = asyncio.get_running_loop().create_task(self._clean(due))
+                self._cleaning = create_task(self._clean(due))
 
     def flush_behind(self, rolled: Log) -> None:
         """Flush the complete segments of a log in a thread. After a crash they need no recovery."""
         self._rolled.add(rolled)
         if self._flushing is None or self._flushing.done():
-            self._flushing = asyncio.get_running_loop().create_task(self._flush())
+            self._flushing = create_task(self._flush())
 
     async def _flush(self) -> None:
         while self._rolled:

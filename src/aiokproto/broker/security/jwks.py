@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.errors import ConfigurationError
-from aiokproto.runtime import monotonic
+from aiokproto.runtime import create_task, monotonic
 from aiokproto.security.http_request import HttpError, parse_url, request
 
 _URL = "sasl.oauthbearer.jwks.endpoint.url"
@@ -100,7 +100,7 @@ class Jwks:
     def refresh(self) -> None:
         """Load the set again, in the background. If that fails, the keys stay as they are."""
         if self._refreshing is None or self._refreshing.done():
-            self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
+            self._refreshing = create_task(self._refresh())
 
     def close(self) -> None:
         """Stop loading."""

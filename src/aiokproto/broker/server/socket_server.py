@@ -14,6 +14,7 @@ from aiokproto.broker.server.dispatch import Dispatcher
 from aiokproto.broker.server.listener import TLS_HANDSHAKE_SECONDS, Listener
 from aiokproto.broker.server.refusal_log import RefusalLog
 from aiokproto.broker.server.reserved_port import ReservedPort
+from aiokproto.runtime import create_task
 
 
 class SocketServer:
@@ -83,7 +84,7 @@ class SocketServer:
         if self._server is None:
             client.abort()
             return
-        task = asyncio.get_running_loop().create_task(self._serve(client))
+        task = create_task(self._serve(client))
         self._connections[task] = client
         # Also keeps the task alive: asyncio holds tasks only weakly.
         task.add_done_callback(self._connections.pop)

@@ -39,6 +39,7 @@ from aiokproto.consumer.running.summary import RunStatus, RunSummary, TopicCount
 from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.plurals import counted
+from aiokproto.runtime import create_task
 from aiokproto.types import Record, TopicPartition
 
 log = logging.getLogger("aiokproto.consumer")
@@ -95,8 +96,8 @@ class Runner:
             self._assignment.end_turn()
             self._assignment.handling = self._assignment.handled = self
             self._engine.reader.owner = self
-            intake = asyncio.create_task(self._take_records(), name="aiokproto-consumer-run-intake")
-            watch = asyncio.create_task(report_stuck(self._running), name="aiokproto-consumer-run-watch")
+            intake = create_task(self._take_records(), name="aiokproto-consumer-run-intake")
+            watch = create_task(report_stuck(self._running), name="aiokproto-consumer-run-watch")
             for helper in (intake, watch):
                 helper.add_done_callback(self._helper_ended)
             try:
@@ -224,7 +225,7 @@ class Runner:
                 waiting.set_result(None)
                 return
         if len(self._workers) < self._options.limits.running:
-            task = self._loop.create_task(self._work(), name=f"aiokproto-consumer-run-{len(self._workers)}")
+            task = create_task(self._work(), name=f"aiokproto-consumer-run-{len(self._workers)}")
             self._workers.add(task)
             task.add_done_callback(self._worker_ended)
 
@@ -515,7 +516,7 @@ class Runner:
         """Wind down, also if this task is cancelled; a second time, cancel what runs at once."""
         if self._ended.is_set():
             return
-        winding_down = asyncio.create_task(self._wind_down(helpers), name="aiokproto-consumer-run-end")
+        winding_down = create_task(self._wind_down(helpers), name="aiokproto-consumer-run-end")
         cancelled: asyncio.CancelledError | None = None
         while not winding_down.done():
             try:

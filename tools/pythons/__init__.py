@@ -1,0 +1,1 @@
+"""``make pythons``: the package and its tests on every Python that the machine has."""
