@@ -13,6 +13,7 @@ from aiokproto.codec.frames import encode_response
 from aiokproto.codec.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokproto.codec.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from aiokproto.codec.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from aiokproto.codec.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from aiokproto.codec.releases import versions_of
 from aiokproto.codec.schema import Request, Response
@@ -52,6 +53,10 @@ def silent(request: object, version: int) -> None:
 
 def no_groups(request: object, version: int) -> ListGroupsResponse:
     return ListGroupsResponse()
+
+
+def no_offsets(request: object, version: int) -> ListOffsetsResponse:
+    return ListOffsetsResponse()
 
 
 def hangs_up(request: object, version: int) -> None:
@@ -448,24 +453,62 @@ async def test_api_versions_is_sent_again_in_the_version_the_broker_supports() -
 
 
 async def test_a_broker_before_0_10_closes_the_connection_on_api_versions() -> None:
-    """ApiVersions is sent once more in version 0; then ListGroups, which 0.9 answers."""
+    """It is asked again in version 0, and once more after ListGroups, which 0.9 answers."""
     async with (
         peer({ApiVersionsRequest: hangs_up, HeartbeatRequest: echo, ListGroupsRequest: no_groups}) as broker,
         connected(broker.port) as line,
     ):
-        assert [version for _, version in broker.requests] == [ApiVersionsRequest.versions.highest, 0, 0]
+        assert [(type(request), version) for request, version in broker.requests] == [
+            (ApiVersionsRequest, ApiVersionsRequest.versions.highest),
+            (ApiVersionsRequest, 0),
+            (ListGroupsRequest, 0),
+            (ApiVersionsRequest, 0),
+        ]
         assert line.versions.assumed
-        assert broker.connections == 3
+        assert broker.connections == 4
         assert (await line.send(beat(5), timeout=PATIENCE)).error_code == 5
         assert broker.requests[-1][1] == 0
 
 
 async def test_a_broker_of_0_8_closes_the_connection_on_list_groups_too() -> None:
     closed: dict[type[Request[Any]], Answer] = {ApiVersionsRequest: hangs_up, ListGroupsRequest: hangs_up}
-    async with peer({**closed, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
-        assert broker.connections == 4
+    answered: dict[type[Request[Any]], Answer] = {ListOffsetsRequest: no_offsets, HeartbeatRequest: echo}
+    async with peer(closed | answered) as broker, connected(broker.port) as line:
+        assert broker.connections == 5
         with pytest.raises(UnsupportedVersionError, match=r"needs Kafka 0\.9 or later.*is like Kafka 0\.8\.2"):
             await line.send(beat(5), timeout=PATIENCE)
+
+
+async def test_what_closes_every_connection_is_not_taken_for_an_old_broker() -> None:
+    """A proxy without its broker, a broker at its limit of connections, or one that is stopping."""
+    async with peer({}) as broker:
+        with pytest.raises(BrokerConnectionError, match="before its first response: the broker is starting"):
+            async with connected(broker.port):
+                raise AssertionError
+        assert broker.connections == 4
+
+
+@pytest.mark.parametrize("closed", range(1, 4))
+async def test_a_broker_that_is_back_while_it_is_probed_is_asked(closed: int) -> None:
+    """Whichever connection is the first that a proxy forwards again."""
+    turns: list[int] = []
+
+    def away(answer: Answer) -> Answer:
+        def answered(request: object, version: int) -> Response | bytes | None:
+            turns.append(version)
+            if len(turns) <= closed:
+                raise HangUp
+            return answer(request, version)
+
+        return answered
+
+    answers = {ApiVersionsRequest: VERSIONS, ListGroupsRequest: no_groups, ListOffsetsRequest: no_offsets}
+    async with (
+        peer({api: away(answer) for api, answer in answers.items()}) as broker,
+        connected(broker.port) as line,
+    ):
+        assert not line.versions.assumed
+        assert broker.connections == closed + 1
 
 
 async def test_a_broker_of_0_9_ignores_api_versions_and_answers_list_groups(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,8 @@ _RENEWED = (0.85, 0.95)
 """The part of a session's lifetime after which it is renewed: between these two, so that the connections of many
 clients do not do it together (as Java)."""
 
-_GSSAPI = "GSSAPI"
+GSSAPI = "GSSAPI"
+"""The only mechanism of brokers before 0.10."""
 
 logger = logging.getLogger("aiokproto.net")
 
@@ -94,10 +95,11 @@ class Authentication:
         exchange = last.renewed() if isinstance(last, RenewableExchange) else self._mechanism.exchange(self._host)
         self._last = exchange
         if connection.versions.assumed:
-            if name != _GSSAPI:
+            if name != GSSAPI:
+                release = connection.versions.assumed_release
                 raise UnsupportedVersionError(
-                    f"SASL mechanism {name} needs Kafka 0.10 or later: {connection.peer} closes the connection on"
-                    " ApiVersions, as brokers before 0.10 do"
+                    f"SASL mechanism {name} needs Kafka 0.10 or later: {connection.peer} is Kafka {release} by"
+                    " broker_version"
                 )
             await self._exchange_bare(exchange)
             return
