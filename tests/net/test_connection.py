@@ -502,11 +502,12 @@ async def test_a_broker_that_is_back_while_it_is_probed_is_asked(closed: int) ->
 
         return answered
 
-    answers = {ApiVersionsRequest: VERSIONS, ListGroupsRequest: no_groups, ListOffsetsRequest: no_offsets}
-    async with (
-        peer({api: away(answer) for api, answer in answers.items()}) as broker,
-        connected(broker.port) as line,
-    ):
+    answers: dict[type[Request[Any]], Answer] = {
+        ApiVersionsRequest: away(VERSIONS),
+        ListGroupsRequest: away(no_groups),
+        ListOffsetsRequest: away(no_offsets),
+    }
+    async with peer(answers) as broker, connected(broker.port) as line:
         assert not line.versions.assumed
         assert broker.connections == closed + 1
 

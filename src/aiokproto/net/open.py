@@ -147,14 +147,14 @@ async def open_connection(
         return await opened(connection)
     for older, request in _ANSWERED_SINCE.items():
         connection = await connect()
-        negotiated = await _unless_closed(connection, _answer_then_versions(connection, request, until, timeout))
-        if isinstance(negotiated, BrokerConnectionError):
+        answered = await _unless_closed(connection, _answer_then_versions(connection, request, until, timeout))
+        if isinstance(answered, BrokerConnectionError):
             continue
-        if negotiated is None:
+        if answered is None:
             connection = await connect()
             connection.versions = BrokerVersions.assume(older, peer)
         else:
-            connection.negotiated(negotiated)
+            connection.negotiated(answered)
         return await opened(connection)
     raise closed
 
