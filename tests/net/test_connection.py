@@ -544,6 +544,19 @@ async def test_a_broker_whose_release_is_given_is_not_asked() -> None:
         assert [type(request) for request, _ in broker.requests] == [HeartbeatRequest]
 
 
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [(hangs_up, BrokerConnectionError), (lambda *_: bytes((0, 0, 0, 5, 0, 0, 0, 0, 9)), DecodeError)],
+)
+async def test_what_another_release_does_is_said_to_be_due_to_the_option(
+    answer: Answer, error: type[KafkaError]
+) -> None:
+    """Brokers close the connection on versions that they do not have, and 0.8 answers in another form than 0.9."""
+    async with peer({HeartbeatRequest: answer}) as broker, connected(broker.port, broker_version="0.9") as line:
+        with pytest.raises(error, match=r"broker_version='0\.9' may be wrong"):
+            await line.send(beat(), timeout=PATIENCE)
+
+
 async def test_a_proxy_that_closes_one_connection_is_not_taken_for_an_old_broker() -> None:
     turns: list[int] = []
 

@@ -98,8 +98,8 @@ class Authentication:
             if name != GSSAPI:
                 release = connection.versions.assumed_release
                 raise UnsupportedVersionError(
-                    f"SASL mechanism {name} needs Kafka 0.10 or later: {connection.peer} is Kafka {release} by"
-                    " broker_version"
+                    f"SASL mechanism {name} needs Kafka 0.10 or later: {connection.peer} is Kafka {release}"
+                    f" {connection.versions.assumed}"
                 )
             await self._exchange_bare(exchange)
             return

@@ -27,7 +27,7 @@ from aiokproto.net.connection import Connection
 from aiokproto.net.foreign_protocols import describe_bytes, recognize
 from aiokproto.net.timeouts import deadline
 from aiokproto.net.transport import dial
-from aiokproto.net.versions import ANYONE, BrokerVersions, Identity, Negotiation
+from aiokproto.net.versions import ANYONE, BY_OPTION, BrokerVersions, Identity, Negotiation
 from aiokproto.observe.observers import NodeObserver
 
 T = TypeVar("T")
@@ -112,7 +112,10 @@ async def open_connection(
             threads=threads,
         )
 
-    release = config.broker_version or release
+    if config.broker_version is not None:
+        connection = await connect()
+        connection.versions = BrokerVersions.assume(config.broker_version, peer, BY_OPTION)
+        return await opened(connection)
     if release is not None:
         connection = await connect()
         connection.versions = BrokerVersions.assume(release, peer)
