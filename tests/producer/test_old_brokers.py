@@ -14,6 +14,7 @@ import pytest
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import KafkaError, UnsupportedVersionError
 from aiokproto.interceptors import Interceptor, OutgoingRecord
+from aiokproto.net.versions import BrokerVersions
 from aiokproto.producer import Producer, ProducerRecord
 from aiokproto.records import BatchBuilder, BatchRecord, Compression, decode
 from aiokproto.types import Header
@@ -198,7 +199,7 @@ class Mixed(FakeCluster):
 
     magic = 1
 
-    async def broker_versions(self, node: int) -> Any:
+    def versions_of(self, node: int) -> BrokerVersions:
         return self.versions_seen if node == 0 else old(self.magic).versions_seen
 
 
@@ -269,10 +270,40 @@ async def test_the_halves_of_a_split_batch_keep_their_timestamps(make: Make) -> 
     assert found == [given, given + 1]
 
 
-async def test_an_idempotent_producer_refuses_an_older_leader(make: Make) -> None:
-    async with make(Mixed(partitions=2, nodes=2)) as producer:
-        with pytest.raises(UnsupportedVersionError, match=r"idempotence needs.*while the cluster has such brokers"):
-            await producer.send("flights", b"old", partition=1)
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, r"idempotence needs.*while the cluster has such brokers"),
+        ({"enable_idempotence": False, "compression_type": "zstd"}, r"compression with zstd needs Kafka 2\.1"),
+    ],
+)
+async def test_an_older_leader_refuses_what_the_producer_was_started_with_until_it_is_upgraded(
+    make: Make, options: Any, text: str
+) -> None:
+    fake = Mixed(partitions=2, nodes=2)
+    async with make(fake, **options) as producer:
+        for _ in range(2):
+            with pytest.raises(UnsupportedVersionError, match=text):
+                await producer.send("flights", b"old", partition=1)
+            await producer.send("flights", b"new", partition=0)
+        fake.versions_of = lambda node: fake.versions_seen  # type: ignore[method-assign]
+        fake.reported.clear()
+        await producer.send("flights", b"upgraded", partition=1)
+    assert [log.values for log in fake.logs] == [[b"new", b"new"], [b"upgraded"]]
+
+
+@pytest.mark.parametrize("acks", ["all", 0])
+async def test_a_broker_that_comes_back_with_another_release_gets_its_format(make: Make, acks: Any) -> None:
+    """Also if something else than a batch has made the connection: then no request of the sink has failed."""
+    fake = FakeCluster()
+    async with make(fake, enable_idempotence=False, acks=acks) as producer:
+        for produce_version in (12, 2, 12, 1):
+            fake.produce_version = produce_version
+            fake.reported.clear()
+            await fake.broker_versions(0)
+            await producer.send("flights", b"%d" % produce_version)
+    assert [next(decode(data)).magic for data in sets(fake)] == [2, 1, 2, 0]
+    assert fake.logs[0].values == [b"12", b"2", b"12", b"1"]
 
 
 async def test_a_batch_that_is_too_large_is_split_in_its_format(make: Make) -> None:
