@@ -36,6 +36,7 @@ from tests.other_brokers.profiles import (
     Renumbered,
     change,
     close_on_new_api_versions,
+    current_epochs,
     only_gzip,
 )
 from tests.other_brokers.workload import VALUES, commit_in_transaction, consume, consume_in_turn, produce, transact
@@ -220,6 +221,28 @@ async def test_leader_epochs_that_go_back() -> None:
             change(ProduceRequest, _without_hint)(cluster)
             await asyncio.wait_for(producer.send("t", VALUES[2], partition=0), 30)
         assert cluster.partition("t", 0).end_offset == 3
+
+
+async def test_the_leaders_epoch_of_today_with_the_first_offset() -> None:
+    """The records have older epochs, and are neither read again nor taken for a truncated log after a restart."""
+    async with serving(current_epochs, brokers=2) as cluster:
+        servers = cluster.bootstrap_servers
+        async with Producer(bootstrap_servers=servers) as producer:
+            for value in VALUES[:4]:
+                await producer.send("t", value, partition=0)
+        for _ in range(3):
+            await cluster.move_leader("t", 0)
+        options: Any = {"bootstrap_servers": servers, "group_id": "g", "auto_offset_reset": "none"}
+        async with Consumer(**options) as consumer:
+            consumer.assign(("t", 0))
+            consumer.seek_to_beginning(("t", 0))
+            assert [(await anext(consumer)).value for _ in range(2)] == VALUES[:2]
+            await consumer.commit()
+        async with Consumer(**options) as consumer:
+            consumer.assign(("t", 0))
+            assert [(await anext(consumer)).value for _ in range(2)] == VALUES[2:4]
+            consumer.seek_to_time(0, ("t", 0))
+            assert (await anext(consumer)).value == VALUES[0]
 
 
 def _without_hint(response: ProduceResponse, info: RequestInfo) -> None:
