@@ -102,8 +102,8 @@ async def test_fetched_batches(at: At) -> None:
 @row(AREA, "fetched batches with zstd", "2.1", "zstd needs")
 async def test_fetched_batches_with_zstd(at: At) -> None:
     builder = BatchBuilder(compression="zstd")
-    for number in range(3):
-        builder.append(int(time.time() * 1000), None, b"%d" % number)
+    for place in range(3):
+        builder.append(int(time.time() * 1000), None, b"%d" % place)
     async with Producer(**at.options) as producer:
         await producer.send_batch(at.topic, bytes(builder.close()), partition=0)
     assert [record.value for record in await read(at, 3)] == [b"0", b"1", b"2"]

@@ -268,7 +268,8 @@ def _tag(value: object) -> None:
 
 
 def _without_uncommitted(response: OffsetFetchResponse, info: RequestInfo) -> None:
-    for group in (response, *response.groups):
+    groups: list[Any] = [response, *response.groups]
+    for group in groups:
         for topic in group.topics:
             topic.partitions = [partition for partition in topic.partitions if partition.committed_offset >= 0]
         group.topics = [topic for topic in group.topics if topic.partitions]

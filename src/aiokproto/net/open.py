@@ -31,6 +31,7 @@ from aiokproto.net.versions import ANYONE, BY_OPTION, BrokerVersions, Identity, 
 from aiokproto.observe.observers import NodeObserver
 
 T = TypeVar("T")
+Connect = Callable[[], Awaitable[Connection]]
 
 SILENCE = 2.0
 """Seconds without a response to ApiVersions after which a broker may be one of 0.9; less with a short timeout."""
@@ -141,24 +142,31 @@ async def open_connection(
         connection.negotiated(negotiated)
         return await opened(connection)
     assert closed is not None, "both requests have closed the connection"
-    if config.sasl is not None:
-        # Before it has authenticated a client, 0.9 answers no request but the tokens of GSSAPI.
-        if config.sasl.name != GSSAPI:
-            raise BrokerConnectionError(f"{closed}; Kafka before 0.10 has no SASL mechanism {config.sasl.name}")
-        connection = await connect()
-        connection.versions = BrokerVersions.assume("0.9", peer)
-        return await opened(connection)
-    for older, request in _ANSWERED_SINCE.items():
+    if config.sasl is None:
+        return await opened(await _connect_to_old_broker(connect, until, timeout, closed))
+    # Before it has authenticated a client, 0.9 answers no request but the tokens of GSSAPI.
+    if config.sasl.name != GSSAPI:
+        raise BrokerConnectionError(f"{closed}; Kafka before 0.10 has no SASL mechanism {config.sasl.name}")
+    connection = await connect()
+    connection.versions = BrokerVersions.assume("0.9", peer)
+    return await opened(connection)
+
+
+async def _connect_to_old_broker(
+    connect: Connect, until: float, timeout: float, closed: BrokerConnectionError
+) -> Connection:
+    """Return a connection to a broker that has closed two on ApiVersions; raise ``closed`` if it answers nothing."""
+    for release, request in _ANSWERED_SINCE.items():
         connection = await connect()
         answered = await _unless_closed(connection, _answer_then_versions(connection, request, until, timeout))
         if isinstance(answered, BrokerConnectionError):
             continue
         if answered is None:
             connection = await connect()
-            connection.versions = BrokerVersions.assume(older, peer)
+            connection.versions = BrokerVersions.assume(release, connection.peer)
         else:
             connection.negotiated(answered)
-        return await opened(connection)
+        return connection
     raise closed
 
 
@@ -215,7 +223,7 @@ async def _unless_ignored(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _ignores_api_versions(connect: Callable[[], Awaitable[Connection]], until: float, timeout: float) -> bool:
+async def _ignores_api_versions(connect: Connect, until: float, timeout: float) -> bool:
     """Return whether a broker answers ListGroups on a new connection, and then ignores ApiVersions."""
     connection = None
     try:
