@@ -164,8 +164,8 @@ class ConnectionOptions(SaslOptions, total=False):
     ``""`` (the default) is none."""
     broker_version: Literal["0.8.2", "0.9"] | None
     """The release of brokers before 0.10, which do not tell their versions. ``None`` (the default) asks: brokers of
-    0.10 and later answer, and the older ones are recognized by the three requests on which they close a connection.
-    With a release no broker is asked."""
+    0.10 and later answer, and the older ones are recognized by requests that they answer, and others on which they
+    close the connection or are silent. With a release no broker is asked."""
     address_map: AddressMap | None
     """Function, async or not, that is called with host and port before each connection, and returns the address to
     connect to. For port forwarding and tunnels. TLS still verifies the host that the broker advertises."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
@@ -12,13 +13,16 @@ from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.broker_lookup import RetryState
 from aiokproto.cluster.metadata import UNKNOWN_LIMIT, metadata_request
 from aiokproto.cluster.snapshot import BrokerNode
+from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from aiokproto.codec.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokproto.codec.messages.list_groups import ListGroupsRequest
+from aiokproto.codec.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.messages.produce import NodeEndpoint, ProduceRequest
+from aiokproto.codec.schema import Request
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
     BrokerConnectionError,
@@ -31,8 +35,8 @@ from aiokproto.errors import (
     error_for,
 )
 from aiokproto.failures import Situation
-from tests.cluster.fake import brokers, started
-from tests.net.peer import HangUp, Peer, config, peer
+from tests.cluster.fake import VERSIONS, brokers, started
+from tests.net.peer import Answer, HangUp, Peer, config, peer
 from tests.net.waiting import held_port, until
 from tests.patience import PATIENCE
 
@@ -515,6 +519,28 @@ async def test_lost_brokers_are_logged_once_and_found_again(caplog: pytest.LogCa
                 await cluster.close()
         finally:
             await cluster.close()
+
+
+async def test_a_broker_that_was_upgraded_is_asked_again_once_its_connection_is_lost() -> None:
+    def closes(request: object, version: int) -> None:
+        raise HangUp
+
+    def no_offsets(request: object, version: int) -> ListOffsetsResponse:
+        return ListOffsetsResponse()
+
+    old: dict[type[Request[Any]], Answer] = {ApiVersionsRequest: closes, ListOffsetsRequest: no_offsets}
+    async with brokers(1, old) as (fake, peers), started(peers[0].port) as cluster:
+        assert (await cluster.broker_versions(1)).assumed_release == "0.8.2"
+        # Recognized once: another connection costs one dial.
+        before = peers[0].connections
+        await cluster.broker_versions(1, channel="other")
+        assert peers[0].connections == before + 1
+        peers[0].answers |= {ApiVersionsRequest.api_key: VERSIONS}
+        peers[0].drop_all()
+        await until(lambda: cluster._pool.ready(1) is None)
+        assert not (await cluster.broker_versions(1)).assumed
+        assert not (await cluster.broker_versions(1, channel="third")).assumed
+    assert fake.metadata_requests
 
 
 # --- Cancellation and lost connections ---

@@ -66,6 +66,16 @@ async def test_ends_and_seek(at: At) -> None:
         assert await values(consumer, 10) == {b"%d" % place for place in range(10)}
 
 
+@row(LOG, 'committed records only (`isolation_level="read_committed"`): all, where there are no transactions')
+async def test_read_committed(at: At) -> None:
+    await write(at, 3)
+    async with Consumer(auto_offset_reset="earliest", isolation_level="read_committed", **at.options) as consumer:
+        first = TopicPartition(at.topic, 0)
+        consumer.assign(first)
+        assert await values(consumer, 3) == {b"0", b"1", b"2"}
+        assert await consumer.end_offsets(first) == {first: 3}
+
+
 @row(LOG, "offsets for a time", "0.10.1", "offsets for a time need")
 async def test_offsets_for_a_time(at: At) -> None:
     # A broker may refuse what is far from its clock.

@@ -10,6 +10,7 @@ import pytest
 
 from aiokproto import Consumer, ExactlyOnce, Producer
 from aiokproto.errors import InvalidTopicError, UnknownTopicError
+from aiokproto.records import BatchBuilder
 from aiokproto.types import Record
 from tests.compatibility.matrix import At, row
 from tests.kafka.releases import number
@@ -96,6 +97,16 @@ async def test_fetched_batches(at: At) -> None:
                     await producer.send_batch(copy, batch, partition=0)
                     break
     assert [record.value for record in await read(at, 3, copy)] == [b"0", b"1", b"2"]
+
+
+@row(AREA, "fetched batches with zstd", "2.1", "zstd needs")
+async def test_fetched_batches_with_zstd(at: At) -> None:
+    builder = BatchBuilder(compression="zstd")
+    for place in range(3):
+        builder.append(int(time.time() * 1000), None, b"%d" % place)
+    async with Producer(**at.options) as producer:
+        await producer.send_batch(at.topic, bytes(builder.close()), partition=0)
+    assert [record.value for record in await read(at, 3)] == [b"0", b"1", b"2"]
 
 
 @row(AREA, "timestamps", "0.10.0", "timestamps of records need")

@@ -34,4 +34,4 @@ def test_every_quirk_has_a_test_that_is_there_or_says_that_it_has_none() -> None
         for path, name, case in found:
             file = path or "tests/other_brokers/test_quirks.py"
             assert name in names_in(ROOT / file), f"{implementation}: {file} has no {name}"
-            assert not case or case in profiles.QUIRKS, f"{implementation}: no quirk {case!r}"
+            assert not case or case in {**profiles.QUIRKS, **profiles.VERSIONS}, f"{implementation}: no quirk {case!r}"

@@ -97,13 +97,25 @@ async def test_a_broker_before_0_10_gets_gssapi_tokens_at_once() -> None:
     assert tokens == [b"token 1", b"token 2"]
 
 
+async def test_what_closes_every_connection_can_be_a_broker_before_0_10_or_one_that_is_away() -> None:
+    """Nothing tells them apart, and only a retry can succeed."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await before_0_10(reader)
+
+    async with raw_peer(serve) as port:
+        with pytest.raises(BrokerConnectionError, match=r"is starting.*before 0\.10 has no SASL mechanism COUNTING"):
+            async with connected(port, sasl=Counting()):
+                raise AssertionError
+
+
 async def test_a_broker_before_0_10_has_no_other_mechanism() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await before_0_10(reader)
 
     async with raw_peer(serve) as port:
-        with pytest.raises(UnsupportedVersionError, match=r"COUNTING needs Kafka 0\.10 or later"):
-            async with connected(port, sasl=Counting()):
+        with pytest.raises(UnsupportedVersionError, match=r"COUNTING needs Kafka 0\.10 or later.*is Kafka 0\.9 by"):
+            async with connected(port, sasl=Counting(), broker_version="0.9"):
                 raise AssertionError
 
 

@@ -9,15 +9,12 @@ from typing import Any
 
 import pytest
 
-from aiokproto.client import Client
 from aiokproto.codec.frames import encode_response
 from aiokproto.codec.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokproto.codec.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from aiokproto.codec.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from aiokproto.codec.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from aiokproto.codec.releases import versions_of
-from aiokproto.codec.schema import Request, Response
+from aiokproto.codec.schema import Response
 from aiokproto.errors import (
     BrokerConnectionError,
     ClientClosedError,
@@ -32,7 +29,7 @@ from aiokproto.errors import (
 from aiokproto.net.connection import Connection
 from aiokproto.net.throttle import MAX_THROTTLE
 from aiokproto.net.transport import dial
-from tests.net.peer import Answer, HangUp, connected, peer, raw_peer, serves
+from tests.net.peer import HangUp, connected, peer, raw_peer, serves
 from tests.net.waiting import held_port, until
 from tests.patience import PATIENCE
 
@@ -50,10 +47,6 @@ def echo(request: HeartbeatRequest, version: int) -> HeartbeatResponse:
 
 def silent(request: object, version: int) -> None:
     return None
-
-
-def no_groups(request: object, version: int) -> ListGroupsResponse:
-    return ListGroupsResponse()
 
 
 def hangs_up(request: object, version: int) -> None:
@@ -447,104 +440,6 @@ async def test_api_versions_is_sent_again_in_the_version_the_broker_supports() -
         await line.send(beat(1), timeout=PATIENCE)
         assert broker.requests[-1][1] == 1
         assert broker.connections == 1
-
-
-async def test_a_broker_before_0_10_closes_the_connection_on_api_versions() -> None:
-    """ApiVersions is sent once more in version 0; then ListGroups, which 0.9 answers."""
-    async with (
-        peer({ApiVersionsRequest: hangs_up, HeartbeatRequest: echo, ListGroupsRequest: no_groups}) as broker,
-        connected(broker.port) as line,
-    ):
-        assert [version for _, version in broker.requests] == [ApiVersionsRequest.versions.highest, 0, 0]
-        assert line.versions.assumed
-        assert broker.connections == 3
-        assert (await line.send(beat(5), timeout=PATIENCE)).error_code == 5
-        assert broker.requests[-1][1] == 0
-
-
-async def test_a_broker_of_0_8_closes_the_connection_on_list_groups_too() -> None:
-    closed: dict[type[Request[Any]], Answer] = {ApiVersionsRequest: hangs_up, ListGroupsRequest: hangs_up}
-    async with peer({**closed, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
-        assert broker.connections == 4
-        with pytest.raises(UnsupportedVersionError, match=r"needs Kafka 0\.9 or later.*is like Kafka 0\.8\.2"):
-            await line.send(beat(5), timeout=PATIENCE)
-
-
-async def test_a_broker_of_0_9_ignores_api_versions_and_answers_list_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aiokproto.net.open.SILENCE", 0.01)
-    ignores: dict[type[Request[Any]], Answer] = {ApiVersionsRequest: silent, ListGroupsRequest: no_groups}
-    async with peer({**ignores, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
-        assert (await line.send(beat(5), timeout=PATIENCE)).error_code == 5
-        assert line.versions.ranges == versions_of("0.9")
-        # The one that was ignored, the probe, and the one in use.
-        assert broker.connections == 3
-
-
-async def test_a_slow_broker_is_not_taken_for_one_of_0_9(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It answers the first request after the probe, which it answers completely."""
-    monkeypatch.setattr("aiokproto.net.open.SILENCE", 0.6)
-    seen: list[int] = []
-
-    def slow(request: object, version: int) -> Response | bytes | None:
-        seen.append(version)
-        return VERSIONS(request, version) if len(seen) > 1 else None
-
-    async with peer({ApiVersionsRequest: slow, ListGroupsRequest: no_groups}) as broker:
-        with pytest.raises(DeadlineError, match=r"ApiVersions to .*: no response"):
-            async with connected(broker.port, timeout=3.0):
-                raise AssertionError
-        assert seen == [ApiVersionsRequest.versions.highest, 0]
-
-
-@pytest.mark.parametrize("closes", [False, True])
-async def test_a_broker_that_has_told_its_versions_is_not_taken_for_an_old_one(closes: bool) -> None:
-    """It is slow, or starting: a probe would double the connections to a broker that has too many."""
-    turns: list[int] = []
-
-    def answers(request: ApiVersionsRequest, version: int) -> Response | bytes | None:
-        turns.append(version)
-        if len(turns) == 1:
-            return serves(Metadata=(0, 13))(request, version)
-        if closes:
-            raise HangUp
-        return None
-
-    def metadata(request: MetadataRequest, version: int) -> Response:
-        node = MetadataResponseBroker(node_id=0, host="127.0.0.1", port=broker.port)
-        return MetadataResponse(brokers=[node], controller_id=0)
-
-    served: dict[type[Request[Any]], Answer] = {
-        ApiVersionsRequest: answers,
-        MetadataRequest: metadata,
-        ListGroupsRequest: no_groups,
-    }
-    text = "it is starting, or stopping" if closes else "no response|no connection"
-    async with (
-        peer(served) as broker,
-        Client(bootstrap_servers=broker.address, socket_connection_setup_timeout_ms=500) as client,
-    ):
-        with pytest.raises(KafkaError, match=text):
-            await client.request(ListGroupsRequest(), node=0, timeout_ms=700)
-        assert not any(isinstance(request, ListGroupsRequest) for request, _ in broker.requests)
-
-
-async def test_a_broker_whose_release_is_given_is_not_asked() -> None:
-    async with peer({HeartbeatRequest: echo}) as broker, connected(broker.port, broker_version="0.9") as line:
-        assert (await line.send(beat(5), timeout=PATIENCE)).error_code == 5
-        assert [type(request) for request, _ in broker.requests] == [HeartbeatRequest]
-
-
-async def test_a_proxy_that_closes_one_connection_is_not_taken_for_an_old_broker() -> None:
-    turns: list[int] = []
-
-    def once(request: ApiVersionsRequest, version: int) -> Response | bytes | None:
-        turns.append(version)
-        if len(turns) == 1:
-            raise HangUp
-        return VERSIONS(request, version)
-
-    async with peer({ApiVersionsRequest: once}) as broker, connected(broker.port) as line:
-        assert not line.versions.assumed
 
 
 async def test_an_http_server_is_recognised() -> None:

@@ -16,6 +16,7 @@ from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from aiokproto.codec.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataResponse
+from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from aiokproto.codec.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from aiokproto.codec.messages.produce import ProduceRequest
 from aiokproto.codec.schema import Response, Struct
@@ -135,11 +136,39 @@ WARPSTREAM: Mapping[int, str] = {
 }
 """The APIs that its documentation lists; the versions are assumed. No OffsetForLeaderEpoch: there are no leaders."""
 
+MSK_SERVERLESS: Mapping[int, str] = {
+    0: "7-9",
+    1: "10-12",
+    2: "5-6",
+    3: "7-11",
+    8: "6-8",
+    9: "5-7",
+    10: "2-3",
+    11: "4-7",
+    12: "2-4",
+    13: "2-4",
+    14: "2-5",
+    15: "2-5",
+    16: "2-4",
+    17: "1",
+    18: "2-3",
+    19: "3-7",
+    20: "3-6",
+    22: "1-4",
+    23: "2-4",
+    24: "1-3",
+    25: "1-3",
+    26: "1-3",
+    28: "2-3",
+}
+"""Nothing of before Kafka 2.1, not even of ApiVersions. The last two are assumed."""
+
 VERSIONS = {
     "Event Hubs": EVENT_HUBS,
     "Event Hubs of 2019": EVENT_HUBS_OF_2019,
     "Redpanda": REDPANDA,
     "WarpStream": WARPSTREAM,
+    "MSK Serverless": MSK_SERVERLESS,
 }
 
 Quirk = Callable[[Cluster], object]
@@ -166,6 +195,18 @@ def close_on_new_api_versions(cluster: Cluster) -> None:
         return await serve(info.request)
 
     cluster.faults.intercept(ApiVersionsRequest, act)
+
+
+def current_epochs(cluster: Cluster) -> None:
+    """The first offset, and that of a time, come with the leader's epoch of today, and not of the record (Redpanda)."""
+
+    def today(response: ListOffsetsResponse, info: RequestInfo) -> None:
+        for topic in response.topics:
+            for partition in topic.partitions:
+                if partition.leader_epoch >= 0:
+                    partition.leader_epoch = cluster.partition(topic.name, partition.partition_index).leader_epoch
+
+    change(ListOffsetsRequest, today)(cluster)
 
 
 def _foreign_apis(response: ApiVersionsResponse, info: RequestInfo) -> None:
@@ -225,6 +266,14 @@ def _tag(value: object) -> None:
     elif isinstance(value, list):
         for each in value:
             _tag(each)
+
+
+def _without_uncommitted(response: OffsetFetchResponse, info: RequestInfo) -> None:
+    groups: list[Any] = [response, *response.groups]
+    for group in groups:
+        for topic in group.topics:
+            topic.partitions = [partition for partition in topic.partitions if partition.committed_offset >= 0]
+        group.topics = [topic for topic in group.topics if topic.partitions]
 
 
 class Renumbered:
@@ -305,6 +354,8 @@ QUIRKS: Mapping[str, Quirk] = {
     "no log start offset": change(FetchRequest, _without_log_start),
     "no fetch sessions": change(FetchRequest, _without_session),
     "no timestamps in ListOffsets": change(ListOffsetsRequest, _without_timestamps),
+    "no offsets of partitions without a commit": change(OffsetFetchRequest, _without_uncommitted),
+    "the current leader epoch with every offset": current_epochs,
     "unknown tags everywhere": change(None, _tagged),
 }
 """By what a broker does; those that need no object of their own."""

@@ -37,6 +37,7 @@ from tests.other_brokers.profiles import (
     Renumbered,
     change,
     close_on_new_api_versions,
+    current_epochs,
     epoch_unknown_until_written,
     only_gzip,
 )
@@ -238,6 +239,28 @@ async def test_a_leader_that_knows_no_epoch_before_it_writes_does_not_reset_cons
         servers = cluster.bootstrap_servers
         assert await read_across_a_move(servers, "t", lambda: cluster.move_leader("t", 0)) == VALUES
         assert asked.count
+
+
+async def test_the_leaders_epoch_of_today_with_the_first_offset() -> None:
+    """The records have older epochs, and are neither read again nor taken for a truncated log after a restart."""
+    async with serving(current_epochs, brokers=2) as cluster:
+        servers = cluster.bootstrap_servers
+        async with Producer(bootstrap_servers=servers) as producer:
+            for value in VALUES[:4]:
+                await producer.send("t", value, partition=0)
+        for _ in range(3):
+            await cluster.move_leader("t", 0)
+        options: Any = {"bootstrap_servers": servers, "group_id": "g", "auto_offset_reset": "none"}
+        async with Consumer(**options) as consumer:
+            consumer.assign(("t", 0))
+            consumer.seek_to_beginning(("t", 0))
+            assert [(await anext(consumer)).value for _ in range(2)] == VALUES[:2]
+            await consumer.commit()
+        async with Consumer(**options) as consumer:
+            consumer.assign(("t", 0))
+            assert [(await anext(consumer)).value for _ in range(2)] == VALUES[2:4]
+            consumer.seek_to_time(0, ("t", 0))
+            assert (await anext(consumer)).value == VALUES[0]
 
 
 def _without_hint(response: ProduceResponse, info: RequestInfo) -> None:

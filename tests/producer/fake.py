@@ -88,6 +88,7 @@ class FakeCluster:
         answer: How a Produce request is answered; tests replace it.
         down: Nodes that cannot be reached.
         invalidated: Reasons given.
+        reported: By node, what it has reported on its open connection; without an entry it is asked again.
         producer_id: What the next InitProducerId returns, with ``producer_epoch``; an error is raised.
         idle: Whether connections are closed: :meth:`send_nowait` refuses until the next :meth:`send`.
         sent_nowait: Number of requests sent by :meth:`send_nowait`.
@@ -104,6 +105,7 @@ class FakeCluster:
         self.produce_version = 12
         self.idempotence = True
         self.closed = False
+        self.reported: dict[int, BrokerVersions] = {}
         self.idle = False
         self.sent_nowait = 0
         self.snapshot = ClusterSnapshot(
@@ -177,8 +179,15 @@ class FakeCluster:
         others = {InitProducerIdRequest.api_key: Versions(0, 5), AddPartitionsToTxnRequest.api_key: Versions(0, 5)}
         return BrokerVersions({ProduceRequest.api_key: batches, **(others if self.idempotence else {})}, "the fake")
 
-    async def broker_versions(self, node: int) -> BrokerVersions:
+    def versions_of(self, node: int) -> BrokerVersions:
+        """What a broker reports on a connection; tests replace it."""
         return self.versions_seen
+
+    async def broker_versions(self, node: int) -> BrokerVersions:
+        return self.reported.setdefault(node, self.versions_of(node))
+
+    def open_versions(self, node: int) -> BrokerVersions | None:
+        return self.reported.get(node)
 
     async def request(self, request: InitProducerIdRequest, *, timeout: float, hedged: bool) -> InitProducerIdResponse:
         await asyncio.sleep(0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +14,10 @@ import pytest
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import KafkaError, UnsupportedVersionError
 from aiokproto.interceptors import Interceptor, OutgoingRecord
-from aiokproto.producer import Producer
+from aiokproto.net.versions import BrokerVersions
+from aiokproto.producer import Producer, ProducerRecord
 from aiokproto.records import BatchBuilder, BatchRecord, Compression, decode
+from aiokproto.types import Header
 from tests.producer.fake import FakeCluster, Make
 
 CODECS = ["none", "gzip", "snappy", "lz4"]
@@ -146,11 +150,57 @@ async def test_timestamps_are_refused_where_the_broker_has_none(make: Make) -> N
     assert fake.logs[0].values == [b"1"]
 
 
+async def test_a_table_with_headers_or_timestamps_is_refused_before_a_row_is_buffered(make: Make) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    header = pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())]))
+    fake = old(0)
+    async with make(fake) as producer:
+        for column, text in (
+            ({"headers": pyarrow.array([[("a", b"b")], None], header)}, r"headers of records need Kafka 0\.11"),
+            ({"timestamp": pyarrow.array([None, 1_700_000_000_000])}, r"timestamps of records need Kafka 0\.10"),
+        ):
+            outcomes = await producer.send_many("flights", pyarrow.table({"value": [b"0", b"1"], **column}))
+            assert [type(error) for error in outcomes.errors.values()] == [UnsupportedVersionError] * 2
+            assert re.search(text, str(outcomes.errors[0]))
+        nothing = {"headers": pyarrow.array([[], None], header), "timestamp": pyarrow.nulls(2, pyarrow.int64())}
+        assert not (await producer.send_many("flights", pyarrow.table({"value": [b"2", b"3"], **nothing}))).errors
+    assert fake.logs[0].values == [b"2", b"3"]
+
+
+@pytest.mark.parametrize("version", [1, 6])
+async def test_an_encoded_batch_with_zstd_is_refused_by_the_call(make: Make, version: int) -> None:
+    fake = FakeCluster()
+    fake.produce_version = version
+    fake.idempotence = version > 2
+    async with make(fake) as producer:
+        text = r"zstd needs Kafka 2\.1 or later.*is like Kafka.*send its records with send_many"
+        with pytest.raises(UnsupportedVersionError, match=text):
+            await producer.post_batch("flights", encoded("zstd"), partition=0)
+    assert not fake.logs[0].values
+
+
+async def test_an_encoded_batch_with_headers_is_refused_by_the_call(make: Make) -> None:
+    fake = old(1)
+    async with make(fake) as producer:
+        text = r"headers of records need Kafka 0\.11 or later.*is like Kafka 0\.10\.2"
+        with pytest.raises(UnsupportedVersionError, match=text):
+            await producer.post_batch("flights", encoded("gzip", headers=[("a", b"b")]), partition=0)
+    assert not fake.logs[0].values
+
+
+def encoded(codec: str, headers: Sequence[Header] = ()) -> bytes:
+    builder = BatchBuilder(compression=codec)
+    builder.append(1_700_000_000_000, b"k", b"v", headers)
+    return bytes(builder.close())
+
+
 class Mixed(FakeCluster):
     """A cluster that is being upgraded: broker 0 is new, the others are old."""
 
-    async def broker_versions(self, node: int) -> Any:
-        return self.versions_seen if node == 0 else old(1).versions_seen
+    magic = 1
+
+    def versions_of(self, node: int) -> BrokerVersions:
+        return self.versions_seen if node == 0 else old(self.magic).versions_seen
 
 
 async def test_a_leader_older_than_the_broker_that_was_seen_gets_its_format(make: Make) -> None:
@@ -158,17 +208,25 @@ async def test_a_leader_older_than_the_broker_that_was_seen_gets_its_format(make
     async with make(fake, enable_idempotence=False, compression_type="gzip") as producer:
         await producer.send("flights", b"new", partition=0)
         await producer.send("flights", b"old", partition=1)
-        text = r"1 record for flights-1: headers of records need Kafka 0\.11 or later"
+        text = (
+            r"1 record for flights-1: headers of records need Kafka 0\.11 or later.*the leader.*is like Kafka 0\.10\.2"
+        )
         with pytest.raises(UnsupportedVersionError, match=text):
             await producer.send("flights", b"2", partition=1, headers=[("a", b"b")])
         # The sink goes on.
+        text = r"1 record for flights-1: compression with zstd needs Kafka 2\.1 or later"
+        with pytest.raises(UnsupportedVersionError, match=text):
+            await producer.send_batch("flights", encoded("zstd"), partition=1)
         await producer.send("flights", b"3", partition=1)
     assert [log.values for log in fake.logs] == [[b"new"], [b"old", b"3"]]
     assert [next(decode(data)).magic for data in sets(fake)] == [2, 1, 1]
 
 
-async def test_a_batch_that_moves_to_a_broker_of_another_release_is_converted_again(make: Make) -> None:
+@pytest.mark.parametrize("magic", [0, 1])
+async def test_a_batch_that_moves_to_a_broker_of_another_release_is_converted_again(make: Make, magic: int) -> None:
+    """Its records have their timestamps again, if the first broker could not store them."""
     fake = Mixed(partitions=1, nodes=2)
+    fake.magic = magic
     fake.lead(1)
     gate = asyncio.Event()
 
@@ -182,15 +240,70 @@ async def test_a_batch_that_moves_to_a_broker_of_another_release_is_converted_ag
     async with make(fake, enable_idempotence=False) as producer:
         await producer.send("flights", b"0", timestamp=1_700_000_000_000)
     assert gate.is_set()
-    assert [next(decode(data)).magic for data in sets(fake)] == [1, 2]
+    assert [next(decode(data)).magic for data in sets(fake)] == [magic, 2]
     found = [record for data in sets(fake) for batch in decode(data) for record in batch]
-    assert [record.timestamp for record in found] == 2 * [1_700_000_000_000]
+    given = 1_700_000_000_000
+    assert [record.timestamp for record in found] == [given if magic else -1, given]
 
 
-async def test_an_idempotent_producer_refuses_an_older_leader(make: Make) -> None:
-    async with make(Mixed(partitions=2, nodes=2)) as producer:
-        with pytest.raises(UnsupportedVersionError, match=r"idempotence needs.*while the cluster has such brokers"):
-            await producer.send("flights", b"old", partition=1)
+async def test_the_halves_of_a_split_batch_keep_their_timestamps(make: Make) -> None:
+    fake = Mixed(partitions=1, nodes=2)
+    fake.magic = 0
+    fake.lead(1)
+
+    fake.fail_next(ErrorCode.MESSAGE_TOO_LARGE)
+    refuse = fake.answer
+
+    async def refused(node: int, request: Any) -> Any:
+        response = await refuse(node, request)
+        if node:
+            fake.lead(0)
+        return response
+
+    fake.answer = refused
+    given = 1_700_000_000_000
+    async with make(fake, enable_idempotence=False, linger_ms=5) as producer:
+        records = [ProducerRecord(b"%d" % number, timestamp=given + number) for number in range(2)]
+        assert not (await producer.send_many("flights", records, partition=0)).errors
+    assert [next(decode(data)).magic for data in sets(fake)] == [0, 2, 2]
+    found = [record.timestamp for data in sets(fake)[1:] for batch in decode(data) for record in batch]
+    assert found == [given, given + 1]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, r"idempotence needs.*while the cluster has such brokers"),
+        ({"enable_idempotence": False, "compression_type": "zstd"}, r"compression with zstd needs Kafka 2\.1"),
+    ],
+)
+async def test_an_older_leader_refuses_what_the_producer_was_started_with_until_it_is_upgraded(
+    make: Make, options: Any, text: str
+) -> None:
+    fake = Mixed(partitions=2, nodes=2)
+    async with make(fake, **options) as producer:
+        for _ in range(2):
+            with pytest.raises(UnsupportedVersionError, match=text):
+                await producer.send("flights", b"old", partition=1)
+            await producer.send("flights", b"new", partition=0)
+        fake.versions_of = lambda node: fake.versions_seen  # type: ignore[method-assign]
+        fake.reported.clear()
+        await producer.send("flights", b"upgraded", partition=1)
+    assert [log.values for log in fake.logs] == [[b"new", b"new"], [b"upgraded"]]
+
+
+@pytest.mark.parametrize("acks", ["all", 0])
+async def test_a_broker_that_comes_back_with_another_release_gets_its_format(make: Make, acks: Any) -> None:
+    """Also if something else than a batch has made the connection: then no request of the sink has failed."""
+    fake = FakeCluster()
+    async with make(fake, enable_idempotence=False, acks=acks) as producer:
+        for produce_version in (12, 2, 12, 1):
+            fake.produce_version = produce_version
+            fake.reported.clear()
+            await fake.broker_versions(0)
+            await producer.send("flights", b"%d" % produce_version)
+    assert [next(decode(data)).magic for data in sets(fake)] == [2, 1, 2, 0]
+    assert fake.logs[0].values == [b"12", b"2", b"12", b"1"]
 
 
 async def test_a_batch_that_is_too_large_is_split_in_its_format(make: Make) -> None:

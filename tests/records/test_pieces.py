@@ -147,6 +147,32 @@ def test_the_end_of_the_next_record(whole: Callable[..., Any]) -> None:
     assert whole(record + b"\x84", 0, 500, 10) == (1, 7, 9)
 
 
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_a_record_over_the_limit_is_not_collected(magic: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its length is false: a megabyte of gzip can be gigabytes of zeros."""
+    monkeypatch.setattr("aiokproto.records.cutting.MAX_DECOMPRESSED", 4 * MIB)
+    collected: list[int] = []
+
+    def counted(codec: Compression, data: Any) -> Iterator[Any]:
+        for chunk in chunks(codec, data):
+            collected.append(len(chunk))
+            yield chunk
+
+    monkeypatch.setattr("aiokproto.records.legacy.chunks", counted)
+    monkeypatch.setattr("aiokproto.records.pieces.chunks", counted)
+    start = bytes((0x80, 0x80, 0x80, 0x80, 0x08)) if magic == 2 else struct.pack(">qi", 0, 1 << 30)
+    packed = bytes(compress(Compression.GZIP, start + bytes(100 * MIB)))
+    if magic == 2:
+        data = bytearray(encode([BatchRecord(0, 0, None, bytes(MIB))])[:61] + packed)
+        struct.pack_into(">i", data, 8, len(data) - 12)
+        struct.pack_into(">h", data, 21, Compression.GZIP)
+    else:
+        data = bytearray(message(packed, magic=magic, attributes=Compression.GZIP))
+    with pytest.raises(CorruptRecordError, match="more than the limit of"):
+        read(data, MIB, 1000)
+    assert sum(collected) <= 2 * MIB
+
+
 def test_small_batches_are_read_together() -> None:
     data = b"".join(
         encode(simple_records(10, base_offset=n), base_offset=n, compression="lz4") for n in range(0, 90, 10)

@@ -370,6 +370,10 @@ class ClusterClient:
         self.check()
         return await self._driver.versions(node, channel)
 
+    def open_versions(self, node: int) -> BrokerVersions | None:
+        """Return the versions of a broker's open connection, an object of each connection; None without one."""
+        return self._driver.open_versions(node)
+
     async def feature(self, name: str, node: int) -> int:
         """Return the level of a finalized feature (KIP-584), 0 if a broker has not reported it.
 

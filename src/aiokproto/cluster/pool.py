@@ -264,6 +264,9 @@ class Pool:
             await asyncio.sleep(state.retry_at - loop.time())
         config, observer, started = self._config, self._observer.node(node.id), loop.time()
         release, known_until = self._releases.get((node.host, node.port), (None, 0.0))
+        # In place of a connection that has ended: the broker was restarted, it may be, to upgrade it.
+        if started >= known_until or (node.id, channel) in self._connections:
+            release = None
         try:
             connection = await open_connection(
                 node.host,
@@ -275,7 +278,7 @@ class Pool:
                 observer,
                 self._handle_failure,
                 self._identity(node),
-                release if started < known_until else None,
+                release,
                 (node.host, node.port) in self._answering,
             )
         except KafkaError as error:
@@ -290,7 +293,8 @@ class Pool:
         found = connection.versions.assumed_release
         if found is None:
             self._answering.add((node.host, node.port))
-        elif started >= known_until:
+            self._releases.pop((node.host, node.port), None)
+        elif release is None:
             self._releases[node.host, node.port] = found, loop.time() + config.metadata_max_age
         # Reached: the next failure starts with the shortest pause.
         self._dial_states.pop(node.id, None)

@@ -165,6 +165,11 @@ class RequestDriver:
             self._metadata.invalidate(str(error))
             raise
 
+    def open_versions(self, node: int) -> BrokerVersions | None:
+        """Return the API versions that the broker reported on the open connection; None without one."""
+        connection = self._pool.ready(node)
+        return None if connection is None else connection.versions
+
     async def versions(self, node: int, channel: str = MAIN) -> BrokerVersions:
         """Return the broker's API versions, as it reported them on this connection."""
         connection = self._pool.ready(node, channel)

@@ -17,7 +17,7 @@ from aiokproto.codec.messages.list_offsets import (
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
-from aiokproto.net.features import TIMES
+from aiokproto.net.features import TIMES, TRANSACTIONS
 from aiokproto.plurals import counted
 from aiokproto.types import TopicPartition
 
@@ -110,16 +110,18 @@ class OffsetLookup:
     async def _query(
         self, node: int, wanted: Mapping[TopicPartition, int], timeout: float
     ) -> tuple[dict[TopicPartition, FoundOffset], dict[TopicPartition, KafkaError]]:
-        request = ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=int(self._read_committed),
-            topics=self._topics(wanted),
-            timeout_ms=int(timeout * 1000),
-        )
         try:
+            versions = await self._cluster.broker_versions(node)
             # Version 0 would answer another question: which segments are older than the time.
             if any(time >= 0 for time in wanted.values()):
-                (await self._cluster.broker_versions(node)).require(TIMES)
+                versions.require(TIMES)
+            request = ListOffsetsRequest(
+                replica_id=-1,
+                # A broker without transactions has committed all that it has, and no field for this.
+                isolation_level=int(self._read_committed and versions.supports(TRANSACTIONS)),
+                topics=self._topics(wanted),
+                timeout_ms=int(timeout * 1000),
+            )
             response = await self._cluster.send(
                 request, node, timeout=min(timeout, self._cluster.config.request_timeout)
             )

@@ -40,7 +40,7 @@ _STABLE_FROM = 7
 """The first version of OffsetFetch that can wait for open transactions (KIP-447)."""
 
 NO_RESULT = ErrorCode.UNKNOWN_SERVER_ERROR
-"""The error code of a partition that a response leaves out."""
+"""The error code of a partition that a response to a commit leaves out, or of a group that one to a fetch does."""
 
 
 class OffsetsByTopic:
@@ -174,6 +174,7 @@ class FetchExchange:
         self._ids: dict[str, bytes] = {}
         # Until the coordinator does not know an id.
         self._by_id = True
+        self._in_groups = False
 
     def highest(self) -> int | None:
         # Looked up for every attempt, unlike a commit's: reading the offset of a topic's newest id is what is wanted.
@@ -183,7 +184,8 @@ class FetchExchange:
     def build(self, version: int) -> OffsetFetchRequest:
         # Brokers before 2.5 cannot wait for transactions (KIP-447); exactly-once loops need newer ones anyway.
         stable = version >= _STABLE_FROM
-        if version >= _GROUPS_FROM:
+        self._in_groups = version >= _GROUPS_FROM
+        if self._in_groups:
             topics = [
                 OffsetFetchRequestTopics(name=name, topic_id=self._ids.get(name, ZERO_UUID), partition_indexes=numbers)
                 for name, numbers in self._numbers.items()
@@ -208,7 +210,9 @@ class FetchExchange:
     def entries(self, response: OffsetFetchResponse) -> tuple[int, dict[TopicPartition, Any]]:
         """Return the top-level error code and the partitions, from either form of the response."""
         names = {topic_id: name for name, topic_id in self._ids.items()}
-        if response.groups:
+        if self._in_groups and not response.groups:
+            return NO_RESULT, {}
+        if self._in_groups:
             group = response.groups[0]
             return group.error_code, {
                 TopicPartition(topic.name or names.get(topic.topic_id, ""), entry.partition_index): entry

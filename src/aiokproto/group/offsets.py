@@ -11,7 +11,7 @@ from aiokproto.cluster.coordinator_requests import CoordinatorRequests
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, error_for
 from aiokproto.failures import Action, classify
-from aiokproto.group.offset_requests import NO_RESULT, CommitExchange, FetchExchange
+from aiokproto.group.offset_requests import CommitExchange, FetchExchange
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 
@@ -104,10 +104,13 @@ class GroupOffsets:
         failures: dict[TopicPartition, BrokerError] = {}
         for partition in exchange.partitions:
             entry = entries.get(partition)
-            if entry is None or entry.error_code:
-                code = entry.error_code if entry else NO_RESULT
+            if entry is None:
+                # Event Hubs leaves out what was never committed. (Kafka does not, and Java reads it likewise.)
+                found[partition] = None
+                continue
+            if entry.error_code:
                 failures[partition] = error_for(
-                    code, f"{context} for {partition}", None, asked._replace(topic=partition.topic)
+                    entry.error_code, f"{context} for {partition}", None, asked._replace(topic=partition.topic)
                 )
                 continue
             position = OffsetAndMetadata(entry.committed_offset, entry.metadata or "", entry.committed_leader_epoch)

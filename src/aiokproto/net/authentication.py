@@ -56,7 +56,8 @@ _RENEWED = (0.85, 0.95)
 """The part of a session's lifetime after which it is renewed: between these two, so that the connections of many
 clients do not do it together (as Java)."""
 
-_GSSAPI = "GSSAPI"
+GSSAPI = "GSSAPI"
+"""The only mechanism of brokers before 0.10."""
 
 logger = logging.getLogger("aiokproto.net")
 
@@ -124,10 +125,11 @@ class Authentication:
         connection, name = self._connection, self._mechanism.name
         exchange = self._exchange = self._next_exchange()
         if connection.versions.assumed:
-            if name != _GSSAPI:
+            if name != GSSAPI:
+                release = connection.versions.assumed_release
                 raise UnsupportedVersionError(
-                    f"SASL mechanism {name} needs Kafka 0.10 or later: {connection.peer} closes the connection on"
-                    " ApiVersions, as brokers before 0.10 do"
+                    f"SASL mechanism {name} needs Kafka 0.10 or later: {connection.peer} is Kafka {release}"
+                    f" {connection.versions.assumed}"
                 )
             await self._send_bare_tokens(exchange)
             return

@@ -56,7 +56,7 @@ from aiokproto.net.timeouts import deadline
 from aiokproto.net.timer import Timer
 from aiokproto.net.tls_errors import refusal
 from aiokproto.net.transport import Dialled, set_socket_options
-from aiokproto.net.versions import BrokerVersions
+from aiokproto.net.versions import BY_OPTION, BrokerVersions
 from aiokproto.observe.observers import NodeObserver
 
 R = TypeVar("R", bound=Response)
@@ -381,7 +381,8 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             response = decode_response(frame, cast("type[R]", request.response), version, exact=False)
         except DecodeError as error:
             # The connection stays open: the frame was delimited by its length, so the next one is intact.
-            raise DecodeError(f"{api_name(request.api_key)} to {self.peer}: malformed response: {error}") from error
+            text = f"{api_name(request.api_key)} to {self.peer}: malformed response: {error}{self._other_release()}"
+            raise DecodeError(text) from error
         pause = throttle(response, version)
         if pause:
             self._throttle(pause)
@@ -519,12 +520,20 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         address = self._transport.get_extra_info("peername") if self._transport is not None else None
         return usual_service(address[1]) if isinstance(address, tuple) else ""
 
+    def _other_release(self) -> str:
+        """What a broker may be that does not do what the release does which the application has named."""
+        if self.versions.assumed != BY_OPTION:
+            return ""
+        return f"; broker_version={self.versions.assumed_release!r} may be wrong: without it, 0.10 and later are asked"
+
     def _hint(self) -> str:
-        """What the usual causes are of a connection that the peer closes so early."""
+        """What the usual causes are of a connection that the peer closes."""
         if not self._protocol.has_responded:
             if self._config.tls is not None:
-                return _NO_RESPONSE_YET_WITH_TLS
-            return _NO_RESPONSE_YET + self._usual_service()
+                return _NO_RESPONSE_YET_WITH_TLS + self._other_release()
+            return _NO_RESPONSE_YET + self._usual_service() + self._other_release()
+        if self.versions.assumed:
+            return self._other_release()
         pending = self._protocol.pending
         first = self._config.sasl is None and pending and pending[0].correlation_id == self._first_id
         return _NO_RESPONSE_AFTER_VERSIONS if first else ""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
 from aiokproto.codec.messages.list_groups import ListGroupsRequest
+from aiokproto.codec.messages.list_offsets import ListOffsetsRequest
+from aiokproto.codec.registry import api_name
+from aiokproto.codec.schema import Request
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import (
     AuthenticationError,
@@ -19,19 +22,27 @@ from aiokproto.errors import (
     KafkaError,
     NotKafkaError,
 )
-from aiokproto.net.authentication import Authentication
+from aiokproto.net.authentication import GSSAPI, Authentication
 from aiokproto.net.connection import Connection
 from aiokproto.net.foreign_protocols import describe_bytes, recognize
 from aiokproto.net.timeouts import deadline
 from aiokproto.net.transport import dial
-from aiokproto.net.versions import ANYONE, BrokerVersions, Identity, Negotiation
+from aiokproto.net.versions import ANYONE, BY_OPTION, BrokerVersions, Identity, Negotiation
 from aiokproto.observe.observers import NodeObserver
 from aiokproto.tracebacks import hiding_frames
 
 T = TypeVar("T")
+Connect = Callable[[], Awaitable[Connection]]
 
 SILENCE = 2.0
 """Seconds without a response to ApiVersions after which a broker may be one of 0.9; less with a short timeout."""
+
+_ANSWERED_SINCE: Mapping[str, Request[Any]] = {
+    "0.9": ListGroupsRequest(),
+    # Of no partition.
+    "0.8.2": ListOffsetsRequest(replica_id=-1, topics=[]),
+}
+"""By release, the newest first: a request that it answers, and that changes nothing and needs no permission."""
 
 logger = logging.getLogger("aiokproto.net")
 
@@ -52,9 +63,10 @@ async def open_connection(
 ) -> Connection:
     """Connect to a broker, learn which API versions it supports, and authenticate. Cancelling closes the socket.
 
-    Brokers before 0.10 close the connection when they receive ApiVersions. One that does so twice, the second time
-    for ApiVersions v0, counts as such a broker. (Once is not enough: a proxy whose broker is starting does the same.)
-    It is 0.8 if it closes the next connection on ListGroups, too, which is new in 0.9.
+    Brokers before 0.10 close the connection when they receive ApiVersions. So does a proxy whose broker is away, or a
+    broker at its limit of connections, for as long as it lasts. So what closes the connection twice, the second time
+    for ApiVersions v0, is an old broker only if it answers a request of that time, and then closes that connection on
+    ApiVersions: ListGroups, which is new in 0.9, or ListOffsets. Whatever answers nothing is not reached yet.
 
     0.9 does not close the connection: it ignores ApiVersions. So a broker that is silent for :data:`SILENCE` is probed
     on another connection: 0.9 is one that there answers ListGroups, and again ignores ApiVersions. A broker that is
@@ -108,50 +120,91 @@ async def open_connection(
             threads=threads,
         )
 
-    release = config.broker_version or release
+    if config.broker_version is not None:
+        connection = await connect()
+        connection.versions = BrokerVersions.assume(config.broker_version, peer, BY_OPTION)
+        return await opened(connection)
     if release is not None:
         connection = await connect()
         connection.versions = BrokerVersions.assume(release, peer)
         return await opened(connection)
     # None is the newest version. A broker of 0.10 or later answers it, if only with UNSUPPORTED_VERSION; only one
     # before 0.10, or a proxy, closes the connection.
+    closed: BrokerConnectionError | None = None
     for version in (None, 0):
         connection = await connect()
         exchange = _negotiate(connection, Negotiation(peer, version, identity), until, timeout)
         if version is None and config.sasl is None and not answers:
             exchange = _unless_ignored(exchange, partial(_ignores_api_versions, connect, until, timeout), peer, timeout)
         negotiated = await _unless_closed(connection, exchange)
-        if negotiated is not None and negotiated.assumed:
+        if isinstance(negotiated, BrokerConnectionError):
+            closed = closed or negotiated
+            continue
+        if negotiated.assumed:
             # The one that was ignored still has a request in flight.
             connection.abort()
             connection = await connect()
             connection.versions = negotiated
             return await opened(connection)
-        if negotiated is not None:
-            connection.negotiated(negotiated)
-            return await opened(connection)
+        connection.negotiated(negotiated)
+        return await opened(connection)
+    assert closed is not None, "both requests have closed the connection"
     if answers:
-        raise BrokerConnectionError(f"{peer} closes each connection on the first request: it is starting, or stopping")
-    # No ApiVersions any more, as the broker has closed both sockets because of it. 0.8 has no SASL.
+        text = f"{peer} closes each connection on the first request: it is starting, or stopping"
+        raise BrokerConnectionError(text) from closed
+    if config.sasl is None:
+        return await opened(await _connect_to_old_broker(connect, until, timeout, closed))
+    # Before it has authenticated a client, 0.9 answers no request but the tokens of GSSAPI.
+    if config.sasl.name != GSSAPI:
+        raise BrokerConnectionError(f"{closed}; Kafka before 0.10 has no SASL mechanism {config.sasl.name}")
     connection = await connect()
-    if config.sasl is None and await _unless_closed(connection, _list_groups(connection, until, timeout)) is None:
-        connection = await connect()
-        connection.versions = BrokerVersions.assume("0.8.2", peer)
-    else:
-        connection.versions = BrokerVersions.assume("0.9", peer)
+    connection.versions = BrokerVersions.assume("0.9", peer)
     return await opened(connection)
 
 
-async def _unless_closed(connection: Connection, exchange: Coroutine[Any, Any, T]) -> T | None:
-    """Return the result of a connection's first exchange; None if the broker has closed the connection on it."""
+async def _connect_to_old_broker(
+    connect: Connect, until: float, timeout: float, closed: BrokerConnectionError
+) -> Connection:
+    """Return a connection to a broker that has closed two on ApiVersions; raise ``closed`` if it answers nothing."""
+    for release, request in _ANSWERED_SINCE.items():
+        connection = await connect()
+        answered = await _unless_closed(connection, _answer_then_versions(connection, request, until, timeout))
+        if isinstance(answered, BrokerConnectionError):
+            continue
+        if answered is None:
+            connection = await connect()
+            connection.versions = BrokerVersions.assume(release, connection.peer)
+        else:
+            connection.negotiated(answered)
+        return connection
+    raise closed
+
+
+async def _unless_closed(connection: Connection, exchange: Coroutine[Any, Any, T]) -> T | BrokerConnectionError:
+    """Return the result of a connection's first exchange; the error if the broker has closed the connection on it."""
     try:
         return await exchange
     # Also a cancellation: nobody else holds the socket yet.
     except BaseException as error:
         connection.abort()
         if isinstance(error, BrokerConnectionError) and _closed_on_first_request(connection, error):
-            return None
+            return error
         raise
+
+
+async def _answer_then_versions(
+    connection: Connection, request: Request[Any], until: float, timeout: float
+) -> BrokerVersions | None:
+    """Send a request that old brokers answer, then ApiVersions; return None if that has closed the connection.
+
+    On one connection, and so to one broker: whatever has closed the others, this one is there, and knows no
+    ApiVersions.
+    """
+    await _answer(connection, request, until, timeout)
+    try:
+        return await _negotiate(connection, Negotiation(connection.peer, 0), until, timeout)
+    except BrokerConnectionError:
+        return None
 
 
 async def _unless_ignored(
@@ -180,12 +233,12 @@ async def _unless_ignored(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _ignores_api_versions(connect: Callable[[], Awaitable[Connection]], until: float, timeout: float) -> bool:
+async def _ignores_api_versions(connect: Connect, until: float, timeout: float) -> bool:
     """Return whether a broker answers ListGroups on a new connection, and then ignores ApiVersions."""
     connection = None
     try:
         connection = await connect()
-        await _list_groups(connection, until, timeout)
+        await _answer(connection, ListGroupsRequest(), until, timeout)
         silence = min(SILENCE, timeout / 5)
         at = asyncio.get_running_loop().time() + silence
         try:
@@ -200,11 +253,11 @@ async def _ignores_api_versions(connect: Callable[[], Awaitable[Connection]], un
     return False
 
 
-async def _list_groups(connection: Connection, until: float, timeout: float) -> bool:
-    """Send ListGroups, which is new in 0.9, and whose answer needs no permission and says nothing here."""
-    async with deadline(until, lambda: f"ListGroups to {connection.peer}: no response in {timeout:.3g} s"):
-        await connection.send_raw(ListGroupsRequest(), 0, timeout)
-    return True
+async def _answer(connection: Connection, request: Request[Any], until: float, timeout: float) -> None:
+    """Send a request in version 0, and wait for the response, which says nothing here."""
+    name = api_name(request.api_key)
+    async with deadline(until, lambda: f"{name} to {connection.peer}: no response in {timeout:.3g} s"):
+        await connection.send_raw(request, 0, timeout)
 
 
 async def _negotiate(connection: Connection, negotiation: Negotiation, until: float, timeout: float) -> BrokerVersions:

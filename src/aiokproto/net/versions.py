@@ -22,6 +22,9 @@ _METADATA, _VOTE = 3, 52
 
 SOFTWARE_NAME = "aiokproto"
 
+BY_OPTION = "by broker_version"
+"""Why versions are assumed that the application has given."""
+
 BEFORE_0_10 = ("0.8.2", "0.9")
 """Releases without ApiVersions, whose versions are therefore those of :mod:`aiokproto.codec.releases`."""
 
@@ -33,7 +36,7 @@ class BrokerVersions:
         ranges: Version range by ApiKey.
         peer: Names the broker in errors.
         features: Level of each finalized feature, such as ``transaction.version``, as of the ApiVersions exchange.
-        assumed: Whether these are of a release in :data:`BEFORE_0_10` rather than the broker's own response.
+        assumed: Why these are of a release in :data:`BEFORE_0_10`; empty if they are the broker's own response.
     """
 
     def __init__(
@@ -42,7 +45,7 @@ class BrokerVersions:
         peer: str,
         *,
         features: Mapping[str, int] | None = None,
-        assumed: bool = False,
+        assumed: str = "",
     ) -> None:
         self.ranges = dict(ranges)
         self.features = dict(features or {})
@@ -51,9 +54,9 @@ class BrokerVersions:
         self._picked: dict[int, int] = {}
 
     @classmethod
-    def assume(cls, release: str, peer: str) -> BrokerVersions:
-        """Return the versions of a broker that has no ApiVersions, by its release."""
-        return cls(versions_of(release), peer, assumed=True)
+    def assume(cls, release: str, peer: str, why: str = "as it has no ApiVersions") -> BrokerVersions:
+        """Return the versions of a broker that is not asked, by its release."""
+        return cls(versions_of(release), peer, assumed=why)
 
     @property
     def assumed_release(self) -> str | None:
@@ -84,7 +87,7 @@ class BrokerVersions:
             )
 
     def _like(self) -> str:
-        assumed = " (assumed, as it has no ApiVersions)" if self.assumed else ""
+        assumed = f" (assumed, {self.assumed})" if self.assumed else ""
         return f"Kafka {release_like(self.ranges)}{assumed}"
 
     def pick(self, request_type: type[Request[Any]], max_version: int | None = None) -> int:

@@ -517,11 +517,10 @@ class Accumulator:
         Raises:
             KafkaError: The records of an encoded batch cannot be decoded. The batch is still in flight.
         """
-        assert batch.data is not None, "only what was sent can be too large"
         self._sizes.too_large(batch.where.topic)
         queue = self._queues[batch.where]
         # Decoded from the sent bytes: the builder's buffer was given away when the batch was sealed.
-        records = batch.records(batch.data)
+        records = batch.records()
         middle = len(records) // 2
         parts = [
             batch.part(records[:middle], 0, self.delivery_context),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from aiokproto.errors import InvalidRecordError, KafkaError, MessageTooLargeError
@@ -16,6 +17,9 @@ from aiokproto.records.arrow_extra import require_arrow
 
 if TYPE_CHECKING:
     from aiokproto.records.rows import Int64s, Rows
+
+
+Check = Callable[[Any, "Iterable[Rows]"], None]
 
 
 class SupportsArrow(Protocol):
@@ -35,6 +39,8 @@ class TableAppender:
     def __init__(self, appender: RecordAppender[Any, Any], buffer: Buffer) -> None:
         self._appender = appender
         self._buffer = buffer
+        self.check: Check | None = None
+        """Called with the table and its pieces before any is appended, and raises what refuses them."""
 
     async def append(self, topic: str, table: SupportsArrow, partition: int | None) -> list[Part]:
         """Append the rows of a table. Return for each, in order, its batch or the error.
@@ -60,6 +66,11 @@ class TableAppender:
         # All pieces are checked before the first row is appended: a wrong partition in the last one must not leave half
         # a table written.
         pieces = [(piece, self._assigned(queues, piece, partition)) for piece in from_arrow(rows, now)]
+        if self.check is not None:
+            try:
+                self.check(rows, [piece for piece, _ in pieces])
+            except KafkaError as error:
+                return [RejectedRecords(error, len(rows))]
         stop: KafkaError | None = None
         for piece, assigned in pieces:
             if stop is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from aiokproto.errors import InvalidRecordError, KafkaError, UnsupportedVersionError
-from aiokproto.net.features import HEADERS
+from aiokproto.net.features import HEADERS, ZSTD
 from aiokproto.plurals import counted
 from aiokproto.producer.outcome import DeliveryContext, Outcome
 from aiokproto.records import BatchBuilder, BatchRecord, Compression, RecordBatch, decode, encode
@@ -31,6 +31,8 @@ class ProducerBatch(BatchBuilder):
         producer: Producer id and epoch, valid while ``sequence`` is not -1.
         sequence: Sequence number of its first record; -1 before it is first sent, and without idempotence.
         outcome: The result of its records.
+        timestamps: Those of its records (ms) while ``data`` has magic 0, which has none; else None. A leader of a later
+            release can get the batch next.
         transactional: Whether its records are part of a transaction.
     """
 
@@ -45,6 +47,7 @@ class ProducerBatch(BatchBuilder):
         "producer",
         "reserved",
         "sequence",
+        "timestamps",
         "transactional",
         "where",
     )
@@ -71,6 +74,7 @@ class ProducerBatch(BatchBuilder):
         self.reserved = 0
         self.data: bytearray | None = None
         self.magic = 2
+        self.timestamps: list[int] | None = None
         self.attempts = 0
         self.last_error: KafkaError | None = None
         self.producer = (-1, -1)
@@ -103,9 +107,11 @@ class ProducerBatch(BatchBuilder):
         when the batch is sent, and a retry can go to a broker of another release. Java converts likewise.
 
         Raises:
-            UnsupportedVersionError: A record has headers, which magic 0 and 1 cannot carry.
+            UnsupportedVersionError: A record has headers, or the batch zstd, which magic 0 and 1 cannot carry.
         """
-        records = self.records(self.close(compressed=False) if self.data is None else self.data)
+        if self.data is None:
+            self.data = self.close(compressed=False)
+        records = self.records()
         if magic == 2:
             (producer_id, epoch), sequence = self.producer, self.sequence
             data = encode(
@@ -117,17 +123,30 @@ class ProducerBatch(BatchBuilder):
                 base_sequence=sequence,
                 is_transactional=self.transactional,
             )
+            self.timestamps = None
         else:
-            if any(record.headers for record in records):
-                raise UnsupportedVersionError(f"{self}: {HEADERS.need}, and the leader's broker is older")
+            for feature, used in (
+                (HEADERS, any(record.headers for record in records)),
+                (ZSTD, self._compression is Compression.ZSTD),
+            ):
+                if used:
+                    # Produce version 2 was the last with magic 1, and version 1 with magic 0.
+                    raise UnsupportedVersionError(f"{self}: {feature.refused('the leader', magic + 1)}")
+            self.timestamps = None if magic else [record.timestamp for record in records]
             data = encode(records, magic=magic, compression=self._compression, level=self._level)
         self.data, self.magic = bytearray(data), magic
         return self.data
 
-    @staticmethod
-    def records(data: bytearray) -> list[BatchRecord]:
-        """Return the records in an encoded batch of any format."""
-        return [record for batch in decode(data, check_crc=False) for record in batch]
+    def records(self) -> list[BatchRecord]:
+        """Return the records of a batch that was encoded, in any format."""
+        assert self.data is not None, "it was encoded, and is not done"
+        records = [record for batch in decode(self.data, check_crc=False) for record in batch]
+        if self.timestamps is None:
+            return records
+        return [
+            BatchRecord(record.offset, timestamp, record.key, record.value, record.headers)
+            for record, timestamp in zip(records, self.timestamps, strict=True)
+        ]
 
     @property
     def compresses(self) -> bool:

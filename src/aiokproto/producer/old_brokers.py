@@ -1,9 +1,11 @@
-"""What a producer does differently with brokers before Kafka 0.11: decided when it starts, by the versions it has seen.
+"""What a producer does differently with old brokers: decided when it starts, by the versions it has seen.
 
 * Idempotence is new in 0.11. By default it is switched off, and each partition has one batch in flight instead, which
   keeps the order of records; a retry can then write a record twice. If it was demanded, it is an error.
-* Headers are new in 0.11, and timestamps in 0.10. A record that has any is refused by the call that would buffer it.
-  (If another broker of the cluster is older than the one that was seen, its sink refuses the batch.)
+* Headers are new in 0.11, and timestamps in 0.10. A record or table that has any is refused by the call that would
+  buffer it. (If another broker of the cluster is older than the one that was seen, its sink refuses the batch.)
+* zstd is new in 2.1. An encoded batch with it is refused likewise, and one with headers before 0.11. The timestamps
+  that every encoded batch has are no reason: before 0.10 they are not stored.
 
 Batches are still written in magic 2; each sink converts them (:meth:`~aiokproto.producer.batch.ProducerBatch.convert`).
 """
@@ -11,7 +13,8 @@ Batches are still written in magic 2; each sink converts them (:meth:`~aiokproto
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from aiokproto.net.features import HEADERS, IDEMPOTENCE, TIMESTAMPS, TRANSACTIONS, ZSTD
 from aiokproto.net.versions import BrokerVersions
@@ -19,8 +22,11 @@ from aiokproto.producer.config import ProducerConfig
 from aiokproto.producer.delivery import Delivery
 from aiokproto.producer.posting import Append
 from aiokproto.producer.record import PendingRecord
-from aiokproto.records import Compression
+from aiokproto.records import Compression, RecordBatch
 from aiokproto.types import Header
+
+if TYPE_CHECKING:
+    from aiokproto.records.rows import Rows
 
 log = logging.getLogger("aiokproto.producer")
 
@@ -43,6 +49,38 @@ def adapted(settings: ProducerConfig, versions: BrokerVersions) -> ProducerConfi
         "the brokers have no idempotence, which needs Kafka %s: a retry can write a record twice", IDEMPOTENCE.since
     )
     return settings._replace(idempotent=False)
+
+
+def check_table(versions: BrokerVersions, table: Any, pieces: Iterable[Rows]) -> None:
+    """Refuse a table that the brokers cannot store.
+
+    Args:
+        versions: The brokers' versions.
+        table: The ``pyarrow`` table.
+        pieces: Its rows.
+
+    Raises:
+        UnsupportedVersionError: A row has headers, or a timestamp and the brokers have none.
+    """
+    # The encoding of no headers is one byte, their number.
+    if any(piece.headers is not None and (piece.headers.end - piece.headers.start > 1).any() for piece in pieces):
+        versions.require(HEADERS)
+    if "timestamp" in table.schema.names and table.column("timestamp").null_count < len(table):
+        versions.require(TIMESTAMPS, "leave out the column timestamp")
+
+
+def check_batches(versions: BrokerVersions, batches: Iterable[RecordBatch]) -> None:
+    """Refuse encoded batches that the brokers cannot store.
+
+    Raises:
+        UnsupportedVersionError: One has a compression or, with brokers before 0.11, headers that they lack.
+        CorruptRecordError: The records of one cannot be decoded, which only brokers before 0.11 require.
+    """
+    for batch in batches:
+        if batch.compression is Compression.ZSTD:
+            versions.require(ZSTD, "send its records with send_many()")
+        if not versions.supports(HEADERS) and any(record.headers for record in batch):
+            versions.require(HEADERS)
 
 
 class RecordCheck:

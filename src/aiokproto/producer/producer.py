@@ -24,7 +24,7 @@ from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.buffer import Buffer, WriteSession
 from aiokproto.producer.config import BATCH_SIZE, PartitionerName, ProducerConfig
 from aiokproto.producer.named_partitioners import by_name, ignore_keys
-from aiokproto.producer.old_brokers import RecordCheck, adapted
+from aiokproto.producer.old_brokers import adapted
 from aiokproto.producer.partitioner import Partitioner
 from aiokproto.producer.prepared_transaction import PreparedTransaction
 from aiokproto.producer.record_sender import RecordSender
@@ -288,14 +288,13 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         )
 
     def _adapt(self) -> None:
-        """Adapt to brokers before 0.11, for which nothing is decided before the first of them has answered."""
+        """Adapt to old brokers, for which nothing is decided before the first of them has answered."""
         versions, wanted = self._cluster.versions_seen, self._settings
         self._settings = adapted(wanted, versions)
         if self._settings.idempotent is not wanted.idempotent:
             # Of each partition, so that records stay in order; a broker can still have several requests.
             self._accumulator.limits = wanted.limits._replace(in_flight=1)
-        if RecordCheck.needed(versions):
-            self._check_records(versions)
+        self._check_records(versions)
 
     def _fatal(self, error: KafkaError) -> None:
         # Before the sender exists, start() raises the error.
@@ -490,7 +489,9 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         """
         if self._transactions is None:
             raise ConfigurationError("transaction() needs the option transactional_id")
-        return Transaction(self._partitioner, self._buffer, self._transactions, self._serializers)
+        transaction = Transaction(self._partitioner, self._buffer, self._transactions, self._serializers)
+        transaction._batch_check = self._batch_check
+        return transaction
 
     @property
     def transactional_id(self) -> str | None:

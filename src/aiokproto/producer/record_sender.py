@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import cast
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.foreign_calls import named_after
+from aiokproto.net.features import ZSTD
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.producer.appender import RecordAppender
 from aiokproto.producer.arrow_tables import SupportsArrow, TableAppender, is_table
@@ -16,7 +17,7 @@ from aiokproto.producer.bulk import append_all
 from aiokproto.producer.delivery import BatchDelivery, Delivery
 from aiokproto.producer.encoded_batches import SupportsRecordBatches, record_batches
 from aiokproto.producer.intercepted import Interception, TryAppend
-from aiokproto.producer.old_brokers import RecordCheck
+from aiokproto.producer.old_brokers import RecordCheck, check_batches, check_table
 from aiokproto.producer.outcomes import Outcomes, outcomes_of
 from aiokproto.producer.partitioner import Partitioner
 from aiokproto.producer.posting import posting
@@ -56,12 +57,18 @@ class RecordSender(RecordAppender[K, V]):
                 vars(self).update(post=posting(interception.append, interception.append_later))
         self._session = session
         self._tables = TableAppender(self, buffer)
+        self._batch_check: Callable[[Sequence[RecordBatch]], None] | None = None
         self._serializers = serializers
         if serializers:
             self._post_serialized = self._serialize_and_post
 
     def _check_records(self, versions: BrokerVersions) -> None:
-        """Refuse from now on what brokers before 0.11 cannot store: see :mod:`aiokproto.producer.old_brokers`."""
+        """Refuse from now on what the brokers cannot store: see :mod:`aiokproto.producer.old_brokers`."""
+        if not versions.supports(ZSTD):
+            self._batch_check = partial(check_batches, versions)
+        if not RecordCheck.needed(versions):
+            return
+        self._tables.check = partial(check_table, versions)
         if self._interception is not None:
             # After the interceptors, which may add headers.
             self._interception.check_records(versions)
@@ -282,4 +289,7 @@ class RecordSender(RecordAppender[K, V]):
         Raises:
             KafkaError: As for :meth:`send_batch`, except for errors of the broker: the delivery raises those.
         """
-        return BatchDelivery(await self._buffer.append_encoded(self._session, topic, partition, record_batches(batch)))
+        batches = record_batches(batch)
+        if self._batch_check is not None:
+            self._batch_check(batches)
+        return BatchDelivery(await self._buffer.append_encoded(self._session, topic, partition, batches))

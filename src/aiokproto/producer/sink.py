@@ -10,7 +10,8 @@ batch of the same partition: sequence numbers are already assigned, and the brok
 other partitions overtake it.
 
 The format of batches (``_magic``) is that of the broker's Produce version: magic 2 from Kafka 0.11 on, 1 or 0 before.
-It is known for certain once there is a connection; a request that was built before is then built again.
+It is known for certain once there is a connection; a request that was built before is then built again. Another
+connection can lead to another release: the broker was upgraded, or the upgrade taken back.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any, Protocol
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from aiokproto.codec.wire import ZERO_UUID
-from aiokproto.errors import KafkaError
+from aiokproto.errors import KafkaError, UnsupportedVersionError
 from aiokproto.net.features import BATCHES, IDEMPOTENCE, TIMESTAMPS, ZSTD
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.producer.batch import ProducerBatch
@@ -112,6 +113,8 @@ class Sink:
         self._transactions = transactions
         self._loop = asyncio.get_running_loop()
         self._magic = message_format(cluster.versions_seen)
+        # Of the connection that the format is known of; each has an object of its own.
+        self._versions: BrokerVersions | None = None
         # A list, as requests leave it from the middle: another partition need not wait.
         self._queued: list[_Queued] = []
         # Counted from send() on, compression included: it limits what the sink holds, not only what is on the wire.
@@ -211,6 +214,9 @@ class Sink:
             self._listener.capacity_freed()
             return
         respond = partial(self._responded, request, batches)
+        # Another connection than the last response came on: that one may lead to another release.
+        if self._cluster.open_versions(self._node) is not self._versions:
+            self._healthy = False
         # acks=0 has no response to confirm that the socket takes data: it always awaits the write buffer, or a dead
         # broker would collect requests without bound.
         if self._healthy and self._settings.acks:
@@ -226,7 +232,7 @@ class Sink:
                 return
             # A closed connection: only one request may wait for the next one.
             self._healthy = False
-        # Not written: the connection is gone. One request reconnects, the next ones wait for its result.
+        # Not written: the connection is gone, or is another. One request reconnects, the next ones wait for its result.
         self._listener.spawn(self._connect_and_send(batches, request, max_version, respond))
 
     def _request(self, batches: list[ProducerBatch]) -> tuple[ProduceRequest, int | None]:
@@ -279,9 +285,8 @@ class Sink:
     ) -> None:
         """Send a request that has to wait: for a connection, or with ``acks=0`` for the socket's write buffer."""
         try:
-            # Only before the first response: the connection of a healthy sink has negotiated its versions.
-            if not self._healthy and await self._format_changed():
-                # Without those that have expired meanwhile.
+            if await self._format_changed(batches):
+                # Without those that have failed or expired meanwhile.
                 request, max_version = self._request([batch for batch in batches if not batch.done])
                 if not request.topic_data:
                     # Every batch has failed by itself.
@@ -293,19 +298,25 @@ class Sink:
         except KafkaError as error:
             respond(error)
 
-    async def _format_changed(self) -> bool:
-        """Connect, and return whether the broker has another format than the request was built for.
-
-        Raises:
-            UnsupportedVersionError: The broker lacks what the producer was started with: another one, which was asked
-                then, is newer.
-        """
+    async def _format_changed(self, batches: list[ProducerBatch]) -> bool:
+        """Connect, and return whether the request has to be built again: the broker has another format, or lacks what
+        the producer was started with, since another one, which was asked then, is newer. Then the batches fail."""
         # Dials if necessary; the request below then finds the connection.
         versions = await self._cluster.broker_versions(self._node)
-        if self._settings.idempotent:
-            versions.require(IDEMPOTENCE, "use enable_idempotence=False while the cluster has such brokers")
-        if self._settings.compression is Compression.ZSTD:
-            versions.require(ZSTD)
+        if versions is self._versions:
+            return False
+        try:
+            if self._settings.idempotent:
+                versions.require(IDEMPOTENCE, "use enable_idempotence=False while the cluster has such brokers")
+            if self._settings.compression is Compression.ZSTD:
+                versions.require(ZSTD)
+        except UnsupportedVersionError as error:
+            # Not the request's error, which would end the producer: the other brokers can still be used.
+            for batch in batches:
+                if not batch.done:
+                    self._listener.compression_failed(batch, error)
+            return True
+        self._versions = versions
         magic, self._magic = self._magic, message_format(versions)
         return self._magic != magic
 
