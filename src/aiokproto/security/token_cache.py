@@ -131,7 +131,7 @@ class TokenCache:
 
     async def _fetched(self) -> Token:
         loop = asyncio.get_running_loop()
-        # Both, as somebody may set the clock back.
+        # Not only less than: the clock can be set back.
         if self._failure is not None and 0 <= _now() - self._failure[0] < _PAUSE:
             raise copied(self._failure[1])
         fetch = self._fetch
