@@ -145,8 +145,8 @@ async def _program(
                 await member(10 * number + life).live(until, random.choice((0, 0.01, 0.1)))
                 check_commits(cluster, ledger.processed)
 
-        happening = asyncio.create_task(carry_out(World(simulation, cluster, "t", unclean=unclean), faults))
-        going = asyncio.create_task(come_and_go(simulation, cluster, UNTIL)) if protocol_goes else None
+        world = World(simulation, cluster, "t", unclean=unclean)
+        happening = asyncio.create_task(_happen(world, faults, protocol_goes=protocol_goes))
         try:
             await asyncio.gather(
                 produce(cluster, random, may_fail=unclean),
@@ -157,14 +157,17 @@ async def _program(
             await _read_the_rest(simulation, cluster, ledger, member(99), by_value=unclean)
         finally:
             happening.cancel()
-            if going is not None:
-                going.cancel()
         check_commits(cluster, ledger.processed)
         if calm:
             twice = sorted(where for where, count in ledger.deliveries.items() if count > 1)
             assert not twice, f"without a fault, nothing is handed out twice: {twice}"
         assert faults or bool(cluster.pushed_metrics()) is pushes, "metrics are pushed if they are wanted"
         check_no_task_is_left(OWN_TASKS)
+
+
+async def _happen(world: World, faults: list[Fault], *, protocol_goes: bool) -> None:
+    going = [come_and_go(world.simulation, world.cluster, UNTIL)] if protocol_goes else []
+    await asyncio.gather(carry_out(world, faults), *going)
 
 
 async def produce(
