@@ -11,13 +11,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from aiokproto.client import Client
+from aiokproto import Client, ShareConsumer
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokproto.codec.messages.list_groups import ListGroupsRequest
-from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.compatibility.load import REPLICAS, Load, load
 from tests.figures import LINES
+from tests.kafka.load import PLAIN, REPLICAS, Load, load
 from tests.kafka.releases import NEWEST, missing
 from tests.kafka.rolling import RollingKafka
 from tests.patience import PATIENCE
@@ -60,6 +59,9 @@ async def test_clients_go_on_through_an_upgrade(cluster: RollingKafka, request: 
         await clients.add_member("mixed 3", "mixed", group_protocol="auto")
         await clients.progress()
         assert await group_type(clients.client, "mixed") == "consumer", "a new one has the new protocol"
+        async with ShareConsumer(PLAIN, bootstrap_servers=cluster.bootstrap_servers, group_id="shared") as consumer:
+            while not await asyncio.wait_for(consumer.poll(1000), PATIENCE):
+                pass
         await clients.finish()
         report(request, clients)
 
@@ -78,17 +80,8 @@ async def test_clients_go_on_when_an_upgrade_is_taken_back(
 async def restart(cluster: RollingKafka, node_id: int, release: str, clients: Load) -> None:
     """Restart a broker as another release, and wait until it has caught up."""
     await asyncio.to_thread(cluster.restart_as, node_id, release)
-    await asyncio.wait_for(in_sync(clients.client), PATIENCE)
+    await clients.replicated()
     await clients.progress()
-
-
-async def in_sync(client: Client) -> None:
-    """Wait until every partition has all its replicas."""
-    while True:
-        topics = (await client.request(MetadataRequest(topics=None))).topics
-        if all(len(part.isr_nodes) == REPLICAS for topic in topics for part in topic.partitions):
-            return
-        await asyncio.sleep(0.1)
 
 
 async def api_versions(client: Client, node: int) -> ApiVersionsResponse:

@@ -19,11 +19,13 @@ from aiokproto.codec.messages.create_topics import CreatableTopic, CreateTopicsR
 from aiokproto.codec.messages.describe_cluster import DescribeClusterRequest
 from aiokproto.codec.messages.describe_groups import DescribeGroupsRequest
 from aiokproto.codec.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.producer import Transaction
 from aiokproto.types import Record
 from tests.patience import PATIENCE
 
 KEYS = [b"key %d" % number for number in range(8)]
+"""Each partition has one of them at least, so that each reader always has something to read."""
 PARTITIONS, REPLICAS = 4, 3
 PLAIN, TRANSACTIONAL, COPIED = "plain", "transactional", "copied"
 ABORTED = b"aborted"
@@ -46,19 +48,21 @@ class Work:
     Attributes:
         name: Which client it is.
         steps: How many of its steps are done.
-        longest: The longest time between two of them (s).
+        longest: The longest time between two of them (s). Joining a group comes before the first.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.steps = 0
         self.longest = 0.0
-        self._at = asyncio.get_running_loop().time()
+        self._at: float | None = None
 
     def step(self) -> None:
         """Note that a step is done."""
         now = asyncio.get_running_loop().time()
-        self.steps, self.longest, self._at = self.steps + 1, max(self.longest, now - self._at), now
+        if self._at is not None:
+            self.longest = max(self.longest, now - self._at)
+        self.steps, self._at = self.steps + 1, now
 
 
 Run = Callable[[Any, Work], Coroutine[Any, Any, None]]
@@ -133,6 +137,19 @@ class Load:
         """Wait until every client has done some more steps, and everything is read that was written before."""
         goals, written = {work: work.steps + steps for work in self.works}, Counter(self._written)
         await self._until(lambda: self._has_read(written) and all(work.steps >= goal for work, goal in goals.items()))
+
+    async def replicated(self) -> None:
+        """Wait until every partition of the cluster has all its replicas in sync."""
+
+        async def replicated() -> None:
+            while not all(
+                len(part.isr_nodes) == REPLICAS
+                for topic in (await self.client.request(MetadataRequest(topics=None))).topics
+                for part in topic.partitions
+            ):
+                await asyncio.sleep(0.1)
+
+        await asyncio.wait_for(replicated(), PATIENCE)
 
     async def finish(self) -> None:
         """Stop writing, and wait until everything is read."""
@@ -230,10 +247,11 @@ class Load:
 
     async def _consume(self, numbers: Numbers, consumer: Consumer, work: Work) -> None:
         while True:
-            for record in await consumer.poll(timeout_ms=1000):
+            records = await consumer.poll(timeout_ms=1000)
+            for record in records:
                 numbers.take(record)
-            # Also without records: a member may have no partition.
-            work.step()
+            if records:
+                work.step()
 
     async def _ask(self, client: Client, work: Work) -> None:
         """Requests to any broker, to leaders, and to coordinators."""
