@@ -184,13 +184,14 @@ class Load:
     # The clients
 
     def _consumer(self, topic: str, **options: Any) -> Consumer:
-        return Consumer(
-            topic,
-            bootstrap_servers=self._servers,
-            auto_offset_reset="earliest",
+        given: dict[str, Any] = {
+            "bootstrap_servers": self._servers,
+            "auto_offset_reset": "earliest",
             # A machine with little to spare must not expire a session: the records would come again.
-            **{"session_timeout_ms": PATIENCE * 1000, "auto_commit_interval_ms": 500, **options},
-        )
+            "session_timeout_ms": PATIENCE * 1000,
+            "auto_commit_interval_ms": 500,
+        }
+        return Consumer(topic, **given | options)
 
     def _copied(self) -> Consumer:
         return self._consumer(PLAIN, group_id="copy", enable_auto_commit=False, isolation_level="read_committed")
