@@ -85,7 +85,8 @@ class Consumer(
             its partitions back without a rebalance (static membership, KIP-345).
         group_protocol: Who computes the assignment: ``"classic"``, a member of the group; ``"consumer"``, the broker
             (KIP-848; Kafka 4.0 or later); ``"auto"``, the broker if it can and ``partition_assignment_strategy`` is not
-            given, else a member. A group changes its protocol while it runs when its members do, one after the other.
+            given, else a member, also if the broker cannot any more. A group changes its protocol while it runs when
+            its members do, one after the other.
         group_remote_assignor: The broker's assignor, ``"uniform"`` or ``"range"``, with ``group_protocol="consumer"``;
             None leaves it to the broker.
         key_deserializer: Makes a key of bytes: a function, or a coroutine function, which is decided once, here. None
