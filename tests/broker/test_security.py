@@ -38,6 +38,7 @@ from tests.broker.secure import (
     plain,
 )
 from tests.broker.wire import Wire, batch, connect, connect_to, fetch_request, produce_request
+from tests.patience import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +78,13 @@ async def test_a_context_instead_of_files(certificates: Certificates) -> None:
         assert (await wire.ask(MetadataRequest(topics=[]), 9)).brokers
 
 
-async def test_a_client_without_tls_is_disconnected(certificates: Certificates) -> None:
+async def test_a_client_without_tls_gets_an_alert_and_is_disconnected(certificates: Certificates) -> None:
     async with Broker(security=Security("SSL"), config=certificates.options()) as broker, connect(broker) as wire:
+        wire.send(MetadataRequest(topics=[]), 9)
+        # A record with a fatal alert.
+        alert = await asyncio.wait_for(wire.reader.readexactly(7), PATIENCE)
+        assert alert[:2] == b"\x15\x03"
+        assert alert[5] == 2
         wire.send(MetadataRequest(topics=[]), 9)
         assert await wire.closed()
 

@@ -15,7 +15,7 @@ class Gateway:
 
     Attributes:
         routes: The port of each server name.
-        asked: How often each name was asked for; None stands for none.
+        asked: How often each name was requested; None stands for none.
         port: Where it listens.
     """
 

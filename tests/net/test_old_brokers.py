@@ -147,7 +147,7 @@ async def test_a_proxy_that_closes_one_connection_is_not_taken_for_an_old_broker
 
 
 @pytest.mark.parametrize("closes", [False, True])
-async def test_a_broker_that_has_told_its_versions_is_not_taken_for_an_old_one(closes: bool) -> None:
+async def test_a_broker_that_has_reported_its_versions_is_not_taken_for_an_old_one(closes: bool) -> None:
     """It is slow, or starting: a probe would double the connections to a broker that has too many."""
     turns: list[int] = []
 

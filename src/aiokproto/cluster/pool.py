@@ -94,7 +94,7 @@ class Pool:
         # By address: the release of a broker that does not tell its versions, and until when it is not probed again (s,
         # the loop's clock). Recognizing it takes seconds and several connections; but it can be upgraded meanwhile.
         self._releases: dict[tuple[str, int], tuple[str, float]] = {}
-        # Addresses at which a broker has told its versions: it will not become an old one.
+        # Addresses at which a broker has reported its versions: it will not become an old one.
         self._answering: set[tuple[str, int]] = set()
 
     @property
