@@ -89,7 +89,7 @@ OPTIONS = [
     ),
     made(
         "the address of a client by position",
-        lambda: Client(SERVERS),  # type: ignore[call-arg]
+        lambda: Client(SERVERS),  # type: ignore[call-arg,arg-type,unused-ignore]
         ConfigurationError,
         "Client(str)",
         "Client(bootstrap_servers=...)",

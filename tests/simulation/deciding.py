@@ -111,7 +111,7 @@ class TwoPhaseWorkload(Workload):
 
     life: ClassVar[type[Life]] = DecidingLife
     releases: ClassVar[tuple[None]] = (None,)
-    config: ClassVar[dict[str, object]] = {
+    config: ClassVar[dict[str, bool]] = {
         "transaction.two.phase.commit.enable": True,
         "unstable.api.versions.enable": True,
     }
