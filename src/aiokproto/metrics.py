@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.hooks import FailureLog
@@ -87,4 +87,4 @@ def parse_application_metrics(name: str, value: object) -> ApplicationMetrics:
     """
     if value is not None and not callable(value):
         raise ConfigurationError(f"{name}={value!r}: expected a function that returns metrics, or None")
-    return NO_APPLICATION_METRICS if value is None else ApplicationMetrics(value)
+    return NO_APPLICATION_METRICS if value is None else ApplicationMetrics(cast("MetricsFunction", value))

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from aiokproto import Consumer, Producer
-from aiokproto.records.control import ControlType, EndTxnMarker, parse
+from aiokproto.codec.payloads.control_records import EndTxnMarker
+from aiokproto.records.control import ControlType, parse
 from aiokproto.types import RawControlRecord, Record
 from tests.clusters import BehaviourCluster
 

@@ -224,7 +224,7 @@ def fill_compressed(acc: Accumulator, value: Callable[[], bytes]) -> tuple[Produ
 
 def test_compressed_batches_are_filled_by_their_size_after_compression() -> None:
     acc = accumulator(buffer_memory=100_000, compression=Compression.GZIP)
-    words = random.Random(1)
+    words, before, after = random.Random(1), 0, 0
     for _ in range(60):
         batch, before = fill_compressed(acc, lambda: b"%030d" % words.randrange(10**20))
         after = batch.wire_size

@@ -8,6 +8,7 @@ transactional id. Lives end between any two of these steps.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from aiokproto.broker import Cluster
@@ -110,8 +111,8 @@ class TwoPhaseWorkload(Workload):
     """What all lives share, and what was decided."""
 
     life: ClassVar[type[Life]] = DecidingLife
-    releases: ClassVar[tuple[None]] = (None,)
-    config: ClassVar[dict[str, object]] = {
+    releases: ClassVar[Sequence[str | None]] = (None,)
+    config: ClassVar[Mapping[str, bool]] = {
         "transaction.two.phase.commit.enable": True,
         "unstable.api.versions.enable": True,
     }

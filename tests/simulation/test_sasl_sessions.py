@@ -17,7 +17,7 @@ from aiokproto.errors import AuthenticationError, BrokerConnectionError, Deadlin
 from aiokproto.net.connection import Connection
 from aiokproto.net.open import open_connection
 from aiokproto.simulation import Simulation
-from tests.net.authenticating import Counting, accept, answers, beat, refused
+from tests.net.authenticating import Counting, CountingExchange, accept, answers, beat, refused
 from tests.net.peer import Answer, config, peer
 from tests.patience import PATIENCE
 
@@ -195,6 +195,31 @@ def test_a_renewal_has_a_deadline() -> None:
         assert asyncio.get_running_loop().time() < 25
 
     in_virtual_time(lambda request, version: taken.pop(0)(request, version), program)
+
+
+class Endless(CountingExchange):
+    """An exchange that gets no token: the source does not respond."""
+
+    async def start(self) -> bytes:
+        await asyncio.Event().wait()
+        return b""
+
+
+class OneToken(Counting):
+    """A mechanism whose later exchanges get no token."""
+
+    def exchange(self, host: str) -> CountingExchange:
+        return Endless(self) if self.hosts else super().exchange(host)
+
+
+def test_a_renewal_that_gets_no_token_has_a_deadline() -> None:
+    async def program(line: Connection, broker: Any, rejected: list[KafkaError]) -> None:
+        await asyncio.sleep(10)
+        with pytest.raises(BrokerConnectionError, match=r"not complete in 10 s"):
+            await asyncio.wait_for(line.send(beat(1), timeout=PATIENCE), 60)
+        assert asyncio.get_running_loop().time() < 25
+
+    in_virtual_time(lasting(10_000), program, OneToken())
 
 
 def test_a_caller_with_an_earlier_deadline_does_not_wait_for_the_renewal() -> None:

@@ -271,7 +271,7 @@ class Workload:
 
     life: ClassVar[type[Life]] = Life
     releases: ClassVar[Sequence[str | None]] = (None, None, "3.9", "2.5")
-    config: ClassVar[Mapping[str, object]] = {}
+    config: ClassVar[Mapping[str, bool]] = {}
 
     def __init__(self, simulation: Simulation, cluster: Cluster, faults: list[Fault]) -> None:
         self.simulation, self.cluster = simulation, cluster

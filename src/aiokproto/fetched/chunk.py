@@ -253,7 +253,7 @@ def read_batch(batch: RecordBatch, partition: TopicPartition, position: int) -> 
     topic, number = partition
     records = batch.records(RecordMaker(topic, number, batch.timestamp_type, batch.partition_leader_epoch))
     if batch.is_control:
-        records = [RawControlRecord(record) for record in records]
+        records[:] = map(RawControlRecord, records)
     # By bisection: offsets grow within a batch, with gaps after compaction.
     if records and records[0].offset < position:
         del records[: bisect_left(records, position, key=attrgetter("offset"))]
