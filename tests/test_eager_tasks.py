@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from aiokproto import Broker, Consumer, Producer
-from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason="asyncio.eager_task_factory came with Python 3.12")
 COUNT = 500
@@ -50,12 +49,10 @@ async def test_members_join_and_leave_a_group(servers: str, protocol: str) -> No
     async with Consumer("flights", **options) as first:
         await first.poll(timeout_ms=0)
         async with Consumer("flights", **options) as second:
-            async with asyncio.timeout(PATIENCE):
-                while not (first.assignment() and second.assignment()):
-                    await asyncio.gather(first.poll(timeout_ms=10), second.poll(timeout_ms=10))
-        async with asyncio.timeout(PATIENCE):
-            while len(first.assignment()) < 3:
-                await first.poll(timeout_ms=10)
+            while not (first.assignment() and second.assignment()):
+                await asyncio.gather(first.poll(timeout_ms=10), second.poll(timeout_ms=10))
+        while len(first.assignment()) < 3:
+            await first.poll(timeout_ms=10)
 
 
 async def test_a_cancelled_call_leaves_the_client_usable(servers: str) -> None:

@@ -152,8 +152,10 @@ def methods(form: type) -> list[str]:
 def special_methods(form: type) -> set[str]:
     """Return the special methods that a class does not have from `object`."""
     names = {name for name in dir(form) if name.startswith("__")} - NO_METHODS - {"__new__", "__init__"}
-    # Two are notes of a generic class, for those who ask about types; the last is what copying an object leaves behind.
+    # Two are notes of a generic class, for those who ask about types; the last two are what copying an object leaves
+    # behind, and asking for annotations (Python 3.14).
     bound = {"__init_subclass__", "__subclasshook__", "__orig_bases__", "__parameters__", "__slotnames__"}
+    bound.add("__annotations_cache__")
     return {name for name in names - bound if getattr(form, name, None) is not getattr(object, name, None)}
 
 

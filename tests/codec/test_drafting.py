@@ -167,6 +167,7 @@ def differences(module: ModuleType, definition: Definition) -> list[str]:
 
 
 def test_a_draft_of_a_new_api(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ruff")
     assert main(["draft", str(jar_of(tmp_path, REQUEST, RESPONSE)), "Brew"]) == 0
     assert capsys.readouterr().out == DRAFT
 

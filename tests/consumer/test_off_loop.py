@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
+import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -23,6 +24,7 @@ from aiokproto.fetched.decompressed import DecompressedBatch
 from aiokproto.records import BatchRecord, encode
 from aiokproto.types import TopicPartition
 from tests.decompressions import count_decompressions
+from tests.patience import PATIENCE
 
 AT = TopicPartition("t", 0)
 NOISE = random.Random(1).randbytes(4 * CHECKED_ON_LOOP)
@@ -32,10 +34,16 @@ class Counting(ThreadPoolExecutor):
     def __init__(self) -> None:
         super().__init__(1)
         self.submitted = 0
+        self.may_run = threading.Event()
+        self.may_run.set()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         self.submitted += 1
-        return super().submit(fn, *args, **kwargs)
+        return super().submit(self.run, fn, *args, **kwargs)
+
+    def run(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        assert self.may_run.wait(PATIENCE)
+        return fn(*args, **kwargs)
 
 
 class Desk:
@@ -148,14 +156,15 @@ async def test_a_wrong_checksum_of_a_large_batch_is_raised_after_the_records_bef
 @pytest.mark.parametrize("how", ["open", "batch"])
 async def test_a_seek_while_a_thread_decompresses_drops_its_batch(how: str) -> None:
     async with desk() as at:
+        at.threads.may_run.clear()
         at.feed(stored(OFF_LOOP, "gzip"))
         opening = asyncio.ensure_future(at.reader.open() if how == "open" else at.reader.batch())
-        # Checked in every loop iteration: the thread's result is processed in a later one.
         while not at.threads.submitted:
             await asyncio.sleep(0)
         at.assignment.seek(AT, 0)
         at.feed(stored(10, base=0))
         at.reader.wake()
+        at.threads.may_run.set()
         found = await opening
         values = at.assignment.take(9) if found is True else list(found or ())
         assert [record.value for record in values] == [NOISE[:10]]
@@ -166,10 +175,12 @@ async def test_a_batch_opened_by_a_thread_is_not_taken_for_another_one(monkeypat
     monkeypatch.setattr("aiokproto.consumer.reader.id", lambda _: 1, raising=False)
     async with desk() as at:
         at.feed(stored(OFF_LOOP, "gzip"))
+        at.threads.may_run.clear()
         opening = asyncio.ensure_future(at.reader.open())
         while not at.threads.submitted:
             await asyncio.sleep(0)
         opening.cancel()
+        at.threads.may_run.set()
         await asyncio.wait((opening,))
         assert [record.offset for record in await at.batch(decompress=False)] == [0]
         at.feed(stored(OFF_LOOP, "gzip", base=1))

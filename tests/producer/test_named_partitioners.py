@@ -6,7 +6,6 @@ import asyncio
 from random import Random
 from typing import Any, get_args
 
-import confluent_kafka
 import pytest
 
 from aiokproto.broker import Broker
@@ -14,6 +13,8 @@ from aiokproto.errors import ConfigurationError
 from aiokproto.producer import Producer
 from aiokproto.producer.config import PartitionerName
 from tests.patience import PATIENCE
+
+confluent_kafka = pytest.importorskip("confluent_kafka")
 
 PARTITIONS = 7
 DETERMINISTIC: tuple[PartitionerName, ...] = (

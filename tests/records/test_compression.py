@@ -25,7 +25,7 @@ MIB = 1 << 20
 
 
 def zstd_packer() -> Any:
-    """A compressor that is not told the size of what it will get."""
+    """A compressor that does not know the size of what it will get."""
     if sys.version_info >= (3, 14):
         return import_module("compression.zstd").ZstdCompressor()
     return import_module("zstandard").ZstdCompressor().compressobj()

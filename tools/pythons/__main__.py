@@ -84,7 +84,7 @@ def prove(interpreter: Interpreter, source: Path, options: argparse.Namespace) -
     try:
         proof.prepare(interpreter.python, source)
         proof.expect(accelerated=True)
-        ask = [proof.python, "-I", "-c", LOCK]
+        ask: list[str | Path] = [proof.python, "-I", "-c", LOCK]
         outcome["global lock"] = subprocess.run(
             ask, env=OUTSIDE, capture_output=True, text=True, check=True
         ).stdout.strip()
@@ -114,7 +114,7 @@ def passed(good: bool) -> str:
 
 def table(outcomes: dict[str, Outcome], promised: tuple[str, ...] | list[str]) -> str:
     """The outcomes, one Python a line; those of ``promised`` that are missing are named."""
-    lines = [("Python", *COLUMNS)]
+    lines: list[tuple[str, ...]] = [("Python", *COLUMNS)]
     lines += [(name, *(outcome.get(column, "-") for column in COLUMNS)) for name, outcome in outcomes.items()]
     lines += [(name, "not found", *("-" for _ in COLUMNS[1:])) for name in promised if name not in outcomes]
     widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]

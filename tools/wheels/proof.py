@@ -16,7 +16,7 @@ WHICH = "import aiokproto; print(aiokproto.accelerated, aiokproto.__file__)"
 TESTS = ("accelerator", "codec", "records", "producer", "consumer", "behaviour", "test_threads.py")
 MARKS = "not java and not kafka and not spark"
 # Of the extra `test`, what these tests take: the rest brings Spark.
-TEST_PACKAGES = ("hypothesis", "pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist", "trustme")
+TEST_PACKAGES = ("botocore", "hypothesis", "pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist", "trustme")
 OUTSIDE = {name: value for name, value in os.environ.items() if name not in ("AIOKPROTO_PURE", "PYTHONPATH")}
 """The environment, less what would decide here which package is built or imported."""
 

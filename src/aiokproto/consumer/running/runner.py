@@ -225,8 +225,7 @@ class Runner:
                 waiting.set_result(None)
                 return
         if len(self._workers) < self._options.limits.running:
-            task = create_task(self._work(), name=f"aiokproto-consumer-run-{len(self._workers)}")
-            self._workers.add(task)
+            self._workers.add(task := create_task(self._work(), name=f"aiokproto-consumer-run-{len(self._workers)}"))
             task.add_done_callback(self._worker_ended)
 
     def _worker_ended(self, task: asyncio.Task[None]) -> None:
