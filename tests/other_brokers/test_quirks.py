@@ -360,7 +360,7 @@ async def test_connections_that_are_closed_between_requests() -> None:
 
 
 async def test_a_load_balancer_closes_every_connection_while_its_broker_is_away() -> None:
-    """As a broker of 0.8 does that is asked for its versions: but this one is back, with idempotence and all else."""
+    """As a broker of 0.8 does on ApiVersions: but this one comes back, with idempotence and all else."""
     closed: list[str] = []
 
     async def away(info: RequestInfo, serve: Serve) -> Response | None:
