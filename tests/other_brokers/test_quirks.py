@@ -12,6 +12,7 @@ import pytest
 from aiokproto import Consumer, Producer
 from aiokproto.broker import Broker, Cluster
 from aiokproto.broker.control.request_info import RequestInfo, Serve
+from aiokproto.broker.request_context import CloseConnection
 from aiokproto.client import Client
 from aiokproto.codec.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse
@@ -28,6 +29,7 @@ from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, KafkaError, UnsupportedVersionError
 from aiokproto.types import TopicPartition
+from tests.net.waiting import until
 from tests.other_brokers.profiles import (
     EVENT_HUBS,
     EVENT_HUBS_OF_2019,
@@ -373,6 +375,35 @@ async def test_connections_that_are_closed_between_requests() -> None:
         for api in (MetadataRequest, FindCoordinatorRequest, ProduceRequest, FetchRequest, OffsetCommitRequest):
             cluster.faults.cut(api, times=2)
         await use(cluster.bootstrap_servers)
+
+
+async def test_a_load_balancer_closes_every_connection_while_its_broker_is_away() -> None:
+    """As a broker of 0.8 does on ApiVersions: but this one comes back, with idempotence and all else."""
+    closed: list[str] = []
+
+    async def away(info: RequestInfo, serve: Serve) -> Response | None:
+        closed.append(type(info.request).__name__)
+        raise CloseConnection("the broker is away")
+
+    async with serving() as cluster:
+        options: Any = {"bootstrap_servers": cluster.bootstrap_servers, "reconnect_backoff_max_ms": 50}
+        running, starting = Producer(**options), Producer(**options)
+        async with running:
+            await running.send("t", VALUES[0])
+            cluster.faults.intercept(None, away)
+            start = asyncio.create_task(starting.start())
+            sent = asyncio.create_task(running.send("t", VALUES[1]))
+            await until(lambda: closed.count("ListOffsetsRequest") >= 4)
+            assert not start.done()
+            assert not sent.done()
+            cluster.faults.clear()
+            await asyncio.gather(start, sent)
+            try:
+                assert starting.config.idempotent
+                await starting.send("t", VALUES[2])
+            finally:
+                await starting.close()
+        assert await consume(cluster.bootstrap_servers, "t", 3) == sorted(VALUES[:3])
 
 
 async def test_the_client_id_reaches_the_broker_as_it_is() -> None:
