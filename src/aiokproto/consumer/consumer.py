@@ -197,8 +197,9 @@ class Consumer(
             },
             connection.get("client_rack", ""),
         )
+        subscription = SubscriptionState(topics=to_topics(topics, "Consumer"))
         cluster = ClusterClient(ClusterConfig.parse(connection, own=OPTIONS))
-        self._engine = engine = Engine(cluster, config, SubscriptionState(topics=to_topics(topics, "Consumer")))
+        self._engine = engine = Engine(cluster, config, subscription)
         deserializers, timeout = Deserializers(key_deserializer, value_deserializer), cluster.config.api_timeout
         reader = DeserializingReader(engine.assignment, engine.reader, deserializers, engine.undecodable, timeout)
         self._deserializing = reader

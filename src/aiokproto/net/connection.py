@@ -48,6 +48,12 @@ from aiokproto.errors import (
     ResponseTooLargeError,
     copied,
 )
+from aiokproto.net.early_ends import (
+    NO_RESPONSE_AFTER_VERSIONS,
+    NO_RESPONSE_YET,
+    NO_RESPONSE_YET_WITH_TLS,
+    SILENT,
+)
 from aiokproto.net.foreign_protocols import describe_bytes, recognize, usual_service
 from aiokproto.net.in_flight import INFINITY, AwaitedRequest, CallbackRequest, HeldRequest, InFlightRequest
 from aiokproto.net.protocol import TOKEN, ClientProtocol
@@ -64,26 +70,6 @@ R = TypeVar("R", bound=Response)
 logger = logging.getLogger("aiokproto.net")
 
 _LENGTH_SIZE = 4
-
-# No NotKafkaError, which bootstrap treats as final: a load balancer without a backend closes connections like this too,
-# and the next attempt can succeed.
-_NO_RESPONSE_YET = (
-    " before its first response: the broker is starting, the listener expects TLS (security_protocol='SSL'), or it is"
-    " not Kafka"
-)
-
-_SILENT = "the broker hangs, the listener expects TLS (security_protocol='SSL'), or it is not Kafka"
-# A broker's alert can be lost, if its end of the connection is closed before the alert was read.
-_NO_RESPONSE_YET_WITH_TLS = (
-    " before its first response: the broker is starting, or it requires a client certificate (ssl_certfile or"
-    " ssl_keystore_location) or does not accept this one"
-)
-
-# A listener with SASL answers ApiVersions to everybody, and closes the connection on any other request.
-_NO_RESPONSE_AFTER_VERSIONS = (
-    " on the first request after ApiVersions: the broker is stopping, or the listener expects authentication"
-    " (security_protocol='SASL_SSL' or 'SASL_PLAINTEXT')"
-)
 
 
 class Connection(Dialled, asyncio.BufferedProtocol):
@@ -176,7 +162,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         if recognize(seen):
             return NotKafkaError(f"{self.peer} does not speak Kafka: {describe_bytes(seen)}")
         arrived = f"only {seen[:32]!r} arrived" if seen else "nothing arrived"
-        return DeadlineError(f"{error}: {arrived}: {_SILENT}{self._usual_service()}")
+        return DeadlineError(f"{error}: {arrived}: {SILENT}{self._usual_service()}")
 
     async def send(
         self,
@@ -530,13 +516,13 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         """What the usual causes are of a connection that the peer closes."""
         if not self._protocol.has_responded:
             if self._config.tls is not None:
-                return _NO_RESPONSE_YET_WITH_TLS + self._other_release()
-            return _NO_RESPONSE_YET + self._usual_service() + self._other_release()
+                return NO_RESPONSE_YET_WITH_TLS + self._other_release()
+            return NO_RESPONSE_YET + self._usual_service() + self._other_release()
         if self.versions.assumed:
             return self._other_release()
         pending = self._protocol.pending
         first = self._config.sasl is None and pending and pending[0].correlation_id == self._first_id
-        return _NO_RESPONSE_AFTER_VERSIONS if first else ""
+        return NO_RESPONSE_AFTER_VERSIONS if first else ""
 
     def _fail(self, failure: KafkaError, *, abort: bool = False) -> None:
         """End the connection, for either side. Only the first call has an effect."""

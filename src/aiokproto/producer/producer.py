@@ -489,9 +489,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         """
         if self._transactions is None:
             raise ConfigurationError("transaction() needs the option transactional_id")
-        transaction = Transaction(self._partitioner, self._buffer, self._transactions, self._serializers)
-        transaction._batch_check = self._batch_check
-        return transaction
+        return Transaction(self._partitioner, self._buffer, self._transactions, self._serializers, self._batch_check)
 
     @property
     def transactional_id(self) -> str | None:

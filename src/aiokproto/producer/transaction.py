@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
@@ -25,6 +25,7 @@ from aiokproto.producer.record import ProducerRecord
 from aiokproto.producer.record_sender import RecordSender
 from aiokproto.producer.serializers import Serializers
 from aiokproto.producer.transaction_manager import TransactionManager
+from aiokproto.records import RecordBatch
 from aiokproto.types import GroupMetadata, K, OffsetAndMetadata, TopicPartition, V
 
 if TYPE_CHECKING:
@@ -85,10 +86,12 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         buffer: Buffer,
         manager: TransactionManager,
         serializers: Serializers[K, V],
+        batch_check: Callable[[Sequence[RecordBatch]], None] | None,
     ) -> None:
         not_begun = ConfigurationError("the transaction has not begun: async with producer.transaction() as txn")
         super().__init__(partitioner, buffer, WriteSession(not_begun), serializers)
         self._session.on_missing = self._missing
+        self._batch_check = batch_check
         self._manager = manager
         self.status = TransactionStatus.NEW
 

@@ -486,8 +486,7 @@ class TransactionManager:
     async def _run_end(self, commit: bool) -> None:
         if not commit:
             self._drop_unsent(TransactionAbortedError("the transaction was aborted"))
-            # A batch whose fate is unknown is retried, as always: written after the end, it would be part of the next
-            # transaction.
+            # A batch whose fate is unknown is retried: after the end it would be a part of the next transaction.
             await wait_all([batch.outcome for batch in self._buffer.send_all()], None)
         async with self._sending:
             # A transaction without any request does not exist for the coordinator: EndTxn would be INVALID_TXN_STATE.
