@@ -200,9 +200,8 @@ class Consumer(
         subscription = SubscriptionState(topics=to_topics(topics, "Consumer"))
         cluster = ClusterClient(ClusterConfig.parse(connection, own=OPTIONS))
         self._engine = engine = Engine(cluster, config, subscription)
-        deserializers, timeout = Deserializers(key_deserializer, value_deserializer), cluster.config.api_timeout
-        reader = DeserializingReader(engine.assignment, engine.reader, deserializers, engine.undecodable, timeout)
-        self._deserializing = reader
+        deserializers = Deserializers(key_deserializer, value_deserializer)
+        self._deserializing = reader = _deserializing(engine, deserializers)
         # Without deserializers nothing of them is on the path of a record.
         self._records = reader if deserializers else RecordIterator(engine.assignment, engine.reader.open)
 
@@ -388,3 +387,8 @@ class Consumer(
 
 OPTIONS = tuple(name for name in signature(Consumer).parameters if name not in ("topics", "connection"))
 """Names of the options that only the consumer has."""
+
+
+def _deserializing(engine: Engine, deserializers: Deserializers[K, V]) -> DeserializingReader[K, V]:
+    timeout = engine.cluster.config.api_timeout
+    return DeserializingReader(engine.assignment, engine.reader, deserializers, engine.undecodable, timeout)
