@@ -46,5 +46,4 @@ async def test_clients_without_a_login_share_a_limit_of_memory(monkeypatch: pyte
             assert (await authenticate(wire, "PLAIN", plain("alice"))).error_code == 0
         for writer in writers:
             writer.close()
-        await until(lambda: memory._used == 0)
-        assert not memory._waiting
+        await until(lambda: memory._used == 0 and not memory._waiting)

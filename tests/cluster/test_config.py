@@ -81,7 +81,7 @@ def test_every_option_is_read() -> None:
         ({}, "bootstrap_servers is missing"),
         ({"bootstrap_server": "a"}, "unknown option 'bootstrap_server'; did you mean 'bootstrap_servers'?"),
         ({"request.timeout.ms": 1}, "did you mean 'request_timeout_ms'?"),
-        ({"zzz": 1}, "unknown option 'zzz'; valid options: address_map, bootstrap_resolve_timeout_ms, "),
+        ({"zzz": 1}, "unknown option 'zzz'; valid options: address_map, application_metrics, "),
         ({"request_timeout_ms": 0}, "request_timeout_ms=0: expected a number of milliseconds above 0"),
         ({"request_timeout_ms": -1}, "request_timeout_ms=-1: expected a number of at least 0"),
         ({"request_timeout_ms": "5"}, "request_timeout_ms='5': expected a number"),
