@@ -1,4 +1,4 @@
-"""Options of other Kafka clients that have no counterpart here, and what to use instead."""
+"""Options of other Kafka clients, and of other libraries, that have no counterpart here, and what to use instead."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ _SERIALIZER = "use key_serializer and value_serializer, each a function that ret
 _DESERIALIZER = "use key_deserializer and value_deserializer, each a function of bytes"
 _CONTEXT = "pass ssl_context, in which ssl has settings for it"
 _PROVIDERS = "leave it out: OpenSSL does what Java has providers for"
+_AUTHORITIES = "leave it out, or use ssl_cafile: without it the system's certificate authorities are trusted"
+_NO_VERIFICATION = "use ssl_check_hostname, or for no verification at all an ssl_context with verify_mode=ssl.CERT_NONE"
+_PROXY = "use proxy_url, 'http://host:port' or 'socks5h://host:port'; no_proxy has the hosts without it"
+_PROTOCOL = "use security_protocol: 'SSL', 'SASL_SSL' or 'SASL_PLAINTEXT'"
+_AWS = "use sasl_aws_credentials, with sasl_mechanism='AWS_MSK_IAM'"
+_PASSWORD = "use sasl_password, or that of a certificate's key: ssl_password"
 _VERSIONS = "leave it out: versions are negotiated with each broker (broker_version is for those before Kafka 0.10)"
 _CALLBACK = "await the Delivery of post(), or add_done_callback() to asyncio.ensure_future(delivery)"
 _AUTO_CREATE = (
@@ -45,6 +51,10 @@ HINTS = {
     "sasl_oauthbearer_expected_audience": _BROKER_VALIDATES,
     "sasl_oauthbearer_expected_issuer": _BROKER_VALIDATES,
     "sasl_oauthbearer_clock_skew_seconds": _BROKER_VALIDATES,
+    "sasl_oauthbearer_jwks_endpoint_url": _BROKER_VALIDATES,
+    "sasl_oauthbearer_jwks_endpoint_refresh_ms": _BROKER_VALIDATES,
+    "sasl_oauthbearer_jwks_endpoint_retry_backoff_ms": _BROKER_VALIDATES,
+    "sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms": _BROKER_VALIDATES,
     "sasl_login_callback_handler_class": f"{_OAUTH}; those of Kafka are chosen by sasl_oauthbearer_... options",
     "sasl_client_callback_handler_class": "leave it out: sasl_mechanism takes an object for a mechanism of your own",
     "sasl_login_class": "leave it out: sasl_mechanism takes an object for a mechanism of your own",
@@ -73,6 +83,30 @@ HINTS = {
     "ssl_trustmanager_algorithm": _PROVIDERS,
     "ssl_secure_random_implementation": _PROVIDERS,
     "ssl_engine_factory_class": "pass ssl_context",
+    "ssl_ca": "use ssl_cafile",
+    "ssl_cadata": "use ssl_truststore_certificates, for PEM text",
+    "ssl_ca_certificate_stores": _AUTHORITIES,
+    "ssl_cert_reqs": _NO_VERIFICATION,
+    "ssl_verify": _NO_VERIFICATION,
+    "verify_ssl": _NO_VERIFICATION,
+    "security_providers": _PROVIDERS,
+    "ssl": _PROTOCOL,
+    "tls": _PROTOCOL,
+    "use_ssl": _PROTOCOL,
+    "sasl": "use sasl_mechanism, sasl_username and sasl_password",
+    "username": "use sasl_username",
+    "user": "use sasl_username",
+    "password": _PASSWORD,
+    "token": "use sasl_oauth_token",
+    "aws_region": "use sasl_aws_region",
+    "aws_profile": "use sasl_mechanism=aiokproto.security.AwsMskIam(BotocoreCredentials(profile=...))",
+    "aws_access_key_id": _AWS,
+    "aws_secret_access_key": _AWS,
+    "aws_session_token": _AWS,
+    "proxy": _PROXY,
+    "http_proxy": _PROXY,
+    "https_proxy": _PROXY,
+    "all_proxy": _PROXY,
     "topic": _TOPICS,
     "topics": _TOPICS,
     "max_poll_records": "pass it to the call: poll(max_records=...)",

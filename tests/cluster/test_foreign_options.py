@@ -44,3 +44,19 @@ def test_a_misspelt_option_points_to_the_nearest_one() -> None:
 def test_an_unrecognizable_option_lists_the_valid_ones() -> None:
     with pytest.raises(ConfigurationError, match=r"valid options: acks, .*linger_ms"):
         Producer(bootstrap_servers="localhost", zzz=5)  # type: ignore[call-arg]
+
+
+def test_all_unknown_options_are_named_at_once() -> None:
+    """As of a configuration for librdkafka."""
+    pasted: dict[str, Any] = {"bootstrap.servers": "a:1", "sasl.mechanisms": "PLAIN", "client.id": "a", "zzz": 5}
+    with pytest.raises(ConfigurationError) as raised:
+        Producer(**pasted)
+    assert str(raised.value).startswith(
+        "unknown options: 'bootstrap.servers'; did you mean 'bootstrap_servers'?; 'sasl.mechanisms': use"
+        " sasl_mechanism, with one name; 'client.id'; did you mean 'client_id'?; 'zzz'; valid options: acks, "
+    )
+
+
+def test_credentials_without_their_protocol_are_advised_to_use_tls() -> None:
+    with pytest.raises(ConfigurationError, match=r"set it to 'SASL_SSL', or without TLS to 'SASL_PLAINTEXT'$"):
+        Client(bootstrap_servers="localhost", sasl_mechanism="PLAIN", sasl_username="a", sasl_password="b")
