@@ -14,6 +14,7 @@ _CONTEXT = "pass ssl_context, in which ssl has settings for it"
 _PROVIDERS = "leave it out: OpenSSL does what Java has providers for"
 _AUTHORITIES = "leave it out, or use ssl_cafile: without it the system's certificate authorities are trusted"
 _NO_VERIFICATION = "use ssl_check_hostname, or for no verification at all an ssl_context with verify_mode=ssl.CERT_NONE"
+_HTTPS = "use sasl_oauth_ssl_context, which has the authorities of the token endpoint"
 _PROXY = "use proxy_url, 'http://host:port' or 'socks5h://host:port'; no_proxy has the hosts without it"
 _PROTOCOL = "use security_protocol: 'SSL', 'SASL_SSL' or 'SASL_PLAINTEXT'"
 _AWS = "use sasl_aws_credentials, with sasl_mechanism='AWS_MSK_IAM'"
@@ -86,6 +87,11 @@ HINTS = {
     "ssl_ca": "use ssl_cafile",
     "ssl_cadata": "use ssl_truststore_certificates, for PEM text",
     "ssl_ca_certificate_stores": _AUTHORITIES,
+    "https_ca_location": _HTTPS,
+    "https_ca_pem": _HTTPS,
+    "ssl_engine_location": _CONTEXT,
+    "ssl_engine_id": _CONTEXT,
+    "broker_address_family": "leave it out: IPv6 and IPv4 are tried by turns",
     "ssl_cert_reqs": _NO_VERIFICATION,
     "ssl_verify": _NO_VERIFICATION,
     "verify_ssl": _NO_VERIFICATION,

@@ -53,7 +53,10 @@ def test_every_option_is_declared() -> None:
         ({"ssl_truststore_password": "a"}, "ssl_truststore_password is given without ssl_truststore_location"),
         ({"ssl_keystore_key": "a"}, "ssl_keystore_key is given without ssl_keystore_certificate_chain"),
         ({"ssl_keystore_certificate_chain": "a"}, "ssl_keystore_certificate_chain is given without ssl_keystore_key"),
-        ({"ssl_key_password": "a"}, "ssl_key_password is given without ssl_keystore_location or ssl_keystore_key"),
+        (
+            {"ssl_key_password": "a"},
+            "ssl_key_password is given without ssl_keystore_location or ssl_keystore_key; that of ssl_keyfile is ssl_p",
+        ),
         ({"ssl_truststore_type": "x", "ssl_truststore_location": "a"}, "ssl_truststore_type='x': expected 'PEM' or"),
         (
             {"ssl_truststore_type": "JKS", "ssl_truststore_certificates": "a"},
