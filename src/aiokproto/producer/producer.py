@@ -302,7 +302,6 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
             self._sender.fail(error)
 
     def _failed(self, cause: BaseException) -> None:
-        # A traceback only of what nobody expected: the calls raise the other errors.
         log.error("the producer has failed: %s", cause, exc_info=None if isinstance(cause, KafkaError) else cause)
         if isinstance(cause, KafkaError):
             error = cause
