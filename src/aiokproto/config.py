@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from aiokproto.errors import ConfigurationError
-from aiokproto.foreign_options import HINTS
+from aiokproto.foreign_options import HINTS, OWNERS
 from aiokproto.hooks import NO_HOOKS, HookCalls, Hooks, parse_hooks
 from aiokproto.interceptors import NO_INTERCEPTORS, Interceptor, Interceptors, parse_interceptors
 from aiokproto.metrics import (
@@ -407,6 +407,8 @@ def _advice(name: str, names: list[str]) -> str:
     key = name.lower().replace(".", "_").replace("-", "_")
     if key in HINTS:
         return f": {HINTS[key]}"
+    if key in OWNERS and key not in names:
+        return f": {OWNERS[key]} has it"
     close = get_close_matches(key, names, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 

@@ -180,3 +180,26 @@ HINTS = {
     "logger": _LOGGED,
 }
 """Option, in lower case with underscores → what to use instead."""
+
+_CLIENTS = {
+    "Producer": (
+        "acks batch_size buffer_memory close_timeout_ms compression_level compression_type delivery_timeout_ms"
+        " enable_idempotence key_serializer linger_ms max_block_ms max_in_flight_requests_per_connection"
+        " max_request_size partitioner partitioner_adaptive_partitioning_enable partitioner_availability_timeout_ms"
+        " partitioner_ignore_keys partitioner_rack_aware transaction_timeout_ms"
+        " transaction_two_phase_commit_enable transactional_id value_serializer"
+    ),
+    "Consumer": (
+        "auto_commit_interval_ms auto_offset_reset enable_auto_commit fetch_buffer_bytes group_instance_id"
+        " group_protocol group_remote_assignor heartbeat_interval_ms isolation_level keep_control_records"
+        " key_deserializer max_partition_fetch_bytes max_poll_interval_ms on_offset_reset on_undecodable"
+        " partition_assignment_strategy session_timeout_ms value_deserializer"
+    ),
+    "Consumer and ShareConsumer": "check_crcs fetch_max_bytes fetch_max_wait_ms fetch_min_bytes group_id",
+    "ShareConsumer": (
+        "acknowledge_linger_ms acknowledgement_mode corrupt_records max_processing_ms on_acknowledged renew_locks"
+        " share_acquire_mode"
+    ),
+}
+OWNERS = {name: client for client, names in _CLIENTS.items() for name in names.split()}
+"""Option that not all clients have → which do. A configuration for all clients, as of Java, has it."""
