@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from aiokproto.errors import ConfigurationError
-from aiokproto.foreign_options import HINTS
+from aiokproto.foreign_options import HINTS, OWNERS
 from aiokproto.hooks import NO_HOOKS, HookCalls, Hooks, parse_hooks
 from aiokproto.interceptors import NO_INTERCEPTORS, Interceptor, Interceptors, parse_interceptors
 from aiokproto.metrics import (
@@ -255,9 +255,9 @@ class ClusterConfig:
                 that is not accepted.
         """
         known = ConnectionOptions.__annotations__
-        for name in options:
-            if name not in known:
-                raise unknown_option(name, (*own, *known))
+        unknown = [name for name in options if name not in known]
+        if unknown:
+            raise unknown_options(unknown, (*own, *known))
         if "bootstrap_servers" not in options:
             raise ConfigurationError("bootstrap_servers is missing: one or more brokers as 'host:port'")
         servers = parse_addresses("bootstrap_servers", options["bootstrap_servers"])
@@ -331,8 +331,10 @@ def _sasl(protocol: str, options: Mapping[str, Any]) -> SaslMechanism | None:
         return parse_mechanism(options)
     given = [name for name in ("sasl_mechanism", *sorted(SASL_OPTIONS)) if options.get(name) is not None]
     if given:
+        # Without TLS a password can be read on the way, so SASL_PLAINTEXT is never the first advice.
+        plain = "" if protocol == "SSL" else ", or without TLS to 'SASL_PLAINTEXT'"
         raise ConfigurationError(
-            f"{given[0]} is given, but security_protocol is {protocol!r}: set it to 'SASL_{protocol}'"
+            f"{given[0]} is given, but security_protocol is {protocol!r}: set it to 'SASL_SSL'{plain}"
         )
     return None
 
@@ -389,16 +391,26 @@ def _parse_address(name: str, text: str) -> Address:
     return host, int(port)
 
 
-def unknown_option(name: str, valid: Iterable[str]) -> ConfigurationError:
-    """Return the error for an unknown option: with a hint for one of another client, the nearest name, or all names."""
+def unknown_options(unknown: Sequence[str], valid: Iterable[str]) -> ConfigurationError:
+    """Return the error for unknown options, each with a hint if another client has it, or else with the nearest name.
+
+    All are named at once: they come together when the configuration of another client is passed.
+    """
     names = sorted(valid)
+    advice = {name: _advice(name, names) for name in unknown}
+    text = "; ".join(f"{name!r}{advised}" for name, advised in advice.items())
+    everything = "" if all(advice.values()) else f"; valid options: {', '.join(names)}"
+    return ConfigurationError(f"unknown option{'s:' if len(advice) > 1 else ''} {text}{everything}")
+
+
+def _advice(name: str, names: list[str]) -> str:
     key = name.lower().replace(".", "_").replace("-", "_")
     if key in HINTS:
-        return ConfigurationError(f"unknown option {name!r}: {HINTS[key]}")
+        return f": {HINTS[key]}"
+    if key in OWNERS and key not in names:
+        return f": {OWNERS[key]} has it"
     close = get_close_matches(key, names, n=1)
-    if close:
-        return ConfigurationError(f"unknown option {name!r}; did you mean {close[0]!r}?")
-    return ConfigurationError(f"unknown option {name!r}; valid options: {', '.join(names)}")
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def number(name: str, value: object, minimum: float = 0, maximum: float | None = None) -> float:

@@ -1,4 +1,4 @@
-"""Options of other Kafka clients that have no counterpart here, and what to use instead."""
+"""Options of other Kafka clients, and of other libraries, that have no counterpart here, and what to use instead."""
 
 from __future__ import annotations
 
@@ -12,6 +12,13 @@ _SERIALIZER = "use key_serializer and value_serializer, each a function that ret
 _DESERIALIZER = "use key_deserializer and value_deserializer, each a function of bytes"
 _CONTEXT = "pass ssl_context, in which ssl has settings for it"
 _PROVIDERS = "leave it out: OpenSSL does what Java has providers for"
+_AUTHORITIES = "leave it out, or use ssl_cafile: without it the system's certificate authorities are trusted"
+_NO_VERIFICATION = "use ssl_check_hostname, or for no verification at all an ssl_context with verify_mode=ssl.CERT_NONE"
+_HTTPS = "use sasl_oauth_ssl_context, which has the authorities of the token endpoint"
+_PROXY = "use proxy_url, 'http://host:port' or 'socks5h://host:port'; no_proxy has the hosts without it"
+_PROTOCOL = "use security_protocol: 'SSL', 'SASL_SSL' or 'SASL_PLAINTEXT'"
+_AWS = "use sasl_aws_credentials, with sasl_mechanism='AWS_MSK_IAM'"
+_PASSWORD = "use sasl_password, or that of a certificate's key: ssl_password"
 _VERSIONS = "leave it out: versions are negotiated with each broker (broker_version is for those before Kafka 0.10)"
 _CALLBACK = "await the Delivery of post(), or add_done_callback() to asyncio.ensure_future(delivery)"
 _AUTO_CREATE = (
@@ -45,6 +52,10 @@ HINTS = {
     "sasl_oauthbearer_expected_audience": _BROKER_VALIDATES,
     "sasl_oauthbearer_expected_issuer": _BROKER_VALIDATES,
     "sasl_oauthbearer_clock_skew_seconds": _BROKER_VALIDATES,
+    "sasl_oauthbearer_jwks_endpoint_url": _BROKER_VALIDATES,
+    "sasl_oauthbearer_jwks_endpoint_refresh_ms": _BROKER_VALIDATES,
+    "sasl_oauthbearer_jwks_endpoint_retry_backoff_ms": _BROKER_VALIDATES,
+    "sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms": _BROKER_VALIDATES,
     "sasl_login_callback_handler_class": f"{_OAUTH}; those of Kafka are chosen by sasl_oauthbearer_... options",
     "sasl_client_callback_handler_class": "leave it out: sasl_mechanism takes an object for a mechanism of your own",
     "sasl_login_class": "leave it out: sasl_mechanism takes an object for a mechanism of your own",
@@ -73,6 +84,35 @@ HINTS = {
     "ssl_trustmanager_algorithm": _PROVIDERS,
     "ssl_secure_random_implementation": _PROVIDERS,
     "ssl_engine_factory_class": "pass ssl_context",
+    "ssl_ca": "use ssl_cafile",
+    "ssl_cadata": "use ssl_truststore_certificates, for PEM text",
+    "ssl_ca_certificate_stores": _AUTHORITIES,
+    "https_ca_location": _HTTPS,
+    "https_ca_pem": _HTTPS,
+    "ssl_engine_location": _CONTEXT,
+    "ssl_engine_id": _CONTEXT,
+    "broker_address_family": "leave it out: IPv6 and IPv4 are tried by turns",
+    "ssl_cert_reqs": _NO_VERIFICATION,
+    "ssl_verify": _NO_VERIFICATION,
+    "verify_ssl": _NO_VERIFICATION,
+    "security_providers": _PROVIDERS,
+    "ssl": _PROTOCOL,
+    "tls": _PROTOCOL,
+    "use_ssl": _PROTOCOL,
+    "sasl": "use sasl_mechanism, sasl_username and sasl_password",
+    "username": "use sasl_username",
+    "user": "use sasl_username",
+    "password": _PASSWORD,
+    "token": "use sasl_oauth_token",
+    "aws_region": "use sasl_aws_region",
+    "aws_profile": "use sasl_mechanism=aiokproto.security.AwsMskIam(BotocoreCredentials(profile=...))",
+    "aws_access_key_id": _AWS,
+    "aws_secret_access_key": _AWS,
+    "aws_session_token": _AWS,
+    "proxy": _PROXY,
+    "http_proxy": _PROXY,
+    "https_proxy": _PROXY,
+    "all_proxy": _PROXY,
     "topic": _TOPICS,
     "topics": _TOPICS,
     "max_poll_records": "pass it to the call: poll(max_records=...)",
@@ -140,3 +180,26 @@ HINTS = {
     "logger": _LOGGED,
 }
 """Option, in lower case with underscores → what to use instead."""
+
+_CLIENTS = {
+    "Producer": (
+        "acks batch_size buffer_memory close_timeout_ms compression_level compression_type delivery_timeout_ms"
+        " enable_idempotence key_serializer linger_ms max_block_ms max_in_flight_requests_per_connection"
+        " max_request_size partitioner partitioner_adaptive_partitioning_enable partitioner_availability_timeout_ms"
+        " partitioner_ignore_keys partitioner_rack_aware transaction_timeout_ms"
+        " transaction_two_phase_commit_enable transactional_id value_serializer"
+    ),
+    "Consumer": (
+        "auto_commit_interval_ms auto_offset_reset enable_auto_commit fetch_buffer_bytes group_instance_id"
+        " group_protocol group_remote_assignor heartbeat_interval_ms isolation_level keep_control_records"
+        " key_deserializer max_partition_fetch_bytes max_poll_interval_ms on_offset_reset on_undecodable"
+        " partition_assignment_strategy session_timeout_ms value_deserializer"
+    ),
+    "Consumer and ShareConsumer": "check_crcs fetch_max_bytes fetch_max_wait_ms fetch_min_bytes group_id",
+    "ShareConsumer": (
+        "acknowledge_linger_ms acknowledgement_mode corrupt_records max_processing_ms on_acknowledged renew_locks"
+        " share_acquire_mode"
+    ),
+}
+OWNERS = {name: client for client, names in _CLIENTS.items() for name in names.split()}
+"""Option that not all clients have → which do. A configuration for all clients, as of Java, has it."""

@@ -30,10 +30,13 @@ def where(snippet: Snippet) -> str:
 
 @pytest.fixture
 async def bootstrap(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
-    """A broker with some flights; for the page about TLS one that requires client certificates."""
+    """A broker with some flights; for the page about TLS one that requires client certificates.
+
+    Files that the snippets write are in a folder of the test.
+    """
+    request.getfixturevalue("monkeypatch").chdir(tmp_path)
     if request.getfixturevalue("page").name == "tls.md":
         files = make(tmp_path)
-        request.getfixturevalue("monkeypatch").chdir(tmp_path)
         required = {
             "ssl.keystore.location": str(files["broker.both.pem"]),
             "ssl.truststore.location": str(files["ca.pem"]),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aiokproto.broker import Broker, Security
 from aiokproto.codec.frames import decode_request_header, encode_response
 from aiokproto.codec.messages.heartbeat import HeartbeatResponse
 from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -312,6 +313,26 @@ async def test_the_error_names_mechanism_user_and_broker(mechanism: SaslMechanis
     of = "" if user is None else f" of {user}"
     assert str(raised.value) == f"{broker.address} rejected the credentials{of} (SASL {mechanism.name}): no"
     assert "s3cret" not in repr(raised.value.__cause__)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+@pytest.mark.parametrize(
+    ("user", "password", "hint"),
+    [
+        ("alice", "s3cret2\n", "; sasl_password begins or ends with white space"),
+        (" alice", "s3cret", "; sasl_username begins or ends with white space"),
+        ("alice", "an other", ""),
+    ],
+)
+async def test_credentials_with_white_space_around_them_are_named(
+    mechanism: str, user: str, password: str, hint: str
+) -> None:
+    made = Plain(user, password) if mechanism == "PLAIN" else Scram(mechanism, user, password)
+    async with Broker(security=Security("SASL_PLAINTEXT", users={"alice": "s3cret"})) as broker:
+        with pytest.raises(AuthenticationError, match=rf"[Ii]nvalid [^;]*{hint}$") as raised:
+            async with connected(int(broker.bootstrap_servers.rpartition(":")[2]), sasl=made):
+                raise AssertionError
+    assert "s3cret" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

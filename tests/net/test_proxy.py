@@ -104,6 +104,14 @@ async def test_with_socks5_the_client_resolves_names() -> None:
         assert way.asked[-1] == ("127.0.0.1", broker.port)
 
 
+async def test_a_name_that_the_client_cannot_resolve_for_socks5_is_one_for_the_proxy() -> None:
+    async with proxy("socks5") as way:
+        with pytest.raises(
+            BrokerConnectionError, match=r"cannot be resolved: .*; with socks5h:// in proxy_url the proxy"
+        ):
+            await beat("a.invalid", 9092, through(f"socks5://127.0.0.1:{way.port}"))
+
+
 async def test_hosts_of_no_proxy_are_reached_directly() -> None:
     async with peer(ANSWERS) as broker, proxy("http") as way:
         await beat("127.0.0.1", broker.port, through(f"http://127.0.0.1:{way.port}", no_proxy="127.0.0.0/8"))

@@ -73,6 +73,16 @@ async def test_addresses_can_be_mapped() -> None:
         await line.wait_closed()
 
 
+async def test_the_error_names_the_address_that_was_mapped_to() -> None:
+    with held_port() as port:
+        mapped = config(address_map=lambda _host, _port: ("127.0.0.1", port))
+        text = (
+            rf"^cannot connect to kafka-0:9092, by address_map at 127\.0\.0\.1:{port}: 127\.0\.0\.1: connection refused"
+        )
+        with pytest.raises(BrokerConnectionError, match=text):
+            await open_connection("kafka-0", 9092, "kafka-0:9092", mapped, PATIENCE)
+
+
 async def test_an_address_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_to(monkeypatch)
     async with peer(ANSWERS) as broker:

@@ -522,4 +522,4 @@ async def test_a_failed_sender_fails_pending_and_later_calls_with_the_cause(
             with pytest.raises(ClientClosedError, match=r"the producer has failed.*a bug") as raised:
                 await call()
             assert isinstance(raised.value.__cause__, RuntimeError)
-    assert "the producer has failed" in caplog.text
+    assert "the producer has failed: a bug\n" in caplog.text

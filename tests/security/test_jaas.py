@@ -72,6 +72,8 @@ def test_any_value_in_quotes(options: dict[str, str]) -> None:
         ('"s3cret" required;', "does not begin with the name of a login module"),
         ("s3cret! required;", "does not begin with the name of a login module"),
         (PLAIN, "after the login module, expected 'required' or"),
+        (f"KafkaClient {{ {PLAIN} required; }};", "expected the login module alone, without the braces"),
+        (f"KafkaClient {{{PLAIN} required; }};", "expected the login module alone, without the braces"),
         (f"{PLAIN} s3cret;", "after the login module, expected 'required' or"),
         (f'{PLAIN} required username="a" password=s3cret', "does not end with a semicolon"),
         (f'{PLAIN} required username="a" s3cret;', "its option number 2 is no name"),

@@ -58,7 +58,10 @@ SASL = {"security_protocol": "SASL_SSL"}
         ({**SASL, "sasl_mechanism": "PLAIN"}, r"sasl_username and sasl_password are missing \(PLAIN\)"),
         ({**SASL, "sasl_mechanism": "PLAIN", "sasl_username": "a"}, r"sasl_password is missing \(PLAIN\)"),
         ({**SASL, "sasl_mechanism": "PLAIN", **LOGIN, "sasl_password": 5}, "sasl_password: expected text"),
-        ({"sasl_mechanism": "PLAIN", **LOGIN}, "security_protocol is 'PLAINTEXT': set it to 'SASL_PLAINTEXT'"),
+        (
+            {"sasl_mechanism": "PLAIN", **LOGIN},
+            "security_protocol is 'PLAINTEXT': set it to 'SASL_SSL', or without TLS",
+        ),
         ({"security_protocol": "SSL", **LOGIN}, "security_protocol is 'SSL': set it to 'SASL_SSL'"),
         ({"security_protocol": "SASL"}, "security_protocol='SASL': expected"),
     ],

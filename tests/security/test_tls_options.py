@@ -53,7 +53,10 @@ def test_every_option_is_declared() -> None:
         ({"ssl_truststore_password": "a"}, "ssl_truststore_password is given without ssl_truststore_location"),
         ({"ssl_keystore_key": "a"}, "ssl_keystore_key is given without ssl_keystore_certificate_chain"),
         ({"ssl_keystore_certificate_chain": "a"}, "ssl_keystore_certificate_chain is given without ssl_keystore_key"),
-        ({"ssl_key_password": "a"}, "ssl_key_password is given without ssl_keystore_location or ssl_keystore_key"),
+        (
+            {"ssl_key_password": "a"},
+            "ssl_key_password is given without ssl_keystore_location or ssl_keystore_key; that of ssl_keyfile is ssl_p",
+        ),
         ({"ssl_truststore_type": "x", "ssl_truststore_location": "a"}, "ssl_truststore_type='x': expected 'PEM' or"),
         (
             {"ssl_truststore_type": "JKS", "ssl_truststore_certificates": "a"},
@@ -235,6 +238,32 @@ async def test_files_of_passwords_and_texts_are_read_in_a_thread(
     )
     assert len(threads) == 3
     assert threading.get_ident() not in threads
+
+
+@pytest.mark.parametrize(
+    ("line_end", "text"),
+    [
+        (r"\n", r"its line ends are written as '\\n': pass real ones"),
+        (" ", "are not lines of their own"),
+        ("", "are not lines"),
+    ],
+)
+@pytest.mark.parametrize("ending", [True, False])
+async def test_a_key_that_has_lost_its_line_ends_is_not_shown(
+    files: Files, line_end: str, text: str, ending: bool
+) -> None:
+    lines = files["client.key"].read_text().split("\n")
+    key = line_end.join(lines if ending else lines[:-1])
+    given = {"ssl_keystore_key": key, "ssl_keystore_certificate_chain": files["client.pem"].read_text()}
+    with pytest.raises(ConfigurationError, match=rf"^ssl_keystore_key: it has no PRIVATE KEY, as .*{text}") as raised:
+        await context(**given)
+    assert not any(line in str(raised.value) for line in lines[1:-2])
+
+
+@pytest.mark.parametrize("text", ["/etc/ssl/ca.pem", r"C:\kafka\ca.crt", "ca.pem"])
+async def test_a_path_in_place_of_text_says_how_to_pass_it(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"neither PEM .*: for a file that has it, pass a pathlib\.Path$"):
+        await context(ssl_truststore_certificates=text)
 
 
 async def test_a_file_that_is_too_long(files: Files) -> None:

@@ -59,6 +59,16 @@ def test_what_is_no_source(source: Any) -> None:
         TokenReader("sasl_oauth_token", source)
 
 
+def test_a_provider_of_other_clients_has_the_function() -> None:
+    class Provider:
+        def token(self) -> str:
+            return "token"
+
+    source: Any = Provider()
+    with pytest.raises(ConfigurationError, match=r"or a token; of a token provider pass the method: provider\.token$"):
+        TokenReader("sasl_oauth_token", source)
+
+
 def failing() -> str:
     raise OSError("the vault is sealed")
 
@@ -79,7 +89,8 @@ def failing() -> str:
         (lambda: ("s3cret", "soon"), "is no time in seconds"),
         (lambda: ("s3cret", True), "is no time in seconds"),
         (lambda: ("s3cret", float("nan")), "is no time in seconds"),
-        (lambda: ("s3cret", 5.0), "expired .* s ago"),
+        (lambda: ("s3cret", 1e9), "expired .* s ago by this machine's clock$"),
+        (lambda: ("s3cret", 3600.0), r"expired .* s ago .*\(a lifetime\? The expiry is in seconds since the epoch\)"),
         (web_token({"exp": 5}), "expired .* s ago"),
     ],
 )

@@ -89,6 +89,16 @@ class Authentication:
         self._timer: asyncio.TimerHandle | None = None
         self._renewal: asyncio.Task[None] | None = None
         self._exchange: SaslExchange | None = None
+        self._awaits_token = False
+
+    def overdue(self) -> str:
+        """Say what a deadline has cut off."""
+        text = f"SASL authentication with {self._connection.peer}: not complete in {self._timeout:.3g} s"
+        if not self._awaits_token:
+            return text
+        return (
+            f"{text}: the function, file or token endpoint of the credentials ({self._mechanism.name}) does not respond"
+        )
 
     async def run(self) -> None:
         """Authenticate. Without a deadline of its own.
@@ -210,7 +220,9 @@ class Authentication:
             token: object = exchange.start() if challenge is None else exchange.respond(challenge)
             # Of an application's own mechanism a plain method will do: most have nothing to wait for.
             if isawaitable(token):
+                self._awaits_token = True
                 token = await token
+                self._awaits_token = False
         except AuthenticationError as error:
             raise AuthenticationError(f"{self._who()}: {error}") from error
         except BrokerConnectionError as error:
@@ -260,10 +272,9 @@ class Authentication:
         self._renewal = create_task(self._renew())
 
     async def _renew(self) -> None:
-        peer, timeout = self._connection.peer, self._timeout
-        until = asyncio.get_running_loop().time() + timeout
+        peer, until = self._connection.peer, asyncio.get_running_loop().time() + self._timeout
         try:
-            async with deadline(until, lambda: f"SASL authentication with {peer}: not complete in {timeout:.3g} s"):
+            async with deadline(until, self.overdue):
                 await self.run()
         except KafkaError as error:
             logger.debug("%s: the session could not be extended: %s", peer, error)

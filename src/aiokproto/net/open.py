@@ -100,7 +100,7 @@ async def open_connection(
             return connection
         authentication = Authentication(connection, config.sasl, host, timeout, on_rejected)
         try:
-            async with deadline(until, lambda: f"SASL authentication with {peer}: not complete in {timeout:.3g} s"):
+            async with deadline(until, authentication.overdue):
                 await authentication.run()
         # Also a cancellation: nobody else holds the socket yet.
         except BaseException:

@@ -118,6 +118,8 @@ class _Dial(Generic[P]):
         # Only the connection goes elsewhere; the host stays what the certificate is verified against.
         if config.address_map is not None:
             host, port = await self._ask("address_map", config.address_map, host, port, _is_address)
+            if (host, port) != (self._host, self._port):
+                self._what += f", by address_map at {host}:{port}"
         if not host or not 0 < port <= MAX_PORT:
             raise BrokerConnectionError(f"{self._what}: {host!r}:{port} is no address")
         if config.dialer is not None:
@@ -243,7 +245,10 @@ class _Dial(Generic[P]):
         # Of several addresses the proxy gets one after the other: it alone knows which it can reach.
         names = [host]
         if proxy.scheme == "socks5":
-            names = [endpoint.host for endpoint in await self._resolve(host, port)]
+            try:
+                names = [endpoint.host for endpoint in await self._resolve(host, port)]
+            except BrokerConnectionError as error:
+                raise BrokerConnectionError(f"{error}; with socks5h:// in proxy_url the proxy resolves it") from error
         for name in names:
             try:
                 return await self._tunnel(proxy, name, port)

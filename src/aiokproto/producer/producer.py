@@ -302,7 +302,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
             self._sender.fail(error)
 
     def _failed(self, cause: BaseException) -> None:
-        log.error("the producer has failed", exc_info=cause)
+        log.error("the producer has failed: %s", cause, exc_info=None if isinstance(cause, KafkaError) else cause)
         if isinstance(cause, KafkaError):
             error = cause
         else:

@@ -60,6 +60,10 @@ def parse_jaas(text: object) -> JaasEntry:
     tokens = list(_tokens(text))
     if not tokens or tokens[0].kind != "word" or not _MODULE.fullmatch(tokens[0].text):
         raise ConfigurationError(f"{OPTION}: it does not begin with the name of a login module")
+    if len(tokens) > 1 and tokens[1].text.startswith("{"):
+        raise ConfigurationError(
+            f"{OPTION}: it is a file's section: expected the login module alone, without the braces"
+        )
     if len(tokens) < 2 or tokens[1].text.lower() not in _FLAGS:
         raise ConfigurationError(f"{OPTION}: after the login module, expected {' or '.join(map(repr, _FLAGS))}")
     options: dict[str, str] = {}

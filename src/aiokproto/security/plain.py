@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.security.mechanism import SaslExchange
-from aiokproto.security.secret import Secret, SecretSource
+from aiokproto.security.secret import Secret, SecretSource, padding
 from aiokproto.security.shown import LONGEST_REASON, shown
 
 
@@ -55,4 +55,5 @@ class _PlainExchange:
 
     def explain(self, message: str | None) -> str:
         """Return what the broker says, without the password: it has received that, and could repeat it."""
-        return shown(message or "without a reason", LONGEST_REASON, hidden=(self._sent,))
+        said = shown(message or "without a reason", LONGEST_REASON, hidden=(self._sent,))
+        return f"{said}{padding('sasl_username', self.user or '')}{padding('sasl_password', self._sent)}"

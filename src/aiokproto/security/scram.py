@@ -17,7 +17,7 @@ from collections.abc import Callable
 from aiokproto.errors import AuthenticationError, ConfigurationError
 from aiokproto.runtime import current
 from aiokproto.security.mechanism import SaslExchange
-from aiokproto.security.secret import Secret, SecretSource
+from aiokproto.security.secret import Secret, SecretSource, padding
 from aiokproto.security.shown import shown
 
 DIGESTS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -109,6 +109,7 @@ class ScramExchange:
         self._nonce = ""
         self._client_first = ""
         self._server_signature: bytes | None = None
+        self._padding = ""
         self.user: str | None = None
 
     @property
@@ -121,6 +122,7 @@ class ScramExchange:
         name = self.user.replace("=", "=3D").replace(",", "=2C")
         if "\0" in name:
             raise ConfigurationError("sasl_username contains a null character, which SCRAM cannot carry")
+        self._padding = padding("sasl_username", self.user)
         self._nonce = self._new_nonce()
         extensions = ",tokenauth=true" if self._delegation_token else ""
         self._client_first = f"n={name},r={self._nonce}{extensions}"
@@ -132,6 +134,10 @@ class ScramExchange:
             return (await self._prove(text)).encode()
         self._verify(text, self._server_signature)
         return None
+
+    def explain(self, message: str | None) -> str:
+        """Return what the broker says, and what is unusual in the credentials."""
+        return f"{message or 'without a reason'}{self._padding}"
 
     async def _prove(self, text: str) -> str:
         message = _SERVER_FIRST.fullmatch(text)
@@ -145,7 +151,9 @@ class ScramExchange:
             raise AuthenticationError(
                 f"the broker asks for {iterations} SCRAM iterations: expected {MIN_ITERATIONS} to {MAX_ITERATIONS}"
             )
-        salted = await self._salted.of(await self._password.read(), _from_base64(message["salt"]), iterations)
+        password = await self._password.read()
+        self._padding += padding("sasl_password", password)
+        salted = await self._salted.of(password, _from_base64(message["salt"]), iterations)
         digest = self._salted.digest
         without_proof = f"c={base64.b64encode(_HEADER.encode()).decode()},r={nonce}"
         auth_message = f"{self._client_first},{text},{without_proof}".encode()

@@ -96,6 +96,11 @@ class Secret:
         return f"<{self.option}>"
 
 
+def padding(option: str, text: str) -> str:
+    """Return a hint if white space surrounds a text, as of a secret that was encoded with its line end; or ``""``."""
+    return f"; {option} begins or ends with white space" if text != text.strip() else ""
+
+
 def _is_unicode(text: str) -> bool:
     try:
         text.encode()

@@ -21,6 +21,9 @@ _BEARER = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
 _LATEST = 1e11
 """Seconds since the epoch beyond which a time must be in milliseconds: the year 5138."""
 
+_LONGEST_LIFETIME = 1e8
+"""Seconds since the epoch before which a time must be a lifetime: in 1973 there were no tokens."""
+
 
 class Token(NamedTuple):
     """A bearer token.
@@ -67,7 +70,9 @@ class TokenReader:
         self._call = source if callable(source) else None
         # Text and files are those of other secrets. A class would be called as a function, and never give a token.
         if isinstance(source, type) or not (callable(source) or isinstance(source, str | Path)):
-            raise ConfigurationError(f"{option}: expected a function, a pathlib.Path of a file, or a token")
+            # As aiokafka and kafka-python take it.
+            provider = "; of a token provider pass the method: provider.token" if hasattr(source, "token") else ""
+            raise ConfigurationError(f"{option}: expected a function, a pathlib.Path of a file, or a token{provider}")
         self._secret = None if callable(source) else Secret(option, source)
 
     @property
@@ -114,6 +119,7 @@ class TokenReader:
         if expires_at is not None and expires_at <= now:
             raise BrokerConnectionError(
                 f"{self.option}: the token expired {now - expires_at:.3g} s ago by this machine's clock"
+                f"{_lifetime(expires_at)}"
             )
         return Token(value, expires_at, extensions)
 
@@ -150,3 +156,8 @@ def claimed_expiry(value: str) -> float | None:
     if isinstance(expires_at, bool) or not isinstance(expires_at, int | float) or not 0 <= expires_at < _LATEST:
         return None
     return expires_at
+
+
+def _lifetime(expires_at: float) -> str:
+    """Say what the time of an expiry seems to be, if it is not one."""
+    return " (a lifetime? The expiry is in seconds since the epoch)" if expires_at < _LONGEST_LIFETIME else ""

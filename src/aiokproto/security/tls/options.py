@@ -148,7 +148,9 @@ def parse_tls(options: Mapping[str, Any], spell: Callable[[str], str] = str) -> 
             raise ConfigurationError(f"{' and '.join(both)} are given: expected one of them, as they say the same")
     for name, others in _NEEDS.items():
         if name in given and not any(other in given for other in others):
-            raise ConfigurationError(f"{spell(name)} is given without {' or '.join(map(spell, others))}")
+            # librdkafka has one name for the passwords of both.
+            other = f"; that of {spell('ssl_keyfile')} is {spell('ssl_password')}" if name == "ssl_key_password" else ""
+            raise ConfigurationError(f"{spell(name)} is given without {' or '.join(map(spell, others))}{other}")
     lowest, highest, ciphers = _versions(given, spell)
     return TlsOptions(
         trusted=_trusted(given, spell),

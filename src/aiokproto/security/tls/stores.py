@@ -7,6 +7,7 @@ other, as in Java (``keystore.type.compat``).
 from __future__ import annotations
 
 import binascii
+import re
 import ssl
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
@@ -20,6 +21,9 @@ MAX_SIZE = 4 << 20
 
 _CERTIFICATES = ("CERTIFICATE", "X509 CERTIFICATE")
 _BEGIN, _END, _DASHES = b"-----BEGIN ", b"-----END ", b"-----"
+# Nothing else is a label: of PEM that has lost its line ends the whole private key would be, and errors name labels.
+_BEGIN_LINE = re.compile(rb"-----BEGIN ([A-Z0-9 ]{1,50})-----")
+_LONGEST_PATH = 4096
 # Of UTF-8, as editors of Windows write it; in the middle of files that were joined.
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # The object identifier of PBES2 (RFC 8018), and the version of every PKCS#12 (RFC 7292), in DER.
@@ -77,10 +81,10 @@ def _blocks(data: bytes) -> Iterator[Block]:
     label, lines = "", list[bytes]()
     for line in data.splitlines():
         line = line.strip().removeprefix(_BYTE_ORDER_MARK)
-        if line.startswith(_BEGIN) and line.endswith(_DASHES):
+        if begun := _BEGIN_LINE.fullmatch(line):
             if label:
                 break
-            label, lines = line[len(_BEGIN) : -len(_DASHES)].decode("ascii", "replace"), [line]
+            label, lines = begun[1].decode("ascii"), [line]
         elif label:
             lines.append(line)
             if line == _END + label.encode() + _DASHES:
@@ -121,7 +125,7 @@ def read_certificates(data: bytes, kind: str | None, password: str | None) -> li
     if found == "PEM":
         certificates = _pem_certificates(blocks(data))
         if not certificates:
-            raise StoreError(f"it has no CERTIFICATE, only {_labels(data)}")
+            raise StoreError(f"it has no CERTIFICATE, {_labels(data)}")
         return certificates
     if found == "PKCS12":
         store = _pkcs12(data, password)
@@ -181,7 +185,7 @@ def read_revocations(data: bytes) -> bytes:
     _checked_type(data, "PEM")
     lists = [block.text for block in blocks(data) if block.label == "X509 CRL"]
     if not lists:
-        raise StoreError(f"it has no X509 CRL, only {_labels(data)}")
+        raise StoreError(f"it has no X509 CRL, {_labels(data)}")
     return b"".join(lists)
 
 
@@ -193,7 +197,9 @@ def to_pem(certificates: list[bytes]) -> bytes:
 def _checked_type(data: bytes, kind: str | None) -> str:
     found = type_of(data)
     if not found:
-        raise StoreError("it is empty" if not data.strip() else "it is neither PEM nor PKCS#12 nor JKS")
+        raise StoreError(
+            "it is empty" if not data.strip() else f"it is neither PEM nor PKCS#12 nor JKS{_of_text(data)}"
+        )
     if found == "DER":
         raise StoreError(
             "it is DER: convert it to PEM with `openssl x509 -inform der`, a private key with `openssl pkey -inform"
@@ -233,7 +239,7 @@ def _pem_key(data: bytes) -> PrivateKey:
     found = blocks(data)
     keys = [block for block in found if block.label.endswith("PRIVATE KEY")]
     if not keys:
-        raise StoreError(f"it has no PRIVATE KEY, only {_labels(data)}")
+        raise StoreError(f"it has no PRIVATE KEY, {_labels(data)}")
     if len(keys) > 1:
         raise StoreError(f"it has {len(keys)} private keys: expected one")
     pkcs8 = keys[0].label == "ENCRYPTED PRIVATE KEY"
@@ -282,8 +288,22 @@ def _der(certificate: Any) -> bytes:
     return bytes(certificate.public_bytes(Encoding.DER))
 
 
+def _of_text(data: bytes) -> str:
+    """Say what is wrong with text that should be PEM, if it looks like the path of a file."""
+    path = (
+        len(data) <= _LONGEST_PATH and b"\n" not in data.strip() and (b"/" in data or b"\\" in data or b".pem" in data)
+    )
+    return ": for a file that has it, pass a pathlib.Path" if path else ""
+
+
 def _labels(data: bytes) -> str:
-    return ", ".join(dict.fromkeys(block.label[:50] for block in blocks(data))) or "nothing in PEM"
+    found = ", ".join(dict.fromkeys(block.label for block in blocks(data)))
+    if found:
+        return f"only {found}"
+    # As in environment variables: with the escapes of JSON, or from a shell that made one line of several.
+    if rb"\n" in data:
+        return "as its line ends are written as '\\n': pass real ones"
+    return "as '-----BEGIN …-----' and '-----END …-----' are not lines of their own"
 
 
 def _needs_cryptography(what: str) -> str:
