@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-HEADERS = "array(named_struct('key', 'n', 'value', cast(cast(id AS string) AS binary)), named_struct('key', 'n', 'value', null))"
+HEADERS = (
+    "array(named_struct('key', 'n', 'value', cast(cast(id AS string) AS binary)),"
+    " named_struct('key', 'n', 'value', null))"
+)
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "strings with keys": ("concat('k', id % 41) AS key", "cast(id AS string) AS value"),
@@ -39,10 +42,10 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 REFUSED: Mapping[str, tuple[tuple[str, ...], str, str]] = {
     "no value": (("'k' AS key",), "value", "the column value is required"),
-    "a value that is a number": (("id AS value",), "value attribute type must be", "column value is bigint"),
+    "a value that is a number": (("id AS value",), "value attribute unsupported type bigint", "column value is bigint"),
     "a partition that is long": (
         ("'v' AS value", "id AS partition"),
-        "partition attribute type must be",
+        "partition attribute unsupported type bigint",
         "column partition is bigint",
     ),
     "another case": (("'v' AS VALUE",), "value", "did you mean 'VALUE'?"),

@@ -135,7 +135,8 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     producer |= {ours: given[name] for name, (ours, _) in _PRODUCER.items() if name in given}
     # In Java 0 means one record in a batch, which is what the smallest batch has here.
     producer["batch_size"] = max(producer["batch_size"], 1)
-    producer |= connection_options(given) | _compression_level(given)
+    producer |= connection_options(given)
+    producer |= _compression_level(given)
     try:
         # It checks the options together, and connects to nothing before its start.
         Producer(**producer)
