@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
@@ -94,10 +95,25 @@ def test_outcomes_are_awaited_before_too_many_rows_are_without_one(
 ) -> None:
     kafka.create_topic(topic)
     monkeypatch.setattr(tasks, "UNACKNOWLEDGED", 0)
-    options = write_options(kafka, topic, **{"kafka.linger.ms": "1"})
-    values = [batch(value=pa.array([b"1", b"2"])), batch(value=pa.array([b"3"]))]
-    assert write_rows(worker, options, iter(values)) == (3, 3)
+    options = write_options(kafka, topic, **{"kafka.linger.ms": "200"})
+    seen = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for value in (b"1", b"2", b"3"):
+            # One batch is read while the one before is written.
+            seen.append([row["value"] for row in stored(kafka, worker, topic)])
+            yield batch(value=pa.array([value]))
+
+    assert write_rows(worker, options, batches()) == (3, 3)
+    assert [found[:1] for found in seen] == [[], [], [b"1"]]
     assert [row["value"] for row in stored(kafka, worker, topic)] == [b"1", b"2", b"3"]
+
+
+def test_a_task_stops_reading_soon_after_a_row_has_failed(kafka: Kafka, worker: Worker, topic: str) -> None:
+    kafka.create_topic(topic)
+    options = write_options(kafka, topic, **{"kafka.max.request.size": "1000"})
+    with pytest.raises(WriteError, match=f"row 0, topic {topic}: "):
+        write_rows(worker, options, repeat(batch(value=pa.array([b"y" * 2000]))))
 
 
 def test_a_task_without_rows(kafka: Kafka, worker: Worker) -> None:

@@ -112,20 +112,14 @@ class _Writing:
             delivery = await self._producer.post_many(part.topic, part.table)
         except KafkaError as error:
             raise WriteError(f"topic {part.topic}, rows from {part.numbers[0]} on: {error}") from None
-        pending = _Pending(part.topic, part.numbers, delivery)
-        if delivery.rejections():
-            await self._check(pending)
         self.size += part.size
         self._unacknowledged += len(part.numbers)
-        self._pending.append(pending)
+        self._pending.append(_Pending(part.topic, part.numbers, delivery))
 
     async def _check_oldest(self) -> None:
         pending = self._pending.popleft()
-        await self._check(pending)
-        self._unacknowledged -= len(pending.numbers)
-
-    async def _check(self, pending: _Pending) -> None:
         errors = (await pending.delivery).errors
         for place, error in errors.items():
             others = f" ({len(errors) - 1} more rows failed with it)" if len(errors) > 1 else ""
             raise WriteError(f"row {pending.numbers[place]}, topic {pending.topic}: {error}{others}")
+        self._unacknowledged -= len(pending.numbers)
