@@ -71,7 +71,8 @@ class TopicRows:
         import pyarrow.compute as pc
 
         columns = [self.table.column(name) for name in ("key", "value") if name in self.table.schema.names]
-        return sum(pc.sum(pc.binary_length(column)).as_py() or 0 for column in columns)
+        lengths = [pc.call_function("binary_length", [column]) for column in columns]
+        return sum(pc.call_function("sum", [length]).as_py() or 0 for length in lengths)
 
     def check_partitions(self, count: int) -> None:
         """Check the column ``partition``.
@@ -79,17 +80,13 @@ class TopicRows:
         Raises:
             InvalidRecordError: A row names a partition that is not in a topic with ``count`` of them.
         """
-        import pyarrow.compute as pc
-
         if "partition" not in self.table.schema.names:
             return
-        column = self.table.column("partition")
-        wrong = pc.fill_null(pc.or_(pc.less(column, 0), pc.greater_equal(column, count)), False)
-        place = pc.index(wrong, True).as_py()
-        if place >= 0:
+        numbers = self.table.column("partition").fill_null(0).to_numpy()
+        for place in ((numbers < 0) | (numbers >= count)).nonzero()[0][:1].tolist():
             has = "only partition 0" if count == 1 else f"partitions 0 to {count - 1}"
             raise InvalidRecordError(
-                f"row {self.numbers[place]}: partition {column[place]} does not exist: topic {self.topic} has {has}"
+                f"row {self.numbers[place]}: partition {numbers[place]} does not exist: topic {self.topic} has {has}"
             )
 
 

@@ -3,7 +3,7 @@
 Spark makes one on the driver for every batch, and pickles it. A batch that is run again after a failure is written
 again, as a whole.
 
-Before 4.1 Spark hands rows to streams as Python objects, which cost ten times the time.
+Before 4.1 Spark hands rows to streams as Python objects, which cost several times as much.
 """
 
 from __future__ import annotations
