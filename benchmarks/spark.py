@@ -1,4 +1,4 @@
-"""``python -m benchmarks.spark``: reading with PySpark, here and by Spark's own connector, and loading.
+"""``python -m benchmarks.spark``: reading and writing with PySpark, here and by Spark's own connector, and loading.
 
 Seconds and CPU are those of all processes of Spark: its Java process and its Python workers, not the broker's.
 """
@@ -25,6 +25,8 @@ from tests.spark.session import start_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Ways = Mapping[str, Callable[[], object]]
+
 PARTITIONS = 4
 TICKS = os.sysconf("SC_CLK_TCK")
 TUNED = {
@@ -33,6 +35,11 @@ TUNED = {
     "kafka.fetch.max.bytes": str(8 << 20),
 }
 """With its defaults Spark's own connector polls 500 records at a time."""
+TUNED_WRITES = {
+    "kafka.linger.ms": "5",
+    "kafka.batch.size": "1000000",
+    "kafka.buffer.memory": str(128 << 20),
+}
 
 
 @contextmanager
@@ -88,7 +95,7 @@ def measured(work: Callable[[], object], rows: int, rounds: int) -> tuple[float,
     return statistics.median(rates[1:]), statistics.median(costs[1:])
 
 
-def ways(spark: SparkSession, servers: str, topic: str, *, official: bool) -> Mapping[str, Callable[[], object]]:
+def ways(spark: SparkSession, servers: str, topic: str, *, official: bool) -> Ways:
     def read(connector: str, **options: str) -> Callable[[], object]:
         given = {"kafka.bootstrap.servers": servers, "subscribe": topic, **options}
 
@@ -107,6 +114,24 @@ def ways(spark: SparkSession, servers: str, topic: str, *, official: bool) -> Ma
     return {**found, "aiokproto.spark.load": loaded}
 
 
+def writers(spark: SparkSession, servers: str, topic: str, size: int, count: int, *, official: bool) -> Ways:
+    """Write rows that cost Spark nothing to make, so that what is measured is the way into the topic."""
+
+    def write(connector: str, **options: str) -> Callable[[], object]:
+        given = {"kafka.bootstrap.servers": servers, "topic": topic, **options}
+
+        def run() -> None:
+            rows = spark.range(0, count, 1, 2).selectExpr(f"X'{'78' * size}' AS value")
+            rows.write.format(connector).options(**given).mode("append").save()
+
+        return run
+
+    found = {"aiokproto, write": write("aiokproto")}
+    if official:
+        found |= {"Spark's own, write": write("kafka"), "Spark's own, write, tuned": write("kafka", **TUNED_WRITES)}
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
     parser.add_argument("--bootstrap", metavar="HOST:PORT", help="use this cluster instead of starting real Kafka")
@@ -121,7 +146,13 @@ def main() -> None:
             topics, topic = Topics(servers), f"bench-spark-{size}-{time.time_ns()}"
             topics.create(topic, PARTITIONS)
             topics.fill(topic, Fill(count, values.rows(size), 1 << 17))
-            for way, work in ways(spark, servers, topic, official=arguments.jars is not None).items():
+            official = arguments.jars is not None
+            # Writes come last: what they add would be read, too.
+            every = {
+                **ways(spark, servers, topic, official=official),
+                **writers(spark, servers, topic, size, count, official=official),
+            }
+            for way, work in every.items():
                 rate, cost = measured(work, count, arguments.rounds)
                 rows.append((f"{size} B", way, f"{rate:.2f}", f"{cost:.2f}"))
             topics.delete(topic)

@@ -45,6 +45,38 @@ async def test_a_table_of_values(cluster: BehaviourCluster, topic: str, wrap: An
     assert [record.value for record in (await stored(cluster.bootstrap_servers, topic))[0]] == values
 
 
+@pytest.mark.parametrize("table", [True, False], ids=["table", "records"])
+async def test_many_records_are_buffered_in_order_before_any_is_acknowledged(
+    cluster: BehaviourCluster, topic: str, table: bool
+) -> None:
+    """More than the buffer has memory for: each call waits for some of it."""
+    await cluster.create_topic(topic)
+    values = [b"%06d" % number * 10 for number in range(3000)]
+    async with producer(cluster, batch_size=10_000, buffer_memory=50_000, linger_ms=0) as writer:
+        deliveries = []
+        for start in range(0, len(values), 500):
+            some = values[start : start + 500]
+            deliveries.append(await writer.post_many(topic, pa.table({"value": some}) if table else some))
+        found = [place for delivery in deliveries for place in places(await delivery)]
+        assert all(delivery.done() and len(delivery) == 500 for delivery in deliveries)
+    assert found == [(0, offset) for offset in range(3000)]
+    assert [record.value for record in (await stored(cluster.bootstrap_servers, topic))[0]] == values
+
+
+async def test_a_delivery_of_many_records_has_the_outcome_of_each(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic)
+    values = [b"x" * 10, b"x" * 20_000, b"x" * 30]
+    async with producer(cluster, max_request_size=10_000, linger_ms=60_000) as writer:
+        delivery = await writer.post_many(topic, pa.table({"value": values}))
+        assert repr(delivery) == "<BulkDelivery pending: 3 records>"
+        assert [type(error) for error in delivery.rejections()] == [MessageTooLargeError]
+        await writer.flush()
+        assert repr(delivery) == "<BulkDelivery done: 3 records>"
+        outcomes = await delivery
+    assert list(outcomes.errors) == [1]
+    assert [place for place, one in enumerate(outcomes) if isinstance(one, RecordMetadata)] == [0, 2]
+
+
 async def test_every_column(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=3, config=KEEP)
     table = pa.table(

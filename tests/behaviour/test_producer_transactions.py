@@ -209,6 +209,18 @@ async def test_a_record_that_send_many_rejects_aborts(
     assert isinstance(caught.value.__cause__, InvalidRecordError)
 
 
+async def test_a_record_that_post_many_rejects_aborts(
+    cluster: BehaviourCluster, topic: str, producer: Producer
+) -> None:
+    await cluster.create_topic(topic)
+    txn = await producer.transaction().__aenter__()
+    delivery = await txn.post_many(topic, [b"good", "bad"])  # type: ignore[list-item]
+    with pytest.raises(TransactionAbortedError) as caught:
+        await txn.commit()
+    assert isinstance(caught.value.__cause__, InvalidRecordError)
+    assert 1 in (await delivery).errors, "the first may have been written before the abort, or not"
+
+
 @pytest.mark.parametrize("how", ["send", "post", "try_post", "send_batch"])
 async def test_a_record_that_is_too_large_aborts_although_its_error_was_caught(
     cluster: BehaviourCluster, client: Client, topic: str, producer: Producer, how: str

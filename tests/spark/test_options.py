@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.spark.offsets import EARLIEST, LATEST, Bound
+from aiokproto.spark.option_table import refusal
 from aiokproto.spark.options import (
     HONOURED,
     OFFSET_OPTIONS,
@@ -21,7 +22,7 @@ from aiokproto.spark.options import (
     parse_options,
     parse_read_options,
 )
-from aiokproto.spark.options_unused import REFUSED, WITHOUT_EFFECT, refusal
+from aiokproto.spark.options_unused import REFUSED, WITHOUT_EFFECT
 from aiokproto.types import TopicPartition
 
 VALUES = {
@@ -125,7 +126,7 @@ def test_tls() -> None:
 
 def test_each_option_is_on_one_list() -> None:
     assert not HONOURED.keys() & WITHOUT_EFFECT.keys()
-    assert not [name for name in (*HONOURED, *WITHOUT_EFFECT) if refusal(name.lower())]
+    assert not [name for name in (*HONOURED, *WITHOUT_EFFECT) if refusal(name.lower(), REFUSED)]
 
 
 def test_a_wait_may_be_longer_than_the_default_of_the_longest() -> None:

@@ -45,6 +45,7 @@ async def producer() -> None:
         assert_type(opened.try_post("t", b"v"), Delivery)
         outcomes = await opened.send_many("t", [b"a", ProducerRecord(b"b", key=b"k")])
         assert_type(outcomes, Outcomes)
+        assert_type(await (await opened.post_many("t", [b"a", ProducerRecord(b"b", key=b"k")])), Outcomes)
         assert_type(outcomes.errors, dict[int, KafkaError])
         for outcome in outcomes:
             if isinstance(outcome, RecordMetadata):

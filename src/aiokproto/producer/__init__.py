@@ -51,7 +51,7 @@ Requests about a transaction have ``default_api_timeout_ms`` each.
 from __future__ import annotations
 
 from aiokproto.producer.delivery import BatchDelivery, Delivery
-from aiokproto.producer.outcomes import Outcomes
+from aiokproto.producer.outcomes import BulkDelivery, Outcomes
 from aiokproto.producer.partitioner import Partitioner, murmur2
 from aiokproto.producer.prepared_transaction import PreparedTransaction
 from aiokproto.producer.producer import Producer
@@ -61,6 +61,7 @@ from aiokproto.producer.transaction import Transaction, TransactionStatus
 
 __all__ = [
     "BatchDelivery",
+    "BulkDelivery",
     "Delivery",
     "Outcomes",
     "Partitioner",

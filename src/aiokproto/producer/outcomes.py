@@ -1,18 +1,19 @@
-"""The result of :meth:`Producer.send_many() <aiokproto.producer.Producer.send_many>`: one per record."""
+"""The results of many records: what ``send_many()`` returns, and what awaiting a delivery of ``post_many()`` does."""
 
 from __future__ import annotations
 
 import logging
 import operator
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Protocol, SupportsIndex, overload
+from typing import Any, Protocol, SupportsIndex, overload
 
 from aiokproto.errors import KafkaError
 from aiokproto.plurals import counted
 from aiokproto.producer.delivery import BatchSlice
 from aiokproto.producer.outcome import DeliveryContext, Outcome
+from aiokproto.producer.waiting import wait_done
 from aiokproto.types import RecordMetadata
 
 log = logging.getLogger("aiokproto.producer")
@@ -160,6 +161,42 @@ class Outcomes(Sequence["RecordMetadata | KafkaError"]):
                 len(rejected),
                 rejected[0],
             )
+
+
+class BulkDelivery:
+    """Many buffered records: ``await`` it for their :class:`Outcomes`.
+
+    It can be awaited more than once, by several tasks, or never. Failures that are never looked at are logged.
+    Cancelling an await has no effect on the records.
+    """
+
+    __slots__ = ("_outcomes", "_parts")
+
+    def __init__(self, parts: Sequence[Part], context: DeliveryContext) -> None:
+        """``parts`` are in order; their outcomes may be unknown yet."""
+        self._parts = parts
+        self._outcomes = Outcomes(parts, context)
+
+    def __await__(self) -> Generator[Any, None, Outcomes]:
+        # One after the other, as they come in about this order; failures are results here.
+        for part in self._parts:
+            for outcome in outcomes_of(part):
+                yield from wait_done(outcome).__await__()
+        return self._outcomes
+
+    def __len__(self) -> int:
+        return len(self._outcomes)
+
+    def done(self) -> bool:
+        """Whether the outcome of every record is known."""
+        return all(outcome.done for part in self._parts for outcome in outcomes_of(part))
+
+    def rejections(self) -> list[KafkaError]:
+        """Return the error of each record that was not buffered, in order."""
+        return [error for part in self._parts for error in _rejections(part)]
+
+    def __repr__(self) -> str:
+        return f"<BulkDelivery {'done' if self.done() else 'pending'}: {counted(len(self), 'record')}>"
 
 
 def _rejections(part: Part) -> list[KafkaError]:

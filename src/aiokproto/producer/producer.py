@@ -60,8 +60,8 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
             where = await producer.send("flights", b"UA 901", key=b"UA")
 
     There are three ways to write a record. :meth:`send` waits until it is acknowledged, :meth:`post` until it is
-    buffered, and :meth:`try_post` does not wait at all. :meth:`send_many` writes many records at :meth:`post`'s cost
-    per record. :meth:`send_batch` and :meth:`post_batch` write record batches without decoding them.
+    buffered, and :meth:`try_post` does not wait at all. :meth:`send_many` and :meth:`post_many` write many records, at
+    less cost per record. :meth:`send_batch` and :meth:`post_batch` write record batches without decoding them.
 
     Keys and values are bytes, or what ``key_serializer`` and ``value_serializer`` take: then the class is
     ``Producer[K, V]``. With serializers that are coroutine functions, calls of several tasks are written in the order

@@ -18,12 +18,11 @@ from aiokproto.producer.delivery import BatchDelivery, Delivery
 from aiokproto.producer.encoded_batches import SupportsRecordBatches, record_batches
 from aiokproto.producer.intercepted import Interception, TryAppend
 from aiokproto.producer.old_brokers import RecordCheck, check_batches, check_table
-from aiokproto.producer.outcomes import Outcomes, outcomes_of
+from aiokproto.producer.outcomes import BulkDelivery, Outcomes
 from aiokproto.producer.partitioner import Partitioner
 from aiokproto.producer.posting import posting
 from aiokproto.producer.record import PendingRecord, ProducerRecord
 from aiokproto.producer.serializers import Serializers
-from aiokproto.producer.waiting import wait_done
 from aiokproto.records import RecordBatch
 from aiokproto.records.compression import Bytes
 from aiokproto.types import Header, K, RecordMetadata, V
@@ -227,6 +226,32 @@ class RecordSender(RecordAppender[K, V]):
                 type, or has a partition that the topic lacks. Nothing was buffered.
             ImportError: ``records`` is a table, and pyarrow or numpy is not installed (extra ``arrow``).
         """
+        return await (await self._append_many(topic, records, partition))
+
+    async def post_many(
+        self,
+        topic: str,
+        records: Iterable[V | ProducerRecord[K, V]] | SupportsArrow,
+        *,
+        partition: int | None = None,
+    ) -> BulkDelivery:
+        """Buffer many records without waiting for their acknowledgement.
+
+        The arguments are those of :meth:`send_many`. It suspends when :meth:`post` does, so a caller that awaits one
+        call before the next has its records written in order, and no more in memory than ``buffer_memory`` and the
+        records of one call. Cancelled, buffered records are still delivered, and the others are never sent.
+
+        Returns:
+            The delivery. Await it for the outcomes, or drop it: failures that are never looked at are logged.
+
+        Raises:
+            InvalidRecordError, ImportError: As for :meth:`send_many`.
+        """
+        return await self._append_many(topic, records, partition)
+
+    async def _append_many(
+        self, topic: str, records: Iterable[V | ProducerRecord[K, V]] | SupportsArrow, partition: int | None
+    ) -> BulkDelivery:
         self._buffer.check_loop()
         if is_table(records):
             parts = await self._tables.append(topic, records, partition)
@@ -234,11 +259,7 @@ class RecordSender(RecordAppender[K, V]):
             values = cast("Iterable[bytes | ProducerRecord]", records)
             append = None if self._post_serialized is None else self._serialize_and_append
             parts = await append_all(self, topic, values, partition, append)
-        # One after the other, as their outcomes come in about this order; failures are results here.
-        for part in parts:
-            for outcome in outcomes_of(part):
-                await wait_done(outcome)
-        return Outcomes(parts, self._buffer.accumulator.delivery_context)
+        return BulkDelivery(parts, self._buffer.accumulator.delivery_context)
 
     async def send_batch(
         self, topic: str, batch: SupportsRecordBatches | RecordBatch | Bytes, *, partition: int

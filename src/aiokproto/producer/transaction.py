@@ -18,7 +18,7 @@ from aiokproto.errors import (
 from aiokproto.group.arguments import Offsets, Partition, to_offsets, to_partition, to_position
 from aiokproto.producer.arrow_tables import SupportsArrow
 from aiokproto.producer.buffer import Buffer, WriteSession
-from aiokproto.producer.outcomes import Outcomes
+from aiokproto.producer.outcomes import BulkDelivery, Outcomes
 from aiokproto.producer.partitioner import Partitioner
 from aiokproto.producer.prepared_transaction import PreparedTransaction
 from aiokproto.producer.record import ProducerRecord
@@ -298,6 +298,20 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             # Each: the first fails the transaction, the others change nothing.
             self._manager.fail_of(self._session, error)
         return outcomes
+
+    async def post_many(
+        self,
+        topic: str,
+        records: Iterable[V | ProducerRecord[K, V]] | SupportsArrow,
+        *,
+        partition: int | None = None,
+    ) -> BulkDelivery:
+        """As :meth:`Producer.post_many <aiokproto.producer.Producer.post_many>`; one failed record aborts."""
+        delivery = await super().post_many(topic, records, partition=partition)
+        # Only these: a record that was buffered fails the transaction by itself.
+        for error in delivery.rejections()[:1]:
+            self._manager.fail_of(self._session, error)
+        return delivery
 
     async def send_offsets(
         self, offsets: SupportsPositions | Offsets[Partition], group: GroupMetadata | str | None = None

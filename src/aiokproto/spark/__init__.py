@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from aiokproto.spark.loads.vacuum import vacuum
     from aiokproto.spark.offsets import DataLossError
     from aiokproto.spark.planning import TopicChangedError
+    from aiokproto.spark.sink.tasks import WriteError
     from aiokproto.spark.stream.group_offsets import GroupOffsets, commit_group_offsets
     from aiokproto.spark.stream.offsets import CheckpointError
     from aiokproto.spark.truncation import TruncationError
@@ -51,6 +52,7 @@ __all__ = [
     "StorageError",
     "TopicChangedError",
     "TruncationError",
+    "WriteError",
     "commit_group_offsets",
     "load",
     "read",
@@ -73,6 +75,7 @@ _MODULES = {
     "StorageError": "loads.storage",
     "TopicChangedError": "planning",
     "TruncationError": "truncation",
+    "WriteError": "sink.tasks",
     "commit_group_offsets": "stream.group_offsets",
     "load": "loads.load",
     "read": "loads.load",

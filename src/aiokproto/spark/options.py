@@ -8,9 +8,8 @@ Java client is on one of three lists: honoured (in this module), accepted withou
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,7 +17,8 @@ from typing import Any
 from aiokproto.config import ClusterConfig, ConnectionOptions
 from aiokproto.errors import ConfigurationError
 from aiokproto.spark.offsets import EARLIEST, LATEST, Bound, parse_assignment, parse_offsets
-from aiokproto.spark.options_unused import REFUSED, WITHOUT_EFFECT, refusal
+from aiokproto.spark.option_table import OptionTable, nearest
+from aiokproto.spark.options_unused import REFUSED, WITHOUT_EFFECT
 from aiokproto.spark.options_values import (
     INT32_MAX,
     Reader,
@@ -29,7 +29,6 @@ from aiokproto.spark.options_values import (
     one_of,
     pattern,
     security_protocol,
-    shorten,
     topic_ids,
     topics,
 )
@@ -105,8 +104,7 @@ HONOURED: Mapping[str, Reader] = {
 }
 """All options that have an effect, with the parsers of their values. :mod:`.options_unused` has the other options."""
 
-_SPELLING = {name.lower(): name for name in (*HONOURED, *WITHOUT_EFFECT, TOPIC_IDS)}
-_KNOWN = (*HONOURED, *WITHOUT_EFFECT, *(name for name in REFUSED if name[-1] != "."))
+_READING = OptionTable(HONOURED, WITHOUT_EFFECT, REFUSED, {TOPIC_IDS: topic_ids})
 
 
 @dataclass(frozen=True)
@@ -195,19 +193,7 @@ def parse_options(options: Mapping[str, str]) -> dict[str, Any]:
     Raises:
         ConfigurationError: An option is unknown or refused, or has an invalid value.
     """
-    values: dict[str, Any] = {}
-    for given, text in options.items():
-        lower = given.lower()
-        if reason := refusal(lower):
-            raise ConfigurationError(f"{given} cannot be set: {reason}")
-        name = _SPELLING.get(lower)
-        if name is None:
-            raise ConfigurationError(f"unknown option {shorten(given)}{nearest(lower, _KNOWN, shown=HONOURED)}")
-        if name == TOPIC_IDS:
-            values[name] = _read(name, text, topic_ids)
-        elif name in HONOURED:
-            values[name] = _read(name, text, HONOURED[name])
-    return values
+    return _READING.parse(options)
 
 
 def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
@@ -229,7 +215,7 @@ def read_options(given: Mapping[str, Any], starting: Bound, ending: Bound) -> Re
         ConfigurationError: An option is missing or contradicts another.
     """
     return ReadOptions(
-        connection=_connection(given),
+        connection=connection_options(given),
         fetch=_fetch_settings(given),
         selection=_selection(given),
         starting=starting,
@@ -255,7 +241,7 @@ def parse_connection(options: Mapping[str, object]) -> Mapping[str, Any]:
     given = parse_options({name: str(value) for name, value in options.items()})
     if other := sorted(given.keys() - CLIENT.keys()):
         raise ConfigurationError(f"options: {other[0]} is no option of the connection")
-    return _connection(given)
+    return connection_options(given)
 
 
 def _fetch_settings(given: Mapping[str, Any]) -> FetchSettings:
@@ -271,8 +257,12 @@ def _fetch_settings(given: Mapping[str, Any]) -> FetchSettings:
     )
 
 
-def _connection(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the options of the client under its own names."""
+def connection_options(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the options of the client under its own names; ``given`` comes from an :class:`OptionTable`.
+
+    Raises:
+        ConfigurationError: One is missing, or contradicts another.
+    """
     if not given.get(_BOOTSTRAP, "").strip():
         raise ConfigurationError(f"{_BOOTSTRAP} is required: host:port[,host:port…]")
     java = {name.removeprefix("kafka.").replace(".", "_"): name for name in CLIENT}
@@ -290,8 +280,13 @@ def _connection(given: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         ClusterConfig.parse(options)
     except ConfigurationError as error:
-        raise ConfigurationError(re.sub(r"[a-z]\w+", lambda word: java.get(word[0], word[0]), str(error))) from None
+        raise in_their_names(error, java) from None
     return options
+
+
+def in_their_names(error: ConfigurationError, names: Mapping[str, str]) -> ConfigurationError:
+    """Return an error of the client with the names that its options have here."""
+    return ConfigurationError(re.sub(r"[a-z]\w+", lambda word: names.get(word[0], word[0]), str(error)))
 
 
 def _selection(given: Mapping[str, Any]) -> Selection:
@@ -374,24 +369,3 @@ def chosen_columns(given: Mapping[str, Any]) -> tuple[str, ...]:
     if len(set(chosen)) < len(chosen):
         raise ConfigurationError(f"columns: a column is named twice in {', '.join(chosen)}")
     return tuple(chosen)
-
-
-def nearest(name: str, valid: Iterable[str], shown: Iterable[str] = ()) -> str:
-    """Return a hint for an error message: the valid name closest to ``name``.
-
-    If none is close, the hint lists the names in ``shown``, or all valid names.
-    """
-    spelling = {one.lower(): one for one in valid}
-    found = difflib.get_close_matches(name[:200], spelling, 1)
-    if found:
-        return f"; did you mean {spelling[found[0]]!r}?"
-    return f"; valid are {', '.join(sorted(shown or spelling.values()))}"
-
-
-def _read(name: str, text: str, reader: Reader) -> object:
-    try:
-        return reader(text)
-    except ConfigurationError:
-        raise
-    except ValueError as error:
-        raise ConfigurationError(f"{name}={shorten(text)}: {error}") from None

@@ -109,9 +109,3 @@ REFUSED = {
 securely. A name that ends in a dot stands for all names with this prefix. Options of TLS and SASL are refused even if
 the security protocol uses neither: the official connector ignores them then, and its user expects a protection that
 does not exist."""
-
-
-def refusal(name: str) -> str | None:
-    """Return the reason why an option (its name in lower case) is refused; None if it is not."""
-    reasons = (reason for one, reason in REFUSED.items() if name == one or (one[-1] == "." and name.startswith(one)))
-    return next(reasons, None)

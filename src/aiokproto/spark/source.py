@@ -6,7 +6,6 @@ Only this module, and those that subclass PySpark's classes, import pyspark at i
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NoReturn
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import (
@@ -24,6 +23,10 @@ from pyspark.sql.types import (
 from aiokproto.errors import ConfigurationError
 from aiokproto.spark.batch_reader import KafkaReader, brief
 from aiokproto.spark.options import ReadOptions, chosen_columns, parse_options, parse_read_options
+from aiokproto.spark.sink.batch_writer import KafkaWriter
+from aiokproto.spark.sink.options import parse_write_options
+from aiokproto.spark.sink.rows import check_schema
+from aiokproto.spark.sink.stream_writer import KafkaStreamWriter
 from aiokproto.spark.stream.options import parse_stream_options
 from aiokproto.spark.stream.stream_reader import FailedStreamReader, KafkaStreamReader
 
@@ -43,9 +46,10 @@ TYPES: dict[str, DataType] = {
 
 
 class KafkaDataSource(DataSource):
-    """Kafka topics as a table: ``spark.read.format("aiokproto")``.
+    """Kafka topics as a table: ``spark.read.format("aiokproto")``, and as a sink: ``df.write.format("aiokproto")``.
 
-    Options have the same names as in Spark's own connector: see :mod:`aiokproto.spark.options`.
+    Options have the same names as in Spark's own connector: see :mod:`aiokproto.spark.options`, and
+    :mod:`aiokproto.spark.sink.options` for writing.
     """
 
     @classmethod
@@ -82,13 +86,33 @@ class KafkaDataSource(DataSource):
         except ConfigurationError as error:
             return FailedStreamReader(str(error))
 
-    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Not supported yet."""
-        raise NotImplementedError("aiokproto: writing is not supported yet")
+    @brief
+    def writer(self, schema: StructType, overwrite: bool) -> KafkaWriter:
+        """Return a writer of a batch.
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Not supported yet."""
-        raise NotImplementedError("aiokproto: writing is not supported yet")
+        Raises:
+            ConfigurationError: The options, the schema or the mode are invalid.
+        """
+        if overwrite:
+            raise ConfigurationError('mode("overwrite"): records of a topic cannot be replaced; use mode("append")')
+        options = parse_write_options(self.options)
+        check_schema(_columns(schema), options.topic)
+        return KafkaWriter(options)
+
+    @brief
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:
+        """Return a writer of the batches of a stream; in the mode "complete" each has all rows, and is appended.
+
+        Raises:
+            ConfigurationError: The options or the schema are invalid.
+        """
+        options = parse_write_options(self.options)
+        check_schema(_columns(schema), options.topic)
+        return KafkaStreamWriter(options, _columns(schema))
+
+
+def _columns(schema: StructType) -> list[tuple[str, str]]:
+    return [(field.name, field.dataType.simpleString()) for field in schema.fields]
 
 
 def _with_columns(options: ReadOptions, schema: StructType) -> ReadOptions:

@@ -1,6 +1,7 @@
 """State that a Python worker of Spark keeps from task to task: an event loop in a separate thread, and clients.
 
-That thread fetches while the task's thread decodes, and while Spark consumes the rows.
+That thread fetches while the task's thread decodes, and while Spark consumes the rows; and it writes while the task's
+thread reads rows from Spark.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from typing import Any, TypeVar
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig
-from aiokproto.errors import ClientClosedError
+from aiokproto.errors import ClientClosedError, KafkaError
+from aiokproto.producer import Producer
 
 T = TypeVar("T")
 
 KEPT = 4
-"""Maximum number of clients that a process keeps; the least recently used are closed."""
+"""Maximum number of clients, and of producers, that a process keeps; the least recently used are closed."""
 
 
 class Worker:
@@ -30,6 +32,7 @@ class Worker:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._clusters: OrderedDict[str, ClusterClient] = OrderedDict()
+        self._producers: OrderedDict[str, Producer] = OrderedDict()
         # A daemon thread: Spark ends its workers at any time, without notice.
         self._thread = threading.Thread(target=self._loop.run_forever, name="aiokproto-spark", daemon=True)
         self._thread.start()
@@ -41,6 +44,14 @@ class Worker:
     def cluster(self, connection: Mapping[str, Any], topic: str) -> ClusterClient:
         """Return a started client for these options, which has the metadata of the topic."""
         return self.start(self._cluster(connection, topic)).result()
+
+    def producer(self, options: Mapping[str, Any]) -> Producer:
+        """Return a started producer with these options, which the caller has for itself until its next call."""
+        return self.start(self._producer(options)).result()
+
+    def discard(self, producer: Producer) -> None:
+        """Close a producer, and drop what it has not sent yet."""
+        self.start(self._discard(producer)).result()
 
     def close(self) -> None:
         """Close all clients and end the thread."""
@@ -67,10 +78,36 @@ class Worker:
         await self._close_oldest(KEPT)
         return cluster
 
+    async def _producer(self, options: Mapping[str, Any]) -> Producer:
+        key = repr(sorted(options.items()))
+        found = self._producers.get(key)
+        if found is not None and not found.health().ended:
+            self._producers.move_to_end(key)
+            return found
+        if found is not None:
+            await self._discard(found)
+        producer = Producer(**options)
+        await producer.start()
+        self._producers[key] = producer
+        await self._close_oldest(KEPT)
+        return producer
+
+    async def _discard(self, producer: Producer) -> None:
+        self._producers = OrderedDict((key, one) for key, one in self._producers.items() if one is not producer)
+        # They say what was not delivered, as the caller does already.
+        with contextlib.suppress(KafkaError):
+            await producer.abort(0, in_flight=True)
+        with contextlib.suppress(KafkaError):
+            await producer.close(0)
+
     async def _close_oldest(self, keep: int) -> None:
         while len(self._clusters) > keep:
             _, cluster = self._clusters.popitem(last=False)
             await cluster.close()
+        # What is kept has delivered its records: a task waits for them, or discards its producer.
+        while len(self._producers) > keep:
+            _, producer = self._producers.popitem(last=False)
+            await producer.close()
 
 
 _workers: dict[int, Worker] = {}

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from aiokproto.spark.option_table import refusal
 from aiokproto.spark.options import HONOURED
-from aiokproto.spark.options_unused import WITHOUT_EFFECT, refusal
+from aiokproto.spark.options_unused import REFUSED, WITHOUT_EFFECT
+from aiokproto.spark.sink import options as write_options
 from tests.kafka.cluster import missing
 from tools.setup.project import kafka_jars
 
@@ -28,14 +30,35 @@ CONFIGURATIONS = (
 write with the same options, a producer."""
 
 
-def lists_with(name: str) -> list[str]:
-    """The lists that have the option."""
-    lists = {
-        "honoured": name in HONOURED,
-        "without effect": name in WITHOUT_EFFECT,
-        "refused": refusal(name.lower()) is not None,
-    }
-    return [title for title, has in lists.items() if has]
+class Lists(NamedTuple):
+    """The lists of the options for reading, or for writing."""
+
+    honoured: Collection[str]
+    without_effect: Collection[str]
+    refused: Mapping[str, str]
+
+    def with_option(self, name: str) -> list[str]:
+        """The lists that have the option."""
+        found = {
+            "honoured": name in self.honoured,
+            "without effect": name in self.without_effect,
+            "refused": refusal(name.lower(), self.refused) is not None,
+        }
+        return [title for title, has in found.items() if has]
+
+    def misplaced(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """The options that are not on exactly one list."""
+        return {name: found for name in names if len(found := self.with_option(name)) != 1}
+
+    @property
+    def spelling(self) -> dict[str, str]:
+        return {name.lower(): name for name in (*self.honoured, *self.without_effect)}
+
+
+READING = Lists(HONOURED, WITHOUT_EFFECT, REFUSED)
+WRITING = Lists(write_options.HONOURED, write_options.WITHOUT_EFFECT, write_options.REFUSED)
+
+both = pytest.mark.parametrize("lists", [READING, WRITING], ids=["reading", "writing"])
 
 
 def configuration_names(spark: SparkSession, loader: Any) -> set[str]:
@@ -71,23 +94,26 @@ def newest_kafka(spark: SparkSession) -> Iterator[Any]:
         loader.close()
 
 
-def test_each_option_of_the_java_clients_is_on_one_list(official: SparkSession) -> None:
+@both
+def test_each_option_of_the_java_clients_is_on_one_list(official: SparkSession, lists: Lists) -> None:
     jvm: Any = official._jvm
     names = configuration_names(official, jvm.java.lang.Thread.currentThread().getContextClassLoader())
     assert len(names) > 80
-    assert {name: found for name in names if len(found := lists_with(f"kafka.{name}")) != 1} == {}
+    assert lists.misplaced(f"kafka.{name}" for name in names) == {}
 
 
-def test_each_option_of_the_newest_java_clients_is_on_one_list(spark: SparkSession) -> None:
+@both
+def test_each_option_of_the_newest_java_clients_is_on_one_list(spark: SparkSession, lists: Lists) -> None:
     if reason := missing():
         pytest.skip(reason)
     with newest_kafka(spark) as loader:
         names = configuration_names(spark, loader)
     assert len(names) > 100
-    assert {name: found for name in names if len(found := lists_with(f"kafka.{name}")) != 1} == {}
+    assert lists.misplaced(f"kafka.{name}" for name in names) == {}
 
 
-def test_each_option_of_the_connector_is_on_one_list(official: SparkSession) -> None:
+@both
+def test_each_option_of_the_connector_is_on_one_list(official: SparkSession, lists: Lists) -> None:
     """Their names are constants of its provider, in lower case; its other constants are no such words."""
     jvm: Any = official._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
@@ -100,5 +126,4 @@ def test_each_option_of_the_connector_is_on_one_list(official: SparkSession) -> 
             if re.fullmatch(r"[a-z]+(\.[a-z]+)?", text):
                 options.add(text)
     assert len(options) > 20
-    spelling: dict[str, str] = {name.lower(): name for name in (*HONOURED, *WITHOUT_EFFECT)}
-    assert {name: found for name in options if len(found := lists_with(spelling.get(name, name))) != 1} == {}
+    assert lists.misplaced(lists.spelling.get(name, name) for name in options) == {}

@@ -113,16 +113,53 @@ def test_a_table_of_the_catalog_is_refused_when_it_is_made(spark: SparkSession, 
     assert not spark.catalog.tableExists("versions_table")
 
 
-def test_unsupported_operations_are_refused(spark: SparkSession, kafka: Kafka, topic: str) -> None:
-    kafka.create_topic(topic)
-    rows = (
-        spark.range(1).selectExpr("cast('x' AS binary) AS value").write.format("aiokproto").options(**kafka.options())
+def test_a_batch_is_written(spark: SparkSession, kafka: Kafka, topic: str) -> None:
+    kafka.create_topic(topic, 3)
+    rows = spark.range(0, 100, 1, 2).selectExpr(
+        "cast(id % 7 AS string) AS key",
+        "cast(id AS string) AS value",
+        "array(named_struct('key', 'n', 'value', cast(cast(id AS string) AS binary))) AS headers",
+        "if(id % 2 = 0, cast(id % 3 AS int), null) AS partition",
     )
-    with pytest.raises(Exception, match="writing is not supported yet"):
-        rows.mode("append").save()
-    stream = spark.readStream.format("aiokproto").options(**kafka.options(subscribe=topic)).load()
-    with pytest.raises(Exception, match="streaming reads are not supported yet"):
-        stream.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
+    rows.write.format("aiokproto").options(**kafka.options(topic=topic)).mode("append").save()
+    found = frame(spark, kafka, subscribe=topic, includeHeaders="true").collect()
+    assert sorted(int(row["value"]) for row in found) == list(range(100))
+    for row in found:
+        number = int(row["value"])
+        assert row["headers"][0]["value"] == row["value"]
+        assert bytes(row["key"]) == b"%d" % (number % 7)
+        assert number % 2 or row["partition"] == number % 3
+
+
+def test_what_cannot_be_written_is_refused(spark: SparkSession, kafka: Kafka, topic: str) -> None:
+    kafka.create_topic(topic)
+    rows = spark.range(1).selectExpr("'x' AS value")
+    with pytest.raises(Exception, match="records of a topic cannot be replaced"):
+        rows.write.format("aiokproto").options(**kafka.options(topic=topic)).mode("overwrite").save()
+    with pytest.raises(Exception, match="the column topic is required, or the option topic"):
+        rows.write.format("aiokproto").options(**kafka.options()).mode("append").save()
+
+
+def test_a_stream_is_written(spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path) -> None:
+    """With headers and nulls, which reach a stream as Python objects before 4.1."""
+    source = f"{topic}-source"
+    kafka.create_topic(source)
+    kafka.create_topic(topic)
+    kafka.produce(source, 0, some_records(40))
+    options = kafka.options(subscribe=source, startingOffsets="earliest", includeHeaders="true")
+    rows = spark.readStream.format("aiokproto").options(**options).load()
+    stream = rows.writeStream.format("aiokproto").options(**kafka.options(topic=topic))
+    query = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    try:
+        assert query.awaitTermination(4 * int(PATIENCE))
+    finally:
+        query.stop()
+    columns = ("key", "value", "headers", "partition", "offset")
+    written, given = (
+        frame(spark, kafka, subscribe=name, includeHeaders="true").select(*columns).orderBy("offset").collect()
+        for name in (topic, source)
+    )
+    assert written == given
 
 
 def test_loads(spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path) -> None:

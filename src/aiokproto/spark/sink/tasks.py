@@ -1,0 +1,125 @@
+"""Produces the rows of a task.
+
+The task's thread reads batches from Spark, while the event loop of its process appends the batch before to the
+producer's buffer and sends it. Rows are appended strictly in order, one batch after the other, so the rows of a
+partition keep it.
+
+Memory is bounded: the batch that is read, the one that is appended, the producer's ``kafka.buffer.memory`` for what is
+not acknowledged, and 16 bytes for each of at most :data:`UNACKNOWLEDGED` rows. If the brokers are slow, appending waits
+for memory, reading waits for appending, and Spark waits for reading.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aiokproto.errors import InvalidRecordError, KafkaError
+from aiokproto.producer import BulkDelivery, Producer
+from aiokproto.spark.sink.options import WriteOptions
+from aiokproto.spark.sink.rows import TopicRows, by_topic
+from aiokproto.spark.worker import Worker
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+UNACKNOWLEDGED = 1_000_000
+"""The most rows whose outcome is awaited, before further rows are appended: a slow partition holds back the outcomes of
+the rows that were appended after its own."""
+
+
+class WriteError(KafkaError):
+    """A row could not be written: its task fails."""
+
+
+def write_rows(worker: Worker, options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> tuple[int, int]:
+    """Write the rows of a task, and wait until each is acknowledged.
+
+    If it raises, rows that were not sent yet are dropped; some of the others may be in the log.
+
+    Returns:
+        The number of rows, and of bytes in their keys and values.
+
+    Raises:
+        WriteError: A row was not written; the text has its number in the task, its topic, and the reason.
+        KafkaError: No broker can be reached, or they reject this client.
+    """
+    producer = worker.producer(options.producer)
+    writing = _Writing(producer, options.topic)
+    appending: Future[None] | None = None
+    try:
+        for batch in batches:
+            if appending is not None:
+                appending.result()
+            appending = worker.start(writing.append(batch))
+        if appending is not None:
+            appending.result()
+        worker.start(writing.finish()).result()
+    # Also when Spark interrupts the task. The producer has rows that nobody waits for any more.
+    except BaseException:
+        if appending is not None:
+            appending.cancel()
+        worker.discard(producer)
+        raise
+    return writing.rows, writing.size
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """Rows of a topic in the producer's buffer; ``numbers`` are theirs in the task."""
+
+    topic: str
+    numbers: Sequence[int]
+    delivery: BulkDelivery
+
+
+class _Writing:
+    """The rows of a task on their way. Its methods run on the producer's event loop."""
+
+    def __init__(self, producer: Producer, topic: str | None) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._pending: deque[_Pending] = deque()
+        self._unacknowledged = 0
+        self.rows = 0
+        self.size = 0
+
+    async def append(self, batch: pa.RecordBatch) -> None:
+        """Buffer rows, once there is memory for them."""
+        try:
+            parts = list(by_topic(batch, self._topic, self.rows))
+        except InvalidRecordError as error:
+            raise WriteError(str(error)) from None
+        self.rows += len(batch)
+        for part in parts:
+            await self._append(part)
+        while self._pending and (self._unacknowledged > UNACKNOWLEDGED or self._pending[0].delivery.done()):
+            await self._check_oldest()
+
+    async def finish(self) -> None:
+        """Wait until all rows are acknowledged."""
+        # What is not full yet has no more rows to wait for.
+        await self._producer.flush()
+        while self._pending:
+            await self._check_oldest()
+
+    async def _append(self, part: TopicRows) -> None:
+        try:
+            part.check_partitions(await self._producer.partitions_for(part.topic))
+            delivery = await self._producer.post_many(part.topic, part.table)
+        except KafkaError as error:
+            raise WriteError(f"topic {part.topic}, rows from {part.numbers[0]} on: {error}") from None
+        self.size += part.size
+        self._unacknowledged += len(part.numbers)
+        self._pending.append(_Pending(part.topic, part.numbers, delivery))
+
+    async def _check_oldest(self) -> None:
+        pending = self._pending.popleft()
+        errors = (await pending.delivery).errors
+        for place, error in errors.items():
+            others = f" ({len(errors) - 1} more rows failed with it)" if len(errors) > 1 else ""
+            raise WriteError(f"row {pending.numbers[place]}, topic {pending.topic}: {error}{others}")
+        self._unacknowledged -= len(pending.numbers)

@@ -1,0 +1,127 @@
+"""The options of the sink."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokproto.errors import ConfigurationError
+from aiokproto.producer import Producer
+from aiokproto.spark.option_table import refusal
+from aiokproto.spark.options import CLIENT
+from aiokproto.spark.options import HONOURED as READING
+from aiokproto.spark.options_unused import WITHOUT_EFFECT as UNUSED_READING
+from aiokproto.spark.sink.options import (
+    BATCH_SIZE,
+    BUFFER_MEMORY,
+    HONOURED,
+    REFUSED,
+    WITHOUT_EFFECT,
+    WriteOptions,
+    parse_write_options,
+)
+
+SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
+DEFAULTS = {"bootstrap_servers": "127.0.0.1:9092", "batch_size": BATCH_SIZE, "buffer_memory": BUFFER_MEMORY}
+
+
+def parse(**options: str) -> WriteOptions:
+    return parse_write_options(SERVERS | {name.replace("__", "."): value for name, value in options.items()})
+
+
+def refused(**options: str) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        parse(**options)
+    return str(caught.value)
+
+
+def test_defaults() -> None:
+    assert parse() == WriteOptions(DEFAULTS, None)
+    config = Producer(**parse().producer).config
+    assert config.idempotent
+    assert (config.acks, config.limits.linger, config.limits.delivery_timeout) == (-1, 0.005, 120)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "ours", "value"),
+    [
+        ("kafka.acks", "ALL", "acks", "all"),
+        ("kafka.acks", "0", "acks", "0"),
+        ("kafka.batch.size", "100", "batch_size", 100),
+        ("kafka.batch.size", "0", "batch_size", 1),
+        ("kafka.buffer.memory", "1000000", "buffer_memory", 1_000_000),
+        ("kafka.client.id", "job", "client_id", "job"),
+        ("kafka.client.rack", "a", "client_rack", "a"),
+        ("kafka.compression.type", "zstd", "compression_type", "zstd"),
+        ("kafka.delivery.timeout.ms", "9000", "delivery_timeout_ms", 9000),
+        ("kafka.enable.idempotence", "false", "enable_idempotence", False),
+        ("kafka.linger.ms", "7", "linger_ms", 7),
+        ("kafka.max.block.ms", "8", "max_block_ms", 8),
+        ("kafka.max.in.flight.requests.per.connection", "1", "max_in_flight_requests_per_connection", 1),
+        ("kafka.max.request.size", "9999", "max_request_size", 9999),
+        (
+            "kafka.partitioner.class",
+            "org.apache.kafka.clients.producer.RoundRobinPartitioner",
+            "partitioner",
+            "round_robin",
+        ),
+        ("kafka.partitioner.ignore.keys", "true", "partitioner_ignore_keys", True),
+        ("kafka.request.timeout.ms", "500", "request_timeout_ms", 500.0),
+    ],
+)
+def test_options_of_the_producer(name: str, text: str, ours: str, value: object) -> None:
+    assert parse(**{name: text}).producer == DEFAULTS | {ours: value}
+    assert parse(**{name.upper(): text}).producer == DEFAULTS | {ours: value}
+
+
+def test_the_topic_of_all_rows() -> None:
+    assert parse(topic=" flights ").topic == "flights"
+    assert "is not a topic name" in refused(topic="flights,airports")
+
+
+def test_the_level_of_the_codec_in_use_counts() -> None:
+    levels = {"kafka.compression.zstd.level": "5", "kafka.compression.gzip.level": "9"}
+    assert parse(kafka__compression__type="zstd", **levels).producer["compression_level"] == 5
+    assert parse(kafka__compression__type="gzip", **levels).producer["compression_level"] == 9
+    assert "compression_level" not in parse(**levels).producer
+    assert "compression_level" not in parse(kafka__compression__type="snappy", **levels).producer
+    default = {"kafka.compression.gzip.level": "-1"}
+    assert "compression_level" not in parse(kafka__compression__type="gzip", **default).producer
+
+
+def test_options_that_contradict_each_other_are_named_as_the_user_writes_them() -> None:
+    assert refused(kafka__enable__idempotence="true", kafka__acks="1") == (
+        'kafka.enable.idempotence=True needs kafka.acks="all", not kafka.acks=1'
+    )
+    assert refused(kafka__linger__ms="200000") == "kafka.delivery.timeout.ms=120000 is less than kafka.linger.ms=200000"
+    level = {"kafka.compression.gzip.level": "77"}
+    assert refused(kafka__compression__type="gzip", **level).startswith("kafka.compression.gzip.level=77: gzip has no")
+    assert "kafka.client.rack" in refused(kafka__partitioner__rack__aware="true")
+    assert "is less than kafka.retry.backoff.ms=50" in refused(
+        kafka__retry__backoff__ms="50", kafka__retry__backoff__max__ms="20"
+    )
+
+
+@pytest.mark.parametrize("name", WITHOUT_EFFECT)
+def test_options_of_reading_change_nothing(name: str) -> None:
+    assert parse(**{name: "x"}) == parse()
+
+
+@pytest.mark.parametrize("name", [name for name in REFUSED if not name.endswith(".")])
+def test_options_that_have_no_place_are_refused_with_the_reason(name: str) -> None:
+    assert refused(**{name: "x"}) == f"{name} cannot be set: {REFUSED[name]}"
+
+
+def test_each_option_is_on_one_list_and_none_of_reading_is_unknown() -> None:
+    assert not HONOURED.keys() & set(WITHOUT_EFFECT)
+    assert not [name for name in (*HONOURED, *WITHOUT_EFFECT) if refusal(name.lower(), REFUSED)]
+    known = {*HONOURED, *WITHOUT_EFFECT, *REFUSED}
+    assert {*READING, *UNUSED_READING} - known == set()
+    assert CLIENT.keys() <= HONOURED.keys()
+
+
+def test_unknown_options_and_values_are_refused() -> None:
+    assert "did you mean 'kafka.linger.ms'?" in refused(kafka__linger="5")
+    assert refused(kafka__compression__type="brotli").startswith("kafka.compression.type='brotli': must be none or")
+    assert "Java classes cannot be used" in refused(kafka__partitioner__class="com.example.Partitioner")
+    with pytest.raises(ConfigurationError, match=r"kafka\.bootstrap\.servers is required"):
+        parse_write_options({"topic": "t"})
