@@ -182,6 +182,8 @@ async def test_which_acls_permit_reading(
             assert errors(await client.ask(fetch_request(topic), 12)) == expected
         finally:
             await revoke(admin, user)
+            # What everybody may read, other tests would see.
+            await revoke(admin, "*")
 
 
 async def test_a_request_is_refused_for_one_topic_and_served_for_another(

@@ -523,8 +523,8 @@ MUTANTS = (
     Mutant(
         "the renewal of a session has a deadline",
         "net/authentication.py",
-        "until = asyncio.get_running_loop().time() + timeout",
-        'until = float("inf")',
+        "peer, until = self._connection.peer, asyncio.get_running_loop().time() + self._timeout",
+        'peer, until = self._connection.peer, float("inf")',
     ),
     Mutant(
         "an expired token is not used",
