@@ -13,6 +13,8 @@ from random import Random, SystemRandom
 from typing import Any, TypeVar
 from uuid import UUID
 
+from aiokproto.cancelling import Task
+
 thread_id = threading.get_ident
 """The running thread's id."""
 
@@ -87,9 +89,9 @@ def create_task(work: Coroutine[Any, Any, T], *, name: str | None = None) -> asy
     the call (``asyncio.eager_task_factory``), so tasks of this library are none of its tasks.
     """
     loop = asyncio.get_running_loop()
-    if loop.get_task_factory() is None:
+    if loop.get_task_factory() is None and Task is asyncio.Task:
         return loop.create_task(work, name=name)
-    return asyncio.Task(work, loop=loop, name=name)
+    return Task(work, loop=loop, name=name)
 
 
 def monotonic() -> float:

@@ -1,31 +1,13 @@
-"""Deadlines: ``asyncio.timeout_at``, or its back-port ``async_timeout`` on Python 3.10."""
+"""Deadlines, which raise this library's error, and interruptions of calls."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from aiokproto.cancelling import Timeout, timeout_at
 from aiokproto.errors import DeadlineError
-
-if sys.version_info >= (3, 11):
-    from asyncio import Timeout, timeout_at
-
-    def _expired(scope: Timeout) -> bool:
-        return scope.expired()
-
-    def _expire(scope: Timeout, now: float) -> None:
-        scope.reschedule(now)
-else:
-    from async_timeout import Timeout, timeout_at
-
-    def _expired(scope: Timeout) -> bool:
-        return scope.expired
-
-    def _expire(scope: Timeout, now: float) -> None:
-        scope.update(now)
-
 
 __all__ = ["TLS_HANDSHAKE", "Interruptible", "deadline", "timeout_at", "wait_until"]
 
@@ -59,7 +41,7 @@ async def deadline(at: float, describe: Callable[[], str]) -> AsyncIterator[None
             yield
     except asyncio.TimeoutError as error:
         # The body can raise TimeoutError itself, for another deadline: that one is re-raised as it is.
-        if not _expired(scope):
+        if not scope.expired():
             raise
         raise DeadlineError(describe()) from error
 
@@ -82,7 +64,7 @@ class Interruptible:
                 finally:
                     self._scopes.discard(scope)
         except asyncio.TimeoutError as timeout:
-            if not _expired(scope):
+            if not scope.expired():
                 raise
             raise error() from timeout.__cause__
 
@@ -91,5 +73,5 @@ class Interruptible:
         scopes, self._scopes = self._scopes, set()
         now = asyncio.get_running_loop().time()
         for scope in scopes:
-            _expire(scope, now)
+            scope.reschedule(now)
         return len(scopes)

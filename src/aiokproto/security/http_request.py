@@ -9,17 +9,12 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import ssl
-import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
+from aiokproto.cancelling import timeout
 from aiokproto.errors import ConfigurationError
-
-if sys.version_info >= (3, 11):
-    from asyncio import timeout
-else:
-    from async_timeout import timeout
 
 MAX_LINE = 16 * 1024
 """Longest line of a response's head, in bytes."""

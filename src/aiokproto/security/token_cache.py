@@ -16,19 +16,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from typing import Any, NamedTuple
 
+from aiokproto.cancelling import timeout
 from aiokproto.errors import BrokerConnectionError, KafkaError, copied
 from aiokproto.runtime import create_task, current, uniform
 from aiokproto.security.cancellation import is_cancelled
 from aiokproto.security.token import Token, TokenReader
 from aiokproto.tracebacks import without_frames
-
-if sys.version_info >= (3, 11):
-    from asyncio import timeout
-else:
-    from async_timeout import timeout
 
 _PATIENCE = 5.0
 """Longest wait for a new token while the old one is valid (s): half of what a connection may take by default."""

@@ -15,21 +15,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-import sys
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from aiokproto.cancelling import timeout
 from aiokproto.errors import ConfigurationError, KafkaError
 from aiokproto.security.tls.build import client_context
 from aiokproto.security.tls.options import TlsOptions
 from aiokproto.security.tls.stores import MAX_SIZE
-
-if sys.version_info >= (3, 11):
-    from asyncio import timeout
-else:
-    from async_timeout import timeout
 
 RENEWAL_LIMIT = 1.0
 """Longest wait (s) for files and functions while there is a context."""

@@ -1,0 +1,103 @@
+"""Timeouts that keep the cancellations of others: asyncio's, and the same for Python 3.10.
+
+A timeout cancels its task and turns that cancellation into a ``TimeoutError``. If something else cancels the task at
+the same time, the coroutine sees one ``CancelledError`` for both. The task has to count them, or the timeout takes the
+other's as its own: a task that is cancelled once would go on, and whoever waits for its end would wait for ever. Python
+counts since 3.11 (``Task.cancelling``). Before, the tasks of this library do, as :func:`aiokproto.runtime.create_task`
+makes them; in a task of an application a timeout wins over a cancellation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, TypeVar
+
+__all__ = ["Task", "Timeout", "timeout", "timeout_at"]
+
+if sys.version_info >= (3, 11):
+    from asyncio import Task, Timeout, timeout, timeout_at
+else:
+    T = TypeVar("T")
+
+    class Task(asyncio.Task[T]):
+        """Counts the requests to cancel it, as Python 3.11 does."""
+
+        def __init__(
+            self, coro: Coroutine[Any, Any, T], *, loop: asyncio.AbstractEventLoop, name: str | None = None
+        ) -> None:
+            self._cancelling = 0
+            super().__init__(coro, loop=loop, name=name)
+
+        def cancel(self, msg: Any | None = None) -> bool:
+            requested = super().cancel(msg)
+            self._cancelling += requested
+            return requested
+
+        def cancelling(self) -> int:
+            return self._cancelling
+
+        def uncancel(self) -> int:
+            self._cancelling -= 1
+            return self._cancelling
+
+    class Timeout:
+        """What ``asyncio.Timeout`` is from Python 3.11 on."""
+
+        def __init__(self, when: float | None) -> None:
+            self._when = when
+            self._task: asyncio.Task[Any] | None = None
+            self._timer: asyncio.Handle | None = None
+            self._expired = False
+            self._before = 0
+
+        def expired(self) -> bool:
+            return self._expired
+
+        def reschedule(self, when: float | None) -> None:
+            # Of the task that has entered: another one may call this.
+            assert self._task is not None, "entered, and not left"
+            self._when = when
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            if when is None or self._expired:
+                return
+            loop = asyncio.get_running_loop()
+            due = when <= loop.time()
+            self._timer = loop.call_soon(self._expire) if due else loop.call_at(when, self._expire)
+
+        async def __aenter__(self) -> Timeout:
+            self._task = asyncio.current_task()
+            if self._task is None:
+                raise RuntimeError("a timeout is used outside of a task")
+            self._before = self._task.cancelling() if isinstance(self._task, Task) else 0
+            self.reschedule(self._when)
+            return self
+
+        async def __aexit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        ) -> None:
+            task, self._task = self._task, None
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            if not self._expired:
+                return
+            others = task.uncancel() - self._before if isinstance(task, Task) else 0
+            if others <= 0 and kind is asyncio.CancelledError:
+                raise asyncio.TimeoutError from error
+
+        def _expire(self) -> None:
+            assert self._task is not None, "the timer ends with the scope"
+            self._timer = None
+            self._expired = True
+            self._task.cancel()
+
+    def timeout_at(when: float | None) -> Timeout:
+        return Timeout(when)
+
+    def timeout(delay: float | None) -> Timeout:
+        return Timeout(None if delay is None else asyncio.get_running_loop().time() + delay)
