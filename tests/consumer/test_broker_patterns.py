@@ -71,7 +71,7 @@ def test_a_pattern_is_sent_to_the_broker_only_if_it_means_the_same_there(
 def test_the_broker_matches_the_same_names(text: str, names: list[str]) -> None:
     try:
         compiled = re.compile(text)
-    except (re.error, FutureWarning):
+    except (re.error, FutureWarning, DeprecationWarning):
         return
     sent = SubscriptionState(pattern=compiled).broker_pattern()
     if sent is not None:
