@@ -142,7 +142,8 @@ async def test_addresses_without_an_answer_are_listed_at_the_deadline(monkeypatc
 
     monkeypatch.setattr(loop, "sock_connect", swallow, raising=False)
     with pytest.raises(BrokerConnectionError, match=r"127\.0\.0\.3: no connection in .*; 127\.0\.0\.4: no connection"):
-        await open_connection("a.name", 9, "broker 1", config(), 0.02)
+        # Long enough for a stalled loop to resolve the name before.
+        await open_connection("a.name", 9, "broker 1", config(), 1.0)
 
 
 async def test_cancelling_closes_the_sockets_of_all_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
