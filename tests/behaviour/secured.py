@@ -6,13 +6,14 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from aiokproto import Consumer, Producer
 from aiokproto.broker import Broker, Security
 from aiokproto.codec.messages.create_acls import AclCreation
 from aiokproto.codec.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -225,3 +226,15 @@ async def revoke(admin: Wire, user: str) -> None:
     assert not errors(await admin.ask(DeleteAclsRequest(filters=[all_of_his]), 3))
     while (await admin.ask(everything(principal=f"User:{user}"), 3)).resources:
         pass
+
+
+async def write_and_read(login: Mapping[str, Any], topic: str) -> None:
+    """Send a record, and read it in a group: connections of all kinds."""
+    async with (
+        Producer(**login) as producer,
+        Consumer(topic, group_id=f"group of {topic}", auto_offset_reset="earliest", **login) as consumer,
+    ):
+        await producer.send(topic, b"value")
+        record = await anext(consumer)
+        assert record.value == b"value"
+        await consumer.commit(record)

@@ -26,7 +26,7 @@ from aiokproto.errors import AuthenticationError, KafkaError
 from aiokproto.hooks import ConnectionOpened, Hooks
 from aiokproto.security import Plain, Scram
 from tests.behaviour.requests_by_api import errors
-from tests.behaviour.secured import SECURED, SHORT, SHORT_MS, Secured, as_user, create
+from tests.behaviour.secured import SECURED, SHORT, SHORT_MS, Secured, as_user, create, write_and_read
 from tests.behaviour.waiting import until
 from tests.broker.secure import USERS
 
@@ -73,14 +73,7 @@ async def writes_and_reads(secured: Secured, login: dict[str, Any], topic: str) 
     """Send a record, and read it in a group: connections of all kinds."""
     async with as_user(secured, "admin") as wire:
         await create(wire, topic)
-    async with (
-        Producer(**login) as producer,
-        Consumer(topic, group_id=f"group of {topic}", auto_offset_reset="earliest", **login) as consumer,
-    ):
-        await producer.send(topic, b"value")
-        record = await anext(consumer)
-        assert record.value == b"value"
-        await consumer.commit(record)
+    await write_and_read(login, topic)
 
 
 async def test_plain(secured: Secured, topic: str) -> None:

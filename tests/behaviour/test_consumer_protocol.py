@@ -65,6 +65,35 @@ async def group_type(cluster: BehaviourCluster, topic: str) -> str:
     return str(found).lower()
 
 
+class SharedReading:
+    """Members read what is written to the topic's four partitions, together, while the group changes."""
+
+    def __init__(self, cluster: BehaviourCluster, topic: str) -> None:
+        self._cluster, self._topic = cluster, topic
+        self._seen: list[tuple[int, int]] = []
+        self._written = 0
+
+    async def read(self, *consumers: Consumer) -> None:
+        """Write five records to each partition; return once all are read, and each of these has partitions."""
+        await fill(self._cluster, self._topic, 5, range(4), start=self._written)
+        self._written += 5
+
+        async def all_read() -> None:
+            while not self._complete() or total(*consumers) < 4 or not all(map(total, consumers)):
+                for consumer in consumers:
+                    self._seen.extend((record.partition, record.offset) for record in await consumer.poll(20))
+
+        await asyncio.wait_for(all_read(), PATIENCE)
+
+    def check(self) -> None:
+        """Every record was read, and none twice."""
+        assert self._complete()
+        assert len(self._seen) == len(set(self._seen))
+
+    def _complete(self) -> bool:
+        return len(set(self._seen)) == 4 * self._written
+
+
 def total(*consumers: Consumer) -> int:
     return sum(len(consumer.assignment()) for consumer in consumers)
 
@@ -248,46 +277,33 @@ async def test_a_group_changes_its_protocol_while_it_is_read(cluster: BehaviourC
     """Classic members are replaced one by one, and back; nothing is lost to any of them, and no record repeated."""
     await cluster.create_topic(topic, partitions=4)
     lost: list[TopicPartition] = []
-    seen: list[tuple[int, int]] = []
-    fed = 0
+    reading = SharedReading(cluster, topic)
 
     def make(protocol: str) -> Consumer:
         consumer = member(cluster, topic, group_protocol=protocol, auto_commit_interval_ms=50)
         consumer.subscribe(topic, on_lost=lost.extend)
         return consumer
 
-    async def read(*consumers: Consumer) -> None:
-        nonlocal fed
-        await fill(cluster, topic, 5, range(4), start=fed)
-        fed += 5
-
-        async def all_read() -> None:
-            while len(set(seen)) < 4 * fed or total(*consumers) < 4 or not all(map(total, consumers)):
-                for consumer in consumers:
-                    seen.extend((record.partition, record.offset) for record in await consumer.poll(20))
-
-        await asyncio.wait_for(all_read(), PATIENCE)
-
     members = [make("classic"), make("classic")]
     try:
         for consumer in members:
             await consumer.start()
-        await read(*members)
+        await reading.read(*members)
         assert await group_type(cluster, topic) == "classic"
         for protocol, during in (("consumer", "consumer"), ("auto", "consumer"), ("classic", "consumer")):
             await members.pop(0).close()
             members.append(make(protocol))
             await members[-1].start()
-            await read(*members)
+            await reading.read(*members)
             assert await group_type(cluster, topic) == during
         await members.pop(0).close()
-        await read(*members)
+        await reading.read(*members)
         assert await group_type(cluster, topic) == "classic"
     finally:
         for consumer in members:
             await consumer.close()
     assert lost == []
-    assert len(seen) == len(set(seen)) == 4 * fed
+    reading.check()
 
 
 async def test_auto_is_the_classic_protocol_where_the_broker_refuses_the_other(topic: str) -> None:

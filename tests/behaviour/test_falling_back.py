@@ -5,7 +5,6 @@ On the embedded broker and on real Kafka, where ``group.version`` decides.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -16,10 +15,8 @@ from aiokproto.codec.messages.update_features import FeatureUpdateKey, UpdateFea
 from aiokproto.group.classic_member import ClassicMember
 from aiokproto.group.member import AutoMember
 from aiokproto.types import TopicPartition
-from tests.behaviour.feed import fill
-from tests.behaviour.test_consumer_protocol import group_type, member, total, until
+from tests.behaviour.test_consumer_protocol import SharedReading, group_type, member, total, until
 from tests.clusters import BehaviourCluster
-from tests.patience import PATIENCE
 
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 
@@ -46,8 +43,7 @@ async def test_members_go_on_with_the_classic_protocol(cluster: BehaviourCluster
     """Nothing is lost or repeated. When the protocol is back, new members use it, in the same group."""
     await cluster.create_topic(topic, partitions=4)
     lost: list[TopicPartition] = []
-    seen: list[tuple[int, int]] = []
-    fed = 0
+    reading = SharedReading(cluster, topic)
 
     async def start(name: str) -> Consumer:
         instance: dict[str, Any] = {"group_instance_id": name} if static else {}
@@ -57,38 +53,26 @@ async def test_members_go_on_with_the_classic_protocol(cluster: BehaviourCluster
         members.append(consumer)
         return consumer
 
-    async def read(*consumers: Consumer) -> None:
-        nonlocal fed
-        await fill(cluster, topic, 5, range(4), start=fed)
-        fed += 5
-
-        async def all_read() -> None:
-            while len(set(seen)) < 4 * fed or total(*consumers) < 4 or not all(map(total, consumers)):
-                for consumer in consumers:
-                    seen.extend((record.partition, record.offset) for record in await consumer.poll(20))
-
-        await asyncio.wait_for(all_read(), PATIENCE)
-
     members: list[Consumer] = []
     try:
         one, other = await start("one"), await start("other")
-        await read(one, other)
+        await reading.read(one, other)
         assert await group_type(cluster, topic) == "consumer"
         try:
             await set_group_version(cluster, 0)
             while not (is_classic(one) and is_classic(other)):
-                await read(one, other)
-            await read(one, other)
+                await reading.read(one, other)
+            await reading.read(one, other)
         finally:
             await set_group_version(cluster, 1)
         third = await start("third")
-        await read(one, other, third)
+        await reading.read(one, other, third)
         assert await group_type(cluster, topic) == "consumer"
     finally:
         for consumer in members:
             await consumer.close()
     assert lost == []
-    assert len(seen) == len(set(seen)) == 4 * fed
+    reading.check()
 
 
 @pytest.mark.parametrize("protocol", ["consumer", "auto"])

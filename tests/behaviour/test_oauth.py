@@ -19,7 +19,7 @@ from aiokproto.broker.security.oauthbearer import Token as Claims
 from aiokproto.codec.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from aiokproto.errors import AuthenticationError, BootstrapError, ConfigurationError
 from aiokproto.security import AwsCredentials, AwsMskIamToken, OAuthBearer, Token
-from tests.behaviour.secured import Identified, identified_broker
+from tests.behaviour.secured import Identified, identified_broker, write_and_read
 from tests.behaviour.test_authentication import Counting, ask_for_ever
 from tests.behaviour.waiting import until
 from tests.security.aws import STATIC, by_botocore
@@ -53,14 +53,7 @@ async def create(login: dict[str, Any], topic: str) -> None:
 
 async def writes_and_reads(login: dict[str, Any], topic: str) -> None:
     await create(login, topic)
-    async with (
-        Producer(**login) as producer,
-        Consumer(topic, group_id=f"group of {topic}", auto_offset_reset="earliest", **login) as consumer,
-    ):
-        await producer.send(topic, b"value")
-        record = await anext(consumer)
-        assert record.value == b"value"
-        await consumer.commit(record)
+    await write_and_read(login, topic)
 
 
 async def test_client_credentials(identified: Identified, topic: str) -> None:

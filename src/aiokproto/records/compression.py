@@ -10,7 +10,7 @@ import importlib
 import struct
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from enum import IntEnum
 from functools import partial
 from typing import Any
@@ -214,22 +214,8 @@ def _unpack_gzip(data: Bytes, max_size: int, _max_block: int) -> Iterator[Bytes]
 
 def _unpack_lz4(data: Bytes, max_size: int, _max_block: int) -> Iterator[Bytes]:
     lz4 = _library("lz4.frame", "lz4", Compression.LZ4)
-    unpacker = lz4.LZ4FrameDecompressor()
-    room = max_size
-    slices = _slices(data)
-    rest = next(slices, b"")
-    while not unpacker.eof:
-        try:
-            chunk = unpacker.decompress(rest, max_length=min(_CHUNK, room + 1))
-        except (RuntimeError, ValueError) as error:
-            raise _corrupt(Compression.LZ4, error) from None
-        rest = b""
-        if len(chunk) > room:
-            raise _too_large(Compression.LZ4, max_size)
-        if not (chunk or unpacker.eof or (rest := next(slices, b""))):
-            raise _corrupt(Compression.LZ4, "it ends early")
-        yield chunk
-        room -= len(chunk)
+    slices, unpacker, errors = _slices(data), lz4.LZ4FrameDecompressor(), (RuntimeError, ValueError)
+    yield from _unpack_frame(Compression.LZ4, unpacker, next(slices, b""), slices, errors, max_size, max_size)
 
 
 def _unpack_zstd(data: Bytes, max_size: int, max_block: int) -> Iterator[Bytes]:
@@ -247,20 +233,43 @@ def _unpack_by_standard_library(standard: Any, data: Bytes, max_size: int, _max_
     # There may be several frames, one after the other.
     while rest:
         unpacker = standard.ZstdDecompressor()
-        while not unpacker.eof:
-            try:
-                chunk = unpacker.decompress(rest, min(_CHUNK, room + 1))
-            except standard.ZstdError as error:
-                raise _corrupt(Compression.ZSTD, error) from None
-            # What it has not used, it keeps.
-            rest = b""
-            if len(chunk) > room:
-                raise _too_large(Compression.ZSTD, max_size)
-            if not (chunk or unpacker.eof or (rest := next(slices, b""))):
-                raise _corrupt(Compression.ZSTD, "it ends early")
-            yield chunk
-            room -= len(chunk)
+        room = yield from _unpack_frame(Compression.ZSTD, unpacker, rest, slices, standard.ZstdError, room, max_size)
         rest = unpacker.unused_data or next(slices, b"")
+
+
+def _unpack_frame(
+    codec: Compression,
+    unpacker: Any,
+    rest: Bytes,
+    slices: Iterator[Bytes],
+    errors: type[Exception] | tuple[type[Exception], ...],
+    room: int,
+    max_size: int,
+) -> Generator[Bytes, None, int]:
+    """Unpack a frame with a decompressor of the standard library's kind; return the room that is left.
+
+    Args:
+        codec: For errors.
+        unpacker: The decompressor, which keeps what it has not used.
+        rest: The first input.
+        slices: The input after it.
+        errors: What the decompressor raises for damaged data.
+        room: The most bytes to unpack.
+        max_size: The same for all frames together, for the error.
+    """
+    while not unpacker.eof:
+        try:
+            chunk = unpacker.decompress(rest, min(_CHUNK, room + 1))
+        except errors as error:
+            raise _corrupt(codec, error) from None
+        rest = b""
+        if len(chunk) > room:
+            raise _too_large(codec, max_size)
+        if not (chunk or unpacker.eof or (rest := next(slices, b""))):
+            raise _corrupt(codec, "it ends early")
+        yield chunk
+        room -= len(chunk)
+    return room
 
 
 def _unpack_by_package(data: Bytes, max_size: int, _max_block: int) -> Iterator[Bytes]:
