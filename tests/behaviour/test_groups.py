@@ -372,7 +372,8 @@ async def test_eager_members_revoke_all_partitions(cluster: BehaviourCluster, to
         async with member(cluster, topic) as second:
             await until(lambda: len(second.assignment()) == 2, first, second)
             await until(lambda: len(first.assignment()) == 2, first, second)
-        assert events == [("assigned", 4), ("revoked", 4), ("assigned", 2)]
+            # Before the other one leaves, which is another rebalance.
+            assert events == [("assigned", 4), ("revoked", 4), ("assigned", 2)]
 
 
 async def test_callbacks_may_seek_and_commit(cluster: BehaviourCluster, topic: str) -> None:
