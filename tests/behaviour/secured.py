@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
+import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -226,6 +227,12 @@ async def revoke(admin: Wire, user: str) -> None:
     assert not errors(await admin.ask(DeleteAclsRequest(filters=[all_of_his]), 3))
     while (await admin.ask(everything(principal=f"User:{user}"), 3)).resources:
         pass
+
+
+def skip_where_sessions_end(request: pytest.FixtureRequest) -> None:
+    """Skip a test of connections that outlive their sessions of some seconds."""
+    if request.config.getoption("loop") == "stalling":
+        pytest.skip("time leaps by more than a session has left when it is renewed, so sessions end")
 
 
 async def write_and_read(login: Mapping[str, Any], topic: str) -> None:

@@ -26,7 +26,16 @@ from aiokproto.errors import AuthenticationError, KafkaError
 from aiokproto.hooks import ConnectionOpened, Hooks
 from aiokproto.security import Plain, Scram
 from tests.behaviour.requests_by_api import errors
-from tests.behaviour.secured import SECURED, SHORT, SHORT_MS, Secured, as_user, create, write_and_read
+from tests.behaviour.secured import (
+    SECURED,
+    SHORT,
+    SHORT_MS,
+    Secured,
+    as_user,
+    create,
+    skip_where_sessions_end,
+    write_and_read,
+)
 from tests.behaviour.waiting import until
 from tests.broker.secure import USERS
 
@@ -192,8 +201,7 @@ async def test_sessions_are_renewed_on_the_connections_in_use(
     secured: Secured, topic: str, user: str, request: pytest.FixtureRequest
 ) -> None:
     """With a fetch always in flight, and records all the time; no connection is made again."""
-    if request.config.getoption("loop") == "stalling":
-        pytest.skip("time leaps by more than a session of three seconds has left when it is renewed, so sessions end")
+    skip_where_sessions_end(request)
     async with short_sessions(secured) as cluster:
         await set_password(cluster, "admin", "of admin", SHORT)
         login = options(cluster, sasl_mechanism=SHORT, sasl_username="admin", sasl_password="of admin")

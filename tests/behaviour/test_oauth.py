@@ -19,7 +19,7 @@ from aiokproto.broker.security.oauthbearer import Token as Claims
 from aiokproto.codec.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from aiokproto.errors import AuthenticationError, BootstrapError, ConfigurationError
 from aiokproto.security import AwsCredentials, AwsMskIamToken, OAuthBearer, Token
-from tests.behaviour.secured import Identified, identified_broker, write_and_read
+from tests.behaviour.secured import Identified, identified_broker, skip_where_sessions_end, write_and_read
 from tests.behaviour.test_authentication import Counting, ask_for_ever
 from tests.behaviour.waiting import until
 from tests.security.aws import STATIC, by_botocore
@@ -180,9 +180,10 @@ async def test_a_provider_that_is_away_is_asked_again(identified: Identified) ->
 
 
 async def test_sessions_end_with_the_token_and_are_renewed_on_the_connections_in_use(
-    identified: Identified, topic: str
+    identified: Identified, topic: str, request: pytest.FixtureRequest
 ) -> None:
     """With a fetch always in flight, and records all the time; no connection is made again."""
+    skip_where_sessions_end(request)
     lifetime = 4.0
     async with oidc(issuer=identified.issuer) as provider:
         provider.answer = issuing(identified.issuer, subject="admin")
