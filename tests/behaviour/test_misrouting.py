@@ -33,8 +33,8 @@ async def test_addresses_that_lead_to_other_brokers(cluster3: BehaviourCluster, 
         address_map=lambda host, port: (host, exchanged[port]),
         metadata_cluster_check_enable=checked,
         hooks=hooks,
-        delivery_timeout_ms=2000,
-        request_timeout_ms=1000,
+        delivery_timeout_ms=5000,
+        request_timeout_ms=2000,
         linger_ms=0,
     ) as producer:
         with pytest.raises(KafkaError) as raised:
