@@ -16,7 +16,7 @@ from aiokproto.codec.releases import versions_of
 from aiokproto.codec.schema import Request, Response
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import BrokerConnectionError, DeadlineError, DecodeError, KafkaError, UnsupportedVersionError
-from aiokproto.net.open import open_connection
+from aiokproto.net.open import SILENCE, open_connection
 from tests.net.peer import Answer, HangUp, connected, peer, serves
 from tests.net.test_connection import VERSIONS, beat, echo, hangs_up, silent
 from tests.patience import PATIENCE
@@ -172,10 +172,11 @@ async def test_a_broker_that_has_reported_its_versions_is_not_taken_for_an_old_o
     }
     async with (
         peer(served) as broker,
-        Client(bootstrap_servers=broker.address, socket_connection_setup_timeout_ms=500) as client,
+        Client(bootstrap_servers=broker.address) as client,
     ):
+        # Longer than it takes until a broker that is silent would be probed.
         with pytest.raises(KafkaError):
-            await client.request(ListGroupsRequest(), node=0, timeout_ms=700)
+            await client.request(ListGroupsRequest(), node=0, timeout_ms=2 * SILENCE * 1000)
         assert not any(isinstance(request, ListGroupsRequest) for request, _ in broker.requests)
 
 
