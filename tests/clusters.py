@@ -12,6 +12,7 @@ from tests.kafka.pool import RunningKafka
 
 if TYPE_CHECKING:
     from aiokproto.broker import Cluster as Embedded
+    from aiokproto.broker.control.releases import AsVersion
 
 Kind = Literal["embedded", "kafka"]
 
@@ -119,7 +120,9 @@ class RealCluster:
 
 
 @asynccontextmanager
-async def embedded_cluster(brokers: int, *, replication: int = 1) -> AsyncIterator[BehaviourCluster]:
+async def embedded_cluster(
+    brokers: int, *, replication: int = 1, as_version: AsVersion | None = None
+) -> AsyncIterator[BehaviourCluster]:
     from aiokproto.broker import Cluster
 
     # The same as in tests/kafka/config.py: short waits, and no topics but those that a test creates.
@@ -131,7 +134,7 @@ async def embedded_cluster(brokers: int, *, replication: int = 1) -> AsyncIterat
         "group.share.min.record.lock.duration.ms": 1000,
     }
     racks = [f"rack-{number}" for number in range(brokers)]
-    async with Cluster(brokers=brokers, config=config, racks=racks) as cluster:
+    async with Cluster(brokers=brokers, config=config, racks=racks, as_version=as_version) as cluster:
         yield EmbeddedCluster(cluster, replication)
 
 

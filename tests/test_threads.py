@@ -23,11 +23,13 @@ from aiokproto.broker import ThreadedCluster
 from aiokproto.codec.messages.fetch import FetchRequest, FetchTopic
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokproto.codec.registry import request
+from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.delivery import DeliveryState, RecordIterator
 from aiokproto.errors import ConfigurationError
 from aiokproto.records import crc
 from aiokproto.records.builder import BatchBuilder
 from aiokproto.records.compression import Compression
+from aiokproto.types import TopicPartition
 from tests.accelerator.twins import not_compiled
 from tests.patience import PATIENCE
 
@@ -329,6 +331,21 @@ def test_a_consumers_iterator_survives_threads_that_should_not_use_it() -> None:
 
     found = in_loops(work)
     assert sorted(record for one in found for record in one) == list(range(count))  # type: ignore[type-var]
+
+
+def test_positions_of_consumers_in_all_threads_are_told_apart() -> None:
+    """A response for one version of a cursor is never taken for that of another."""
+
+    def seek(number: int) -> list[object]:
+        cursor = Cursor(TopicPartition("t", number), 0)
+        versions = [cursor.version]
+        for offset in range(5000):
+            cursor.set_position(offset)
+            versions.append(cursor.version)
+        return versions
+
+    found = [version for versions in at_once(seek) for version in versions]
+    assert len(set(found)) == THREADS * 5001
 
 
 def test_arrays_that_another_thread_changes_end_in_no_wrong_place() -> None:

@@ -13,12 +13,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-
-from typing_extensions import Self
+from typing import TYPE_CHECKING
 
 from tests.patience import PATIENCE
 from tools.setup.project import MESSAGES_RELEASES, messages_jars, tools_jars
 from tools.setup.system import find_java
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 SECONDS = 3 * PATIENCE
 """The longest that a tool may take."""

@@ -86,6 +86,19 @@ def test_the_deadline_names_the_last_failure() -> None:
     run(program())
 
 
+def test_the_deadline_names_why_the_coordinator_was_not_found() -> None:
+    """The lookup has more time than the call, and fails later: it is newer than what the last attempt failed by."""
+
+    async def program() -> None:
+        cluster = FakeCluster()
+        cluster.lookup_failure = "the password cannot be read"
+        cluster.next[HeartbeatRequest] = [ErrorCode.NOT_COORDINATOR, None]
+        with pytest.raises(DeadlineError, match=r"1 failed attempt: the password cannot be read$"):
+            await send(cluster, 5.0)
+
+    run(program())
+
+
 def test_a_silent_coordinator_is_replaced_long_before_the_deadline() -> None:
     async def program() -> None:
         cluster = FakeCluster()

@@ -131,7 +131,7 @@ def test_a_seek_drops_earlier_responses() -> None:
     version = cursor.version
     cursor.received(chunk(stored(0, 3)), BufferedBytes())
     cursor.set_position(7)
-    assert cursor.version > version
+    assert cursor.version != version
     assert (cursor.position, cursor.buffer.size, cursor.ready) == (7, 0, False)
 
 

@@ -152,6 +152,7 @@ class FakeCluster:
         next: By request class, the next responses: a response, a code for all of it, an error to raise, a
             function of the request, or None for silence.
         forgotten: How often the cached coordinator was dropped.
+        lookup_failure: Why the coordinator is not found yet.
         invalidated: The reasons given.
         newest: The highest version of any API.
         existing: The topics of the cluster and their sizes, of which the snapshot can lack some.
@@ -163,6 +164,7 @@ class FakeCluster:
         self.requests: list[Request[Any]] = []
         self.next: dict[type, list[Any]] = defaultdict(list)
         self.forgotten = 0
+        self.lookup_failure = ""
         self.invalidated: list[str] = []
         self.snapshot = snapshot_of(topics)
         self.existing = dict(topics)
@@ -175,6 +177,9 @@ class FakeCluster:
     async def coordinator(self, kind: object, key: str, timeout: float | None = None) -> int:
         await asyncio.sleep(0)
         return 0
+
+    def coordinator_failure(self, kind: object, key: str) -> str:
+        return self.lookup_failure
 
     def forget_coordinator(self, kind: object, key: str) -> None:
         self.forgotten += 1

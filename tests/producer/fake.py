@@ -134,6 +134,9 @@ class FakeCluster:
         if self.loop is not None and asyncio._get_running_loop() is not self.loop:
             raise ConfigurationError("this client was started in another event loop")
 
+    def has_logged(self, error: BaseException) -> bool:
+        return False
+
     async def topic(self, name: str, timeout: float, *, create: bool = False, keep: bool = True) -> TopicInfo:
         await asyncio.sleep(0)
         if name != "flights":

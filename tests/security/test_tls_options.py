@@ -177,7 +177,11 @@ NOT_USABLE: dict[str, tuple[dict[str, str], str]] = {
     ),
     "another type": (
         {"ssl_truststore_location": "ca.pem", "ssl_truststore_type": "=PKCS12"},
-        "it is PEM: expected PKCS12",
+        "it is PEM: expected PKCS12; ssl_truststore_type is one of 'PEM', 'PKCS12', 'JKS', 'JCEKS', and without it",
+    ),
+    "another type of keystore": (
+        {"ssl_keystore_location": "client.p12", "ssl_keystore_type": "=PEM"},
+        r"it is no PEM but PKCS#12: convert it with `openssl pkcs12`; ssl_keystore_type is one of 'PEM', 'PKCS12'",
     ),
     "no revocation list": ({"ssl_crlfile": "ca.pem"}, "ssl_crlfile='.*ca.pem': it has no X509 CRL"),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -10,6 +11,7 @@ import pytest
 
 from aiokproto.errors import AuthenticationError, BrokerConnectionError
 from aiokproto.security import Token, TokenEndpoint
+from aiokproto.security.token_endpoint import WARN_EVERY
 from aiokproto.simulation import Simulation
 
 URL = "http://10.0.0.9:8080/token"
@@ -100,3 +102,27 @@ def test_a_rejection_is_not_repeated() -> None:
         assert len(provider.times) == 1
 
     simulated(program)
+
+
+def test_retries_are_logged_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    """Without the secret, which the endpoint repeats; at most once in a while, whatever the endpoint says each time."""
+
+    def busy(number: int) -> bytes:
+        body = f'{{"error":"busy","error_description":"s3cret, request {number}"}}'.encode()
+        return b"HTTP/1.1 503 Busy\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+
+    async def program() -> None:
+        endpoint = TokenEndpoint(URL, allow_http=True)
+        async with Provider(*map(busy, range(1000))).serving():
+            for wait in (0.0, WARN_EVERY / 2, WARN_EVERY):
+                await asyncio.sleep(wait)
+                with pytest.raises(BrokerConnectionError, match="status 503"):
+                    await endpoint.request({}, {}, ("s3cret",))
+
+    with caplog.at_level(logging.WARNING, "aiokproto"):
+        simulated(program)
+    first, second = (record.getMessage() for record in caplog.records)
+    assert first.startswith(f"the token endpoint {URL} gave no token: status 503, busy: ")
+    assert "request 0; trying again in 0." in first
+    assert "gave no token: status 503" in second
+    assert "s3cret" not in caplog.text

@@ -33,14 +33,16 @@ class RetryState:
         node: The broker of the last attempt.
         avoid: Brokers to use only if there are no others.
         coordinators: Coordinators that were looked up; forgotten if they turn out to be wrong.
+        failure: Why the last attempt failed that was not merely late; empty before.
     """
 
-    __slots__ = ("avoid", "coordinators", "node")
+    __slots__ = ("avoid", "coordinators", "failure", "node")
 
     def __init__(self) -> None:
         self.node: int | None = None
         self.avoid: set[int] = set()
         self.coordinators: list[tuple[CoordinatorKind, str]] = []
+        self.failure = ""
 
 
 class FindCoordinator(Protocol):

@@ -79,6 +79,7 @@ class ClusterClient:
         self._unstarted = ClientClosedError("the client is not started: use async with, or await start()")
         # None only while it is usable: one test in check() covers "not started", "closed" and "failed".
         self._closed: KafkaError | None = self._unstarted
+        self._failure: KafkaError | None = None
 
     @property
     def snapshot(self) -> ClusterSnapshot:
@@ -392,6 +393,10 @@ class ClusterClient:
         self.check()
         return await self._driver.coordinator(kind, key, self.config.api_timeout if timeout is None else timeout)
 
+    def coordinator_failure(self, kind: CoordinatorKind, key: str) -> str:
+        """Return why a coordinator that is being looked up was not found yet; empty if nothing has failed."""
+        return self._driver.coordinator_failure(kind, key)
+
     def push_metrics(self, source: MetricSource) -> None:
         """Push the metrics of ``source`` to a broker from now on, if the brokers subscribe to any (KIP-714).
 
@@ -452,6 +457,11 @@ class ClusterClient:
     ) -> None:
         await self.close()
 
+    def has_logged(self, error: BaseException) -> bool:
+        """Whether it is the error that has ended this client, or a copy: then it is in the log, and only once."""
+        failure = self._failure
+        return failure is not None and type(error) is type(failure) and str(error) == str(failure)
+
     def check(self) -> None:
         """Raise if the client cannot be used here; every other method calls this first.
 
@@ -499,7 +509,7 @@ class ClusterClient:
         cause = error.__cause__ if isinstance(error.__cause__, Exception) else None
         logger.error("the client has failed: %s", error, exc_info=cause)
         # Set before the parts fail: a callback that they run may call in here.
-        self._closed = error
+        self._closed = self._failure = error
         self._metadata.close(error)
         self._driver.fail(error)
         self._pool.fail(error)

@@ -110,9 +110,11 @@ class CoordinatorRequests:
         code = ErrorCode.NONE
 
         def describe() -> str:
+            # A lookup that fails goes on after this deadline, so that no attempt has failed by it.
+            last = self._cluster.coordinator_failure(self._kind, self.key) or failure
             return (
                 f"{self._name(exchange)} of {self._owner}: not done in {at - began:.3g} s, "
-                f"{counted(attempt, 'failed attempt')}: {failure}"
+                f"{counted(attempt, 'failed attempt')}: {last}"
             )
 
         # One deadline around everything, sleeps included. The parts have shorter ones of their own, which end an

@@ -121,7 +121,8 @@ class Lifecycle:
         if self._closing or not self._running or self._failure is not None:
             return
         self._failure = error or ClientClosedError(f"the {self._kind}'s {name} task was cancelled")
-        self._log.error("%s: the %s task has ended: %s", self._kind, name, self._failure)
+        level = logging.DEBUG if self.cluster.has_logged(self._failure) else logging.ERROR
+        self._log.log(level, "%s: the %s task has ended: %s", self._kind, name, self._failure)
         self._failed()
 
     async def _can_close(self, timeout: float) -> bool:

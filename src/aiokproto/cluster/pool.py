@@ -21,6 +21,7 @@ from aiokproto.errors import BrokerConnectionError, KafkaError, copied
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.addresses import canonical_names
 from aiokproto.net.connection import Connection
+from aiokproto.net.in_flight import INFINITY
 from aiokproto.net.open import open_connection
 from aiokproto.net.timeouts import timeout_at
 from aiokproto.net.versions import ANYONE, Identity
@@ -30,6 +31,9 @@ from aiokproto.runtime import uniform
 
 MAIN = "main"
 """The channel for requests that brokers respond to at once."""
+
+_WARN_EVERY = 30.0
+"""Seconds without a further warning that ``broker_version`` may be wrong."""
 
 logger = logging.getLogger("aiokproto.cluster")
 
@@ -94,6 +98,10 @@ class Pool:
         # By address: the release of a broker that does not tell its versions, and until when it is not probed again (s,
         # the loop's clock). Recognizing it takes seconds and several connections; but it can be upgraded meanwhile.
         self._releases: dict[tuple[str, int], tuple[str, float]] = {}
+        # By broker and channel: the API on which the broker has ended the last connection, as one does whose release is
+        # not broker_version.
+        self._refusals: dict[tuple[int, str], str] = {}
+        self._doubted_at = -INFINITY
         # Addresses at which a broker has reported its versions: it will not become an old one.
         self._answering: set[tuple[str, int]] = set()
 
@@ -264,9 +272,12 @@ class Pool:
             await asyncio.sleep(state.retry_at - loop.time())
         config, observer, started = self._config, self._observer.node(node.id), loop.time()
         release, known_until = self._releases.get((node.host, node.port), (None, 0.0))
+        ended = self._connections.get((node.id, channel))
         # In place of a connection that has ended: the broker was restarted, it may be, to upgrade it.
-        if started >= known_until or (node.id, channel) in self._connections:
+        if started >= known_until or ended is not None:
             release = None
+        if config.broker_version is not None and ended is not None:
+            self._doubt_version(node, channel, ended.refused)
         try:
             connection = await open_connection(
                 node.host,
@@ -282,6 +293,8 @@ class Pool:
                 (node.host, node.port) in self._answering,
             )
         except KafkaError as error:
+            # It is stopping, or away: that has ended the connection before.
+            self._refusals.pop((node.id, channel), None)
             state.failures += 1
             state.last_error = error
             state.retry_at = loop.time() + self._backoff.delay(state.failures)
@@ -305,6 +318,24 @@ class Pool:
         self._connections[node.id, channel] = connection
         logger.debug("connected to %s for %s", node, channel)
         return connection
+
+    def _doubt_version(self, node: BrokerNode, channel: str, api: str) -> None:
+        """Warn of ``broker_version`` if a broker ends connections on the same request, twice in a row.
+
+        Nothing else would say so before the deadline of a call. Once is a broker that stops: then the next dial fails.
+        """
+        before, self._refusals[node.id, channel] = self._refusals.get((node.id, channel), ""), api
+        now = asyncio.get_running_loop().time()
+        if api and api == before and now - self._doubted_at >= _WARN_EVERY:
+            self._doubted_at = now
+            logger.warning(
+                "%s closes the connection on %s in the version of Kafka %s: broker_version=%r is probably wrong; "
+                "without it, 0.10 and later are asked",
+                node,
+                api,
+                self._config.broker_version,
+                self._config.broker_version,
+            )
 
     def _identity(self, node: BrokerNode) -> Identity:
         # A bootstrap address may be a load balancer, and have moved to another cluster for a reason.

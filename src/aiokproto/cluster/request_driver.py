@@ -94,6 +94,8 @@ class RequestDriver:
         self._backoff = backoff
         self._lookup = BrokerLookup(config, pool, metadata, self.coordinator)
         self._finding: SingleFlight[tuple[CoordinatorKind, str], int] = SingleFlight()
+        # Of the lookups in progress, which have more time than most who wait for them.
+        self._lookups: dict[tuple[CoordinatorKind, str], RetryState] = {}
 
     def fail(self, reason: KafkaError) -> None:
         """Fail the coordinator lookups in progress."""
@@ -307,15 +309,22 @@ class RequestDriver:
         # A coordinator that has left the cluster cannot be dialled: look it up again.
         if node is not None and node in self._metadata.snapshot.brokers:
             return node
-        what = f"the coordinator of {kind.name.lower()} {key!r}"
-        return await self._finding.run(
-            (kind, key), lambda: self._find(kind, key), timeout, lambda: f"{what} was not found in {timeout:.3g} s"
-        )
+
+        def late() -> str:
+            failure = self.coordinator_failure(kind, key)
+            text = f"the coordinator of {kind.name.lower()} {key!r} was not found in {timeout:.3g} s"
+            return f"{text}; last failure: {failure}" if failure else text
+
+        return await self._finding.run((kind, key), lambda: self._find(kind, key), timeout, late)
+
+    def coordinator_failure(self, kind: CoordinatorKind, key: str) -> str:
+        lookup = self._lookups.get((kind, key))
+        return "" if lookup is None else lookup.failure
 
     async def _find(self, kind: CoordinatorKind, key: str) -> int:
         # Not the caller's: others may be waiting for the same lookup, with more time.
         timeout = self._config.api_timeout
-        retry = RetryState()
+        retry = self._lookups[kind, key] = RetryState()
 
         async def find_on(node: int) -> BrokerNode:
             # Picked first, since the key is in another field from version 4 on.
@@ -341,7 +350,10 @@ class RequestDriver:
             return found.id
 
         what = f"FindCoordinator for {kind.name.lower()} {key!r}"
-        return await self._retrying(what, _FINDING, _now() + timeout, timeout, retry, attempt)
+        try:
+            return await self._retrying(what, _FINDING, _now() + timeout, timeout, retry, attempt)
+        finally:
+            del self._lookups[kind, key]
 
     async def _retrying(
         self,
@@ -358,7 +370,6 @@ class RequestDriver:
         the next attempt look its coordinator up again (NOT_COORDINATOR).
         """
         attempts = 0
-        last = ""
         while True:
             attempts += 1
             try:
@@ -370,10 +381,10 @@ class RequestDriver:
                 pause = self._backoff.delay(attempts)
                 # The last attempt is often cut short by this deadline; the failure before it is the interesting one.
                 late = isinstance(error, DeadlineError)
-                last = last if late else str(error)
+                retry.failure = retry.failure if late else str(error)
                 # Raised now and not after the sleep: the attempt that would follow has no time left.
                 if _now() + pause >= until:
-                    failures = f"{error}; before: {last}" if late and last else str(error)
+                    failures = f"{error}; before: {retry.failure}" if late and retry.failure else str(error)
                     text = f"{what}: timed out after {timeout:.3g} s ({counted(attempts, 'attempt')}); last: {failures}"
                     raise DeadlineError(text) from error
                 logger.debug("%s: attempt %d failed, %s: %s", what, attempts, row.why, error)

@@ -8,14 +8,13 @@ reader), and its own fields, which the assignment writes: whether the partition 
 
 What is processed, the assignment knows: it sees when the next record is requested. A seek concerns all parts, so it is
 one event (:meth:`Cursor.seek`, :meth:`Cursor.set_position`) that changes :attr:`Cursor.version`: whatever was requested
-under another version is dropped when it arrives. A counter shared by all cursors makes versions unique, so that a
-partition that was removed and added again differs too.
+under another version is dropped when it arrives. A version is an object of its own, equal to no other: so a partition
+that was removed and added again differs too, and consumers in several threads share no counter.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from itertools import count
 from typing import NamedTuple
 
 from aiokproto.consumer.buffer import RecordBuffer
@@ -25,8 +24,6 @@ from aiokproto.consumer.start_lookup import FormerPosition, StartLookup
 from aiokproto.errors import KafkaError
 from aiokproto.fetched.chunk import BufferedBytes, Chunk
 from aiokproto.types import OffsetAndMetadata, TopicPartition
-
-_VERSIONS = count(1)
 
 
 class PartitionStatus(Enum):
@@ -69,7 +66,7 @@ class Cursor:
         fetch: Fetch state.
         buffer: Records that are fetched and not delivered.
         lookup: The lookup of the start position; a new one after each seek.
-        version: Unique among all cursors; a new one after each seek.
+        version: Equal to that of no other cursor; a new one after each seek.
         paused: Whether the application has paused the partition.
         held: Why the group keeps it from being fetched and delivered: it is being assigned or revoked, or the session
             is unconfirmed. Empty otherwise.
@@ -86,7 +83,7 @@ class Cursor:
         self.fetch = FetchState()
         self.buffer = RecordBuffer()
         self.lookup = StartLookup(start)
-        self.version = next(_VERSIONS)
+        self.version = object()
         self.paused = False
         self.held = held
         self.full = False
@@ -182,7 +179,7 @@ class Cursor:
 
     def _restart(self, position: int) -> None:
         # First: from here on responses to earlier requests are not current.
-        self.version = next(_VERSIONS)
+        self.version = object()
         self.buffer.restart(position)
         self.error = None
 

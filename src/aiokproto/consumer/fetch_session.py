@@ -37,7 +37,7 @@ class FetchPosition(NamedTuple):
     leader_epoch: int
     last_epoch: int
     max_bytes: int
-    version: int
+    version: object
 
 
 class FetchPlan(NamedTuple):

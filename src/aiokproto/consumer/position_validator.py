@@ -60,7 +60,7 @@ class Validation(Lookup):
 
     __slots__ = ("asked", "older_leaders", "version")
 
-    def __init__(self, version: int, asked: int) -> None:
+    def __init__(self, version: object, asked: int) -> None:
         super().__init__()
         self.version = version
         self.asked = asked

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 from aiokproto.authorization import Asked
-from aiokproto.cluster import ClusterClient
+from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, CommitError, KafkaError, error_for
@@ -193,7 +193,11 @@ class Commits:
     async def _one_at_a_time(self, at: float) -> AsyncIterator[None]:
         # The deadline covers the wait for the lock only: the commit has its own, and a cancellation in acquire() leaves
         # the lock free.
-        async with until(at, lambda: "OffsetCommit: another commit is still in flight"):
+        def late() -> str:
+            failure = self._cluster.coordinator_failure(CoordinatorKind.GROUP, self._offsets.group_id)
+            return f"OffsetCommit: another commit is still in flight{failure and f': {failure}'}"
+
+        async with until(at, late):
             await self._turn.acquire()
         try:
             yield

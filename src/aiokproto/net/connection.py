@@ -39,7 +39,6 @@ from aiokproto.codec.schema import Request, Response
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import (
     BrokerConnectionError,
-    BrokerError,
     ClientClosedError,
     DeadlineError,
     DecodeError,
@@ -55,7 +54,14 @@ from aiokproto.net.early_ends import (
     SILENT,
 )
 from aiokproto.net.foreign_protocols import describe_bytes, recognize, usual_service
-from aiokproto.net.in_flight import INFINITY, AwaitedRequest, CallbackRequest, HeldRequest, InFlightRequest
+from aiokproto.net.in_flight import (
+    INFINITY,
+    AwaitedRequest,
+    CallbackRequest,
+    HeldRequest,
+    InFlightRequest,
+    end_of,
+)
 from aiokproto.net.protocol import TOKEN, ClientProtocol
 from aiokproto.net.throttle import throttle
 from aiokproto.net.timeouts import deadline
@@ -114,6 +120,9 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         self._throttled_until = 0.0
         self._throttle_timer: asyncio.TimerHandle | None = None
         self._on_end: Callable[[], None] | None = None
+        # The APIs that the broker has answered in versions which the application has given; None for other versions.
+        self._answered: set[int] | None = None
+        self._refused_api: int | None = None
         self._timer = Timer(self._on_timer)
         # Of the last write. Reads need no mark: while a response is due the connection is not idle.
         self._last_used = self._loop.time()
@@ -127,6 +136,11 @@ class Connection(Dialled, asyncio.BufferedProtocol):
     def failure(self) -> KafkaError | None:
         """Why it is closed; None while it is open."""
         return self._failure
+
+    @property
+    def refused(self) -> str:
+        """The API of ``broker_version`` on which the broker has ended it and never answered; else empty."""
+        return "" if self._refused_api is None else api_name(self._refused_api)
 
     @property
     def in_flight(self) -> int:
@@ -237,6 +251,8 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         """Allow responses of any size from now on. ``on_end`` is called when the connection ends."""
         self._protocol.opened()
         self._on_end = on_end
+        if self.versions.assumed == BY_OPTION:
+            self._answered = set()
 
     def hold(self, on_first: Callable[[], None]) -> None:
         """Hold back all requests until :meth:`release`, and call ``on_first`` once one waits."""
@@ -491,6 +507,9 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             if not self._protocol.has_responded and recognize(seen):
                 self._fail(NotKafkaError(f"{self.peer} does not speak Kafka: {describe_bytes(seen)}"))
         if self._failure is None:
+            pending = self._protocol.pending
+            if self._answered is not None and pending and pending[0].api_key not in self._answered:
+                self._refused_api = pending[0].api_key
             cause = f"{type(exc).__name__}: {exc}" if exc is not None else "closed by the broker"
             middle = " in the middle of a response" if self._protocol.mid_frame else ""
             hint = "" if middle else self._hint()
@@ -536,7 +555,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             self._throttle_timer.cancel()
         for request in self._requests():
             if not request.done():
-                self._fail_request(request, _for_request(failure, request))
+                self._fail_request(request, end_of(failure, request))
             elif not request.reported:
                 # Its caller was cancelled, and the response is still due.
                 self._report_failure(request, failure)
@@ -566,6 +585,8 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         self._observer.unanswered(request.api_key, request.version, request.queue_time, waited, error)
 
     def _report_response(self, request: InFlightRequest, size: int) -> None:
+        if self._answered is not None:
+            self._answered.add(request.api_key)
         if request.reported:
             # One end per request; the bytes count all the same.
             self._observer.bytes_received += size
@@ -577,11 +598,3 @@ class Connection(Dialled, asyncio.BufferedProtocol):
 
 def _token_frame(token: bytes) -> bytearray:
     return bytearray(len(token).to_bytes(_LENGTH_SIZE, "big") + token)
-
-
-def _for_request(failure: KafkaError, request: InFlightRequest) -> KafkaError:
-    """Copy the connection's error for one request, with the API's name. A BrokerError has no free text to add it to."""
-    error = copied(failure)
-    if not isinstance(error, BrokerError):
-        error.args = (f"{failure} ({api_name(request.api_key)} was in flight)",)
-    return error

@@ -14,8 +14,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Response
-from aiokproto.errors import KafkaError
+from aiokproto.errors import BrokerError, KafkaError, copied
 
 R = TypeVar("R", bound=Response)
 
@@ -145,3 +146,11 @@ class HeldRequest:
         self.data = data
         self.request = request
         self.since = since
+
+
+def end_of(failure: KafkaError, request: InFlightRequest) -> KafkaError:
+    """Copy a connection's error for one request, with the API's name. A BrokerError has no free text to add it to."""
+    error = copied(failure)
+    if not isinstance(error, BrokerError):
+        error.args = (f"{failure} ({api_name(request.api_key)} was in flight)",)
+    return error

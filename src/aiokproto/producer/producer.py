@@ -302,7 +302,8 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
             self._sender.fail(error)
 
     def _failed(self, cause: BaseException) -> None:
-        log.error("the producer has failed: %s", cause, exc_info=None if isinstance(cause, KafkaError) else cause)
+        level = logging.DEBUG if self._cluster.has_logged(cause) else logging.ERROR
+        log.log(level, "the producer has failed: %s", cause, exc_info=None if isinstance(cause, KafkaError) else cause)
         if isinstance(cause, KafkaError):
             error = cause
         else:

@@ -8,12 +8,15 @@ none, 408, 429, 5xx, not HTTP          tried again, with exponential backoff; th
 RFC 6749 §5.2; 401 and 403 without     attempts can lock an account
 any other                              a failed connection: the address is wrong, or the server is misconfigured
 =====================================  ==========================================================================
+
+Retries are logged, as connections wait for them: a warning with the reason, at most one in :data:`WARN_EVERY` seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import ssl
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -42,6 +45,12 @@ _HEADERS = {
     "Content-Type": "application/x-www-form-urlencoded",
     "User-Agent": "aiokproto",
 }
+
+
+WARN_EVERY = 30.0
+"""Seconds without a further warning of an endpoint; by time alone, as reasons have ids that differ each time."""
+
+logger = logging.getLogger("aiokproto.security")
 
 
 class _TryAgain(Exception):
@@ -85,6 +94,7 @@ class TokenEndpoint:
         self._read_timeout = read_timeout
         self._retry_backoff = retry_backoff
         self._retry_backoff_max = retry_backoff_max
+        self._warned_at: float | None = None
 
     def __repr__(self) -> str:
         return f"TokenEndpoint({self._url.shown!r})"
@@ -110,8 +120,17 @@ class TokenEndpoint:
                 wait = min(backoff, self._retry_backoff_max) * uniform(0.8, 1.2)
                 if loop.time() + wait > until:
                     raise self._failed(str(error)) from error.__cause__
+                self._report_retry(str(error), wait, loop.time())
             await asyncio.sleep(wait)
             backoff *= 2
+
+    def _report_retry(self, why: str, wait: float, now: float) -> None:
+        # Between 0 and the limit: the clock of another event loop may be behind.
+        recent = self._warned_at is not None and 0 <= now - self._warned_at < WARN_EVERY
+        if not recent:
+            self._warned_at = now
+        level = logging.DEBUG if recent else logging.WARNING
+        logger.log(level, "%s; trying again in %.2g s", self._failed(why), wait)
 
     async def _attempt(self, body: bytes, headers: Mapping[str, str], secrets: Collection[str]) -> Token:
         sent = current().wall() / 1000

@@ -62,7 +62,8 @@ class AlertingObject(ssl.SSLObject):
             self._failure = error
             if not self._outgoing.pending:
                 self._outgoing.write(_INTERNAL_ERROR)
-            raise ssl.SSLWantReadError(str(error)) from error
+            # By its number: asyncio before Python 3.11 does not look at the class.
+            raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, str(error)) from error
 
 
 _OPTIONS = tuple(name for name in TLS_OPTIONS if name.replace("_", ".") in BROKER)

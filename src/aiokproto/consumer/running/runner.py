@@ -193,7 +193,7 @@ class Runner:
                 return count
         return len(records)
 
-    def _is_due(self, partition: TopicPartition, version: int) -> None:
+    def _is_due(self, partition: TopicPartition, version: object) -> None:
         self._undue.pop(partition, None)
         cursor = self._assignment.cursors.get(partition)
         if cursor is not None and cursor.version == version:

@@ -13,6 +13,7 @@ from pathlib import Path
 from aiokproto.errors import ConfigurationError
 from aiokproto.security.tls.options import StoreOptions, TlsOptions
 from aiokproto.security.tls.stores import (
+    TYPES,
     StoreError,
     read_certificates,
     read_private_key,
@@ -139,6 +140,9 @@ def _reported(options: TlsOptions, store: StoreOptions) -> Iterator[None]:
         about = {"password": store.password, "key password": store.key_password}.get(error.subject)
         # A key in PKCS#12, JKS or JCEKS has the password of its file by default.
         asks = f" ({about})" if about else ""
+        if error.subject == "type" and store.kind_option:
+            known = ", ".join(map(repr, TYPES))
+            asks = f"; {store.kind_option} is one of {known}, and without it the file says what it is"
         raise ConfigurationError(f"{_named(options, store.option)}: {error}{asks}") from None
 
 

@@ -94,12 +94,14 @@ class StoreOptions:
         kind: Its type; None if the content says it.
         password: The option of its password; empty if it can have none.
         key_password: The option of the private key's password.
+        kind_option: The option of its type; empty if it can have none.
     """
 
     option: str
     kind: str | None = None
     password: str = ""
     key_password: str = ""
+    kind_option: str = ""
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,8 @@ def _trusted(given: Mapping[str, Any], spell: Callable[[str], str]) -> StoreOpti
         return StoreOptions(spell("ssl_truststore_certificates"), _text_type("ssl_truststore_type", given, spell))
     if "ssl_truststore_location" in given:
         kind = _type("ssl_truststore_type", given, spell)
-        return StoreOptions(spell("ssl_truststore_location"), kind, spell("ssl_truststore_password"))
+        password, kind_option = spell("ssl_truststore_password"), spell("ssl_truststore_type")
+        return StoreOptions(spell("ssl_truststore_location"), kind, password, kind_option=kind_option)
     return None
 
 
@@ -187,7 +190,7 @@ def _key(given: Mapping[str, Any], spell: Callable[[str], str]) -> StoreOptions 
     if "ssl_keystore_location" in given:
         kind = _type("ssl_keystore_type", given, spell)
         password, key_password = spell("ssl_keystore_password"), spell("ssl_key_password")
-        return StoreOptions(spell("ssl_keystore_location"), kind, password, key_password)
+        return StoreOptions(spell("ssl_keystore_location"), kind, password, key_password, spell("ssl_keystore_type"))
     return None
 
 

@@ -30,14 +30,14 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _PBES2 = bytes.fromhex("06092a864886f70d01050d")
 _VERSION_3 = b"\x02\x01\x03"
 
-Subject = Literal["file", "password", "key password"]
+Subject = Literal["file", "type", "password", "key password"]
 
 
 class StoreError(ValueError):
     """A file cannot be used.
 
     Attributes:
-        subject: What has to be corrected: the file, its password, or the password of the private key.
+        subject: What has to be corrected: the file, its type, its password, or the password of the private key.
     """
 
     def __init__(self, text: str, subject: Subject = "file") -> None:
@@ -208,8 +208,8 @@ def _checked_type(data: bytes, kind: str | None) -> str:
     if kind is None or kind == found or {kind, found} == {"JKS", "PKCS12"}:
         return found
     if kind == "PEM" and found == "PKCS12":
-        raise StoreError("it is no PEM but PKCS#12: convert it with `openssl pkcs12`")
-    raise StoreError(f"it is {found}: expected {kind}")
+        raise StoreError("it is no PEM but PKCS#12: convert it with `openssl pkcs12`", "type")
+    raise StoreError(f"it is {found}: expected {kind}", "type")
 
 
 def _pem_certificates(found: list[Block]) -> list[bytes]:

@@ -1,0 +1,26 @@
+"""What the broker sends when a TLS handshake fails, whatever version of asyncio writes it."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+
+from tests.security.certificates import make
+
+ALERT, FATAL = 21, 2
+
+
+def test_a_failed_handshake_looks_like_one_that_waits_by_class_and_by_number(tmp_path: Path) -> None:
+    """asyncio writes the alert of such a one only: it goes by the class, and before Python 3.11 by the number."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = make(tmp_path / "tls").server().wrap_bio(incoming, outgoing, server_side=True)
+    incoming.write(b"GET / HTTP/1.1\r\n\r\n")
+    with pytest.raises(ssl.SSLWantReadError) as raised:
+        server.do_handshake()
+    assert raised.value.errno == ssl.SSL_ERROR_WANT_READ
+    alert = outgoing.read()
+    assert (alert[0], alert[5]) == (ALERT, FATAL)
+    with pytest.raises(ssl.SSLError, match=r"HTTP_REQUEST|WRONG_VERSION_NUMBER"):
+        server.do_handshake()
