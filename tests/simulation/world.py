@@ -16,6 +16,8 @@ from tests.patience import PATIENCE
 
 MOST_TURNS = 1000
 """Turns of the loop in a virtual second, with all that the clients and brokers of a workload do."""
+TURNS_A_SECOND = 20
+"""More turns of the loop in a virtual second, beside those that the work itself takes, are a busy loop."""
 
 
 @dataclass
