@@ -24,6 +24,8 @@ from rich.console import Console
 from tests.simulation.guards import MUTANTS, Mutant
 from tools.setup.project import ROOT
 
+OPTIONS = ("-x", "-v", "--timeout-method=thread")
+"""The thread ends the process. What a signal raises can be caught: an event loop reports it, and goes on."""
 TEXTS = ROOT / "tests" / "simulation" / "test_mutants.py"
 
 
@@ -64,7 +66,7 @@ def judge(mutant: Mutant, seeds: int, tests: Sequence[str], limit: float) -> Ver
             "PYTHONPATH": os.pathsep.join((str(copy / "src"), str(copy))),
             "SIMULATION_SEEDS": str(seeds),
         }
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
+        command = [sys.executable, "-m", "pytest", *OPTIONS, "-p", "no:cacheprovider", "-p", "no:randomly"]
         done = subprocess.run(
             [*command, f"--timeout={limit}", *tests], cwd=copy, env=environment, capture_output=True, text=True
         )
@@ -72,17 +74,22 @@ def judge(mutant: Mutant, seeds: int, tests: Sequence[str], limit: float) -> Ver
 
 
 def verdict(status: int, output: str) -> Verdict:
-    """Return what pytest's exit status and output say of a run that its first failure ends."""
+    """Return what pytest's exit status and output say of a run with `OPTIONS`."""
     if status == pytest.ExitCode.OK:
         return Verdict(False, "nothing")
-    failed = [line for line in output.splitlines() if line.startswith(("FAILED tests", "ERROR tests"))]
-    if status != pytest.ExitCode.TESTS_FAILED or not failed:
-        return Verdict(False, "nothing: the tests do not run")
-    module, _, function = failed[0].partition(" ")[2].partition(" - ")[0].partition("::")
-    test = f"{Path(module).name}::{function}"
-    if "from pytest-timeout" in output:
-        return Verdict(False, f"nothing: {test} does not end")
-    return Verdict(True, test)
+    lines = output.splitlines()
+    failed = [line for line in lines if line.startswith(("FAILED tests", "ERROR tests"))]
+    if status == pytest.ExitCode.TESTS_FAILED and failed:
+        return Verdict(True, _test(failed[0].partition(" ")[2].partition(" - ")[0]))
+    begun = [line for line in lines if line.startswith("tests") and "::" in line]
+    if "+ Timeout +" in output and begun:
+        return Verdict(False, f"nothing: {_test(begun[-1].partition(' +++')[0].rstrip())} does not end")
+    return Verdict(False, "nothing: the tests do not run")
+
+
+def _test(node: str) -> str:
+    module, _, function = node.partition("::")
+    return f"{Path(module).name}::{function}"
 
 
 def main() -> None:
