@@ -74,7 +74,7 @@ async def until(condition: Callable[[], object], within: float = PATIENCE) -> No
     deadline = time() + within
     while not condition():
         assert time() < deadline, f"has not happened within {within:g} s: {getsource(condition).strip()}"
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.01)
 
 
 def check_no_task_is_left(names: tuple[str, ...] = ("aiokproto",)) -> None:
