@@ -479,7 +479,7 @@ MUTANTS = (
         "        self._scheduler.postpone(work)\n",
     ),
     Mutant(
-        "a dead letter can be cancelled after its call was",
+        "that a call took too long says nothing of who cancels its dead letter",
         "consumer/running/runner.py",
         'why, work.cancelled = work.cancelled, ""',
         "why = work.cancelled",

@@ -1,6 +1,8 @@
-"""Workloads with the faults of many seeds.
+"""Workloads with the faults of many seeds, and the tests of every table of them.
 
 ``SIMULATION_SEEDS=10000`` has more of them, ``SIMULATION_FIRST=500`` others.
+
+A module of tests has a table, ``WORKLOADS``, and names what these functions return for it: pytest finds it there.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import pytest
@@ -21,8 +23,6 @@ from tools.setup.project import ROOT
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "1000"))
 FIRST = int(os.environ.get("SIMULATION_FIRST", "0"))
 BLOCKS = 10
-TURNS_A_SECOND = 20
-"""More turns of the loop in a virtual second, beside those that the work itself takes, are a busy loop."""
 
 
 class Workload(NamedTuple):
@@ -64,6 +64,40 @@ def _broken(run: Callable[[], object]) -> Exception | None:
     return None
 
 
+def guarantees_hold(workloads: Mapping[str, Workload]) -> Callable[[str, int], None]:
+    """Return the test that workloads keep their guarantees with the faults of all seeds."""
+
+    @pytest.mark.parametrize("block", range(BLOCKS))
+    @pytest.mark.parametrize("name", workloads)
+    def test(name: str, block: int) -> None:
+        check_block(workloads[name], block)
+
+    return test
+
+
+def same_run_again(workloads: Mapping[str, Workload]) -> Callable[[str], None]:
+    """Return the test that a seed gives the same run again."""
+
+    @pytest.mark.parametrize("name", workloads)
+    def test(name: str) -> None:
+        first, second = traces(workloads[name]), traces(workloads[name])
+        assert first == second, f"{first}, then {second}"
+
+    return test
+
+
+def same_run_in_another_process(module: str, workloads: Mapping[str, Workload]) -> Callable[[str], None]:
+    """Return the test that a seed gives the same run in another process, which imports them from their module."""
+
+    @pytest.mark.parametrize("name", workloads)
+    def test(name: str) -> None:
+        here = str(traces(workloads[name]))
+        elsewhere = [traces_elsewhere(module, name, hash_seed) for hash_seed in ("1", "2")]
+        assert elsewhere == [here, here], f"{here} here, {elsewhere} elsewhere"
+
+    return test
+
+
 def traces(workload: Workload) -> list[str]:
     """Return what identifies the runs of some seeds."""
     return [workload.run(seed, workload.schedule(seed)).trace.hash for seed in range(3)]
@@ -71,7 +105,7 @@ def traces(workload: Workload) -> list[str]:
 
 def traces_elsewhere(module: str, name: str, hash_seed: str) -> str:
     """Print the traces of ``WORKLOADS[name]`` in another process, whose sets have another order; return the output."""
-    program = f"from {module} import WORKLOADS, traces; print(traces(WORKLOADS[{name!r}]))"
+    program = f"from {module} import WORKLOADS; from {__name__} import traces; print(traces(WORKLOADS[{name!r}]))"
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-import pytest
-
 from tests.simulation import consuming, handling, producing, pushing, reading, sharing, truncating
 from tests.simulation.faults import Fault
-from tests.simulation.seeds import BLOCKS, TURNS_A_SECOND, Workload, check_block, traces, traces_elsewhere
+from tests.simulation.seeds import Workload, guarantees_hold, same_run_again, same_run_in_another_process
+from tests.simulation.world import TURNS_A_SECOND
 
 
 def groups(protocol: str, part: int) -> Workload:
@@ -55,22 +54,9 @@ WORKLOADS = {
     "share groups": Workload("sharing.run(seed=", sharing.schedule, sharing.run, 30),
 }
 
-
-@pytest.mark.parametrize("block", range(BLOCKS))
-@pytest.mark.parametrize("name", WORKLOADS)
-def test_consumers(name: str, block: int) -> None:
-    check_block(WORKLOADS[name], block)
-
-
-@pytest.mark.parametrize("name", WORKLOADS)
-def test_a_seed_gives_the_same_run_again(name: str) -> None:
-    assert traces(WORKLOADS[name]) == traces(WORKLOADS[name])
-
-
-@pytest.mark.parametrize("name", WORKLOADS)
-def test_a_seed_gives_the_same_run_in_another_process(name: str) -> None:
-    expected = str(traces(WORKLOADS[name]))
-    assert traces_elsewhere(__name__, name, "1") == traces_elsewhere(__name__, name, "2") == expected
+test_consumers = guarantees_hold(WORKLOADS)
+test_a_seed_gives_the_same_run_again = same_run_again(WORKLOADS)
+test_a_seed_gives_the_same_run_in_another_process = same_run_in_another_process(__name__, WORKLOADS)
 
 
 def test_no_member_spins_while_brokers_are_silent() -> None:

@@ -19,8 +19,7 @@ from aiokproto.codec.schema import Response
 from aiokproto.errors import KafkaError, UnknownTopicError
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
-from tests.simulation.seeds import TURNS_A_SECOND
-from tests.simulation.world import World
+from tests.simulation.world import TURNS_A_SECOND, World
 
 Program = Callable[[World, dict[str, Any]], Awaitable[None]]
 BROKERS = 3

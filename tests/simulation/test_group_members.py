@@ -17,6 +17,7 @@ from aiokproto.errors import AuthenticationError, ClientClosedError, DeadlineErr
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
 from tests.simulation.members import Events, member_of, run, subscribed
+from tests.simulation.world import until
 
 
 def test_a_commit_in_flight_during_a_rebalance_is_repeated_for_partitions_still_owned() -> None:
@@ -113,8 +114,7 @@ def test_members_that_close_one_after_the_other_commit_what_they_have_processed(
         for member in members:
             await member.start()
         reading = [asyncio.create_task(_consume(member)) for member in members]
-        while [len(member.assignment()) for member in members] != [1, 1]:
-            await asyncio.sleep(0.05)
+        await until(lambda: [len(member.assignment()) for member in members] == [1, 1])
         async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
             for partition in range(2):
                 await producer.send("t", b"new", partition=partition)

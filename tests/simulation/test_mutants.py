@@ -1,10 +1,12 @@
-"""The guards that are removed one by one are still where the table says."""
+"""The guards that are removed one by one are still where the table says, and only a test that fails has noticed one."""
 
 from __future__ import annotations
 
 import pytest
 
+from tests.patience import PATIENCE
 from tests.simulation.guards import MUTANTS, Mutant
+from tests.simulation.mutants import OPTIONS, Verdict, verdict
 from tools.setup.project import ROOT
 
 
@@ -13,3 +15,23 @@ def test_a_guard_is_in_its_file_once(mutant: Mutant) -> None:
     text = (ROOT / "src" / "aiokproto" / mutant.file).read_text()
     assert text.count(mutant.guard) == 1
     assert mutant.guard != mutant.without
+
+
+ENDLESS = "def test():\n    while True: pass"
+RUNS = {
+    "def test(): pass": Verdict(False, "nothing"),
+    "def test(): assert False": Verdict(True, "test_run.py::test"),
+    "import pytest\n@pytest.fixture\ndef broken():\n    yield\n    assert False\ndef test(broken): pass": Verdict(
+        True, "test_run.py::test"
+    ),
+    ENDLESS: Verdict(False, "nothing: test_run.py::test does not end"),
+    "import nowhere": Verdict(False, "nothing: the tests do not run"),
+}
+
+
+@pytest.mark.parametrize("program", RUNS)
+def test_only_a_test_that_fails_has_noticed_a_removal(program: str, pytester: pytest.Pytester) -> None:
+    (pytester.mkpydir("tests") / "test_run.py").write_text(program)
+    limit = 0.1 if program is ENDLESS else PATIENCE
+    done = pytester.runpytest_subprocess(*OPTIONS, f"--timeout={limit}", "tests/test_run.py")
+    assert verdict(done.ret, done.stdout.str()) == RUNS[program]

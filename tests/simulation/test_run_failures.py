@@ -13,10 +13,13 @@ import pytest
 from aiokproto import Consumer
 from aiokproto.broker import Cluster
 from aiokproto.consumer import Retry
+from aiokproto.errors import ClientClosedError
 from aiokproto.observe.health import HealthStatus
 from aiokproto.simulation import Simulation
 from aiokproto.types import Record, TopicPartition
-from tests.simulation.test_running import FIRST, PARTITIONS, RECORDS, committed, ended, run, until
+from tests.patience import PATIENCE
+from tests.simulation.test_running import FIRST, PARTITIONS, RECORDS, committed, ended, run
+from tests.simulation.world import until
 
 
 class Stuck:
@@ -98,6 +101,35 @@ def test_a_dead_letter_of_a_call_that_took_too_long_can_be_cancelled(caplog: pyt
 
     run(program)
     assert not [each for each in caplog.messages if "left alone" in each]
+
+
+@pytest.mark.parametrize("took_too_long", [False, True])
+def test_a_dead_letter_that_others_cancel_ends_the_run(took_too_long: bool) -> None:
+    """Also if the run had cancelled the call itself, which took too long."""
+
+    class Cancelling(Stuck):
+        async def write(self, record: Record, error: BaseException, **of: Any) -> None:
+            writers.append(asyncio.current_task())
+            await super().write(record, error, **of)
+
+    writers: list[asyncio.Task[Any] | None] = []
+
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        async def handle(record: Record) -> None:
+            if not took_too_long:
+                raise ValueError("no")
+            await asyncio.Event().wait()
+
+        async with Consumer("t", **options) as consumer:
+            task = asyncio.create_task(consumer.run(handle, handler_timeout_ms=100, dead_letter=Cancelling()))
+            await until(lambda: len(writers) == PARTITIONS)
+            assert writers[0] is not None
+            writers[0].cancel()
+            with pytest.raises(ClientClosedError, match="was cancelled, and not by the run"):
+                await asyncio.wait_for(task, PATIENCE)
+        assert committed(cluster) == {0: 0, 1: 0}
+
+    run(program)
 
 
 def test_a_dead_letter_that_is_never_acknowledged_costs_the_partition_after_max_poll_interval() -> None:

@@ -19,7 +19,7 @@ from aiokproto.types import Record, TopicPartition
 from tests.simulation import consuming, handling
 from tests.simulation.cancelling import Suspensions
 from tests.simulation.members import member_of
-from tests.simulation.world import World
+from tests.simulation.world import World, until
 
 PARTITIONS, RECORDS = 2, 30
 FIRST = TopicPartition("t", 0)
@@ -58,15 +58,6 @@ def run(program: Program, seed: int = 1) -> Simulation:
 def committed(cluster: Cluster) -> dict[int, int]:
     group = cluster._running.groups.entry("g")
     return {partition: at.offset for (_, partition), at in (group.offsets if group else {}).items()}
-
-
-async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait for a condition, in virtual time."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
-    while not condition():
-        assert loop.time() < deadline, "it has not happened"
-        await asyncio.sleep(0.01)
 
 
 async def ended(consumer: Consumer, task: asyncio.Task[RunSummary]) -> RunSummary:

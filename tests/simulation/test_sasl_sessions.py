@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aiokproto.cancelling import timeout
 from aiokproto.codec.frames import encode_response
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -20,6 +21,9 @@ from aiokproto.simulation import Simulation
 from tests.net.authenticating import Counting, CountingExchange, accept, answers, beat, refused
 from tests.net.peer import Answer, config, peer
 from tests.patience import PATIENCE
+
+LONGEST = 3600.0
+"""Virtual seconds that a program may take."""
 
 
 def lasting(*lifetimes: int) -> Answer:
@@ -45,7 +49,9 @@ def in_virtual_time(
                 "127.0.0.1", broker.port, "broker 1", options, 10.0, on_rejected=rejected.append
             )
             try:
-                return await program(line, broker, rejected)
+                # Timers of the connection never end: without a limit, a request that is held back forever never fails.
+                async with timeout(LONGEST):
+                    return await program(line, broker, rejected)
             finally:
                 line.abort()
                 await line.wait_closed()

@@ -15,6 +15,7 @@ from aiokproto.codec.messages.consumer_group_heartbeat import ConsumerGroupHeart
 from aiokproto.codec.messages.join_group import JoinGroupRequest
 from aiokproto.codec.messages.sync_group import SyncGroupRequest
 from aiokproto.simulation import Simulation
+from tests.simulation.world import until
 
 PARTITIONS, EVERY = 4, 0.05
 LONGEST_PAUSE = 0.25
@@ -55,8 +56,7 @@ def test_partitions_that_do_not_move_are_read_without_a_pause(protocol: str) -> 
                 cluster.faults.delay((JoinGroupRequest, SyncGroupRequest, ConsumerGroupHeartbeatRequest), 0.5)
                 second.subscribe("t")
                 tasks.append(asyncio.create_task(read(second)))
-                while len(second.assignment()) < PARTITIONS // 2:
-                    await asyncio.sleep(0.1)
+                await until(lambda: len(second.assignment()) == PARTITIONS // 2)
                 await asyncio.sleep(5)
                 for task in tasks:
                     task.cancel()

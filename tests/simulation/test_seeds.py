@@ -7,7 +7,8 @@ import pytest
 from aiokproto.simulation import Simulation
 from tests.simulation import producing
 from tests.simulation.faults import Fault
-from tests.simulation.seeds import BLOCKS, TURNS_A_SECOND, Workload, check_block, traces, traces_elsewhere
+from tests.simulation.seeds import BLOCKS, Workload, check_block, same_run_again, same_run_in_another_process
+from tests.simulation.world import TURNS_A_SECOND
 
 WORKLOADS = {"producers": Workload("producing.run(seed=", producing.schedule, producing.run, 1)}
 
@@ -17,15 +18,8 @@ def test_producers(block: int) -> None:
     check_block(WORKLOADS["producers"], block)
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
-def test_a_seed_gives_the_same_run_again(name: str) -> None:
-    assert traces(WORKLOADS[name]) == traces(WORKLOADS[name])
-
-
-@pytest.mark.parametrize("name", WORKLOADS)
-def test_a_seed_gives_the_same_run_in_another_process(name: str) -> None:
-    expected = str(traces(WORKLOADS[name]))
-    assert traces_elsewhere(__name__, name, "1") == traces_elsewhere(__name__, name, "2") == expected
+test_a_seed_gives_the_same_run_again = same_run_again(WORKLOADS)
+test_a_seed_gives_the_same_run_in_another_process = same_run_in_another_process(__name__, WORKLOADS)
 
 
 def test_no_task_spins_while_a_broker_is_silent() -> None:

@@ -6,14 +6,18 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from inspect import getsource
 from typing import Any
 
 from aiokproto.broker import Cluster
 from aiokproto.records import BatchRecord, decode, encode
 from aiokproto.simulation import Link, Simulation
+from tests.patience import PATIENCE
 
 MOST_TURNS = 1000
 """Turns of the loop in a virtual second, with all that the clients and brokers of a workload do."""
+TURNS_A_SECOND = 20
+"""More turns of the loop in a virtual second, beside those that the work itself takes, are a busy loop."""
 
 
 @dataclass
@@ -59,6 +63,18 @@ def run_within_turns(seed: int, program: Callable[[Simulation], Coroutine[Any, A
     turns = simulation.loop.turns / max(simulation.time(), 1.0)
     assert turns <= MOST_TURNS, f"{turns:.0f} turns of the loop in a second"
     return simulation
+
+
+async def until(condition: Callable[[], object], within: float = PATIENCE) -> None:
+    """Wait for something that must happen; raises AssertionError after ``within`` virtual seconds.
+
+    Timers of clients and brokers never end: without a limit, a test would run forever.
+    """
+    time = asyncio.get_running_loop().time
+    deadline = time() + within
+    while not condition():
+        assert time() < deadline, f"has not happened within {within:g} s: {getsource(condition).strip()}"
+        await asyncio.sleep(0.01)
 
 
 def check_no_task_is_left(names: tuple[str, ...] = ("aiokproto",)) -> None:
