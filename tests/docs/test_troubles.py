@@ -16,12 +16,17 @@ NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 @cache
 def names_in(path: Path) -> set[str]:
-    """The names of the tests that pytest collects from a file."""
-    return {
-        statement.name
-        for statement in ast.parse(path.read_text()).body
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name.startswith("test_")
-    }
+    """The names of the tests that pytest collects from a file: its functions, and those that it makes by a call."""
+    names: set[str] = set()
+    for statement in ast.parse(path.read_text()).body:
+        match statement:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                names.add(name)
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call()):
+                names.add(name)
+            case _:
+                pass
+    return {name for name in names if name.startswith("test_")}
 
 
 def test_every_trouble_has_a_test_that_is_there() -> None:
