@@ -13,8 +13,9 @@ from typing import Any
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.producer import Producer
+from aiokproto.spark.credentials import checkable
 from aiokproto.spark.option_table import OptionTable
-from aiokproto.spark.options import CLIENT, connection_options, in_their_names
+from aiokproto.spark.options import CLIENT, PROVIDER_OPTIONS, connection_options, in_their_names
 from aiokproto.spark.options import HONOURED as READING
 from aiokproto.spark.options_unused import REFUSED as REFUSED_READING
 from aiokproto.spark.options_unused import WITHOUT_EFFECT as UNUSED_READING
@@ -73,8 +74,8 @@ HONOURED: Mapping[str, Reader] = {
     "topic": _topic,
     **{name: reader for name, (_, reader) in _PRODUCER.items()},
     **_LEVELS,
-    "kafka.ssl.endpoint.identification.algorithm": READING["kafka.ssl.endpoint.identification.algorithm"],
     **CLIENT,
+    **PROVIDER_OPTIONS,
 }
 """All options that have an effect, with the parsers of their values."""
 
@@ -139,7 +140,8 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     producer |= _compression_level(given)
     try:
         # It checks the options together, and connects to nothing before its start.
-        Producer(**producer)
+        if (known := checkable(producer)) is not None:
+            Producer(**known)
     except ConfigurationError as error:
         names = {ours: name for name, (ours, _) in _PRODUCER.items()}
         names["compression_level"] = f"kafka.compression.{given.get('kafka.compression.type')}.level"
