@@ -56,7 +56,7 @@ def run(options: Mapping[str, str], topic: str, folder: Path) -> dict[str, Any]:
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(4 * PATIENCE)
+    assert query.awaitTermination(int(4 * PATIENCE))
     query.explain(extended=True)
     found["stream"] = frame().count()
     servers = options["kafka.bootstrap.servers"]

@@ -45,6 +45,10 @@ VALUES = {
         f"kafka.config.providers.{name}.class": f"org.apache.kafka.common.config.provider.{kind}ConfigProvider"
         for name, kind in (("env", "EnvVar"), ("file", "File"), ("directory", "Directory"))
     },
+    **{f"{column}.format": "json" for column in ("key", "value")},
+    **{f"{column}.mode": "failfast" for column in ("key", "value")},
+    **{f"{column}.framing": "none" for column in ("key", "value")},
+    "schema.registry.auto.register": "true",
     "aiokproto.sasl.token": "package.module:function",
     "aiokproto.sasl.aws.credentials": "package.module:function",
 }

@@ -42,6 +42,7 @@ from aiokproto.spark.options_values import (
     topic_ids,
     topics,
 )
+from aiokproto.spark.payloads.options import PAYLOAD_OPTIONS, Payload, parse_payloads
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 """All columns, in their default order; ``headers`` only with ``includeHeaders``."""
@@ -138,6 +139,7 @@ HONOURED: Mapping[str, Reader] = {
     "kafka.fetch.max.wait.ms": integer(0, INT32_MAX),
     "kafka.fetch.min.bytes": integer(0, INT32_MAX),
     "kafka.check.crcs": boolean,
+    **PAYLOAD_OPTIONS,
     **CLIENT,
     **PROVIDER_OPTIONS,
 }
@@ -201,6 +203,7 @@ class ReadOptions:
         offset_retries: Number of retries when requesting offsets (``fetchOffset.numRetries``, 3).
         offset_retry_interval: Seconds between retries (``fetchOffset.retryIntervalMs``, 1 s).
         topic_ids: The expected topic ids, in hex.
+        payloads: The formats of keys and values that are not raw.
     """
 
     connection: Mapping[str, Any]
@@ -217,6 +220,7 @@ class ReadOptions:
     offset_retries: int
     offset_retry_interval: float
     topic_ids: Mapping[str, str]
+    payloads: tuple[Payload, ...] = ()
 
     @property
     def include_headers(self) -> bool:
@@ -268,7 +272,19 @@ def read_options(given: Mapping[str, Any], starting: Bound, ending: Bound) -> Re
         offset_retries=given.get("fetchOffset.numRetries", 3),
         offset_retry_interval=max(given.get("fetchOffset.retryIntervalMs", 1000), 0) / 1000,
         topic_ids=given.get(TOPIC_IDS, {}),
+        payloads=payloads_of(given),
     )
+
+
+def payloads_of(given: Mapping[str, Any]) -> tuple[Payload, ...]:
+    """Return the formats of the chosen columns that are not raw; ``given`` comes from :func:`parse_options`.
+
+    Raises:
+        ConfigurationError: An option of a format is missing, or has no effect.
+    """
+    topics = given.get("subscribe") or given.get("assign") or ()
+    columns = chosen_columns(given)
+    return tuple(one for one in parse_payloads(given, tuple(topics)) if one.column in columns)
 
 
 def parse_connection(options: Mapping[str, object]) -> Mapping[str, Any]:

@@ -20,6 +20,7 @@ from aiokproto.spark.options import HONOURED as READING
 from aiokproto.spark.options_unused import REFUSED as REFUSED_READING
 from aiokproto.spark.options_unused import WITHOUT_EFFECT as UNUSED_READING
 from aiokproto.spark.options_values import INT32_MAX, Reader, boolean, check_topic, integer, one_of
+from aiokproto.spark.payloads.options import PAYLOAD_OPTIONS, Payload, parse_payloads
 
 BATCH_SIZE = 512 * 1024
 """Default of ``kafka.batch.size``. A task has all its rows at once, so larger batches cost no latency, and brokers have
@@ -74,6 +75,7 @@ HONOURED: Mapping[str, Reader] = {
     "topic": _topic,
     **{name: reader for name, (_, reader) in _PRODUCER.items()},
     **_LEVELS,
+    **PAYLOAD_OPTIONS,
     **CLIENT,
     **PROVIDER_OPTIONS,
 }
@@ -119,10 +121,12 @@ class WriteOptions:
     Attributes:
         producer: Options of the producer, under its own names.
         topic: The topic of all rows; None if the column ``topic`` names it.
+        payloads: The formats of keys and values that are not raw.
     """
 
     producer: Mapping[str, Any]
     topic: str | None
+    payloads: tuple[Payload, ...] = ()
 
 
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
@@ -146,7 +150,8 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         names = {ours: name for name, (ours, _) in _PRODUCER.items()}
         names["compression_level"] = f"kafka.compression.{given.get('kafka.compression.type')}.level"
         raise in_their_names(error, names) from None
-    return WriteOptions(producer, given.get("topic"))
+    topic = given.get("topic")
+    return WriteOptions(producer, topic, parse_payloads(given, () if topic is None else (topic,)))
 
 
 def _compression_level(given: Mapping[str, Any]) -> Mapping[str, int]:
