@@ -67,8 +67,8 @@ def test_options(load: Any) -> None:
         "ConfigurationError: exactly one of subscribe, assign and subscribePattern is required, got none of them",
     )
     shown(
-        lambda: load(**{"kafka.sasl.jaas.config": "secret"}),
-        "ConfigurationError: kafka.sasl.jaas.config cannot be set: SASL is not supported yet",
+        lambda: load(**{"kafka.sasl.login.class": "secret"}),
+        "ConfigurationError: kafka.sasl.login.class cannot be set: Java classes cannot be used",
     )
 
 

@@ -36,7 +36,21 @@ VALUES = {
     "kafka.check.crcs": "true",
     "kafka.isolation.level": "read_committed",
     "kafka.security.protocol": "SSL",
-    "kafka.ssl.endpoint.identification.algorithm": "https",
+    "kafka.ssl.check.hostname": "true",
+    "kafka.sasl.oauth.allow.http": "true",
+    "kafka.sasl.oauthbearer.header.urlencode": "true",
+    "kafka.sasl.oauthbearer.assertion.claim.jti.include": "true",
+    "kafka.config.providers": "env",
+    **{
+        f"kafka.config.providers.{name}.class": f"org.apache.kafka.common.config.provider.{kind}ConfigProvider"
+        for name, kind in (("env", "EnvVar"), ("file", "File"), ("directory", "Directory"))
+    },
+    **{f"{column}.format": "json" for column in ("key", "value")},
+    **{f"{column}.mode": "failfast" for column in ("key", "value")},
+    **{f"{column}.framing": "none" for column in ("key", "value")},
+    "schema.registry.auto.register": "true",
+    "aiokproto.sasl.token": "package.module:function",
+    "aiokproto.sasl.aws.credentials": "package.module:function",
 }
 """What options take that do not take every text, nor a number."""
 
@@ -111,12 +125,13 @@ def test_options_that_have_no_place_are_refused_with_the_reason(name: str) -> No
 
 def test_settings_of_security_never_lack_an_effect() -> None:
     """Not even where the official connector ignores them, since nothing is encrypted."""
-    assert "SSL_CERT_FILE" in refused(**{"kafka.ssl.truststore.location": "/trusted.jks"})
-    assert "client certificates are not supported yet" in refused(**{"kafka.ssl.keystore.location": "/own.jks"})
-    assert "SASL is not supported yet" in refused(**{"kafka.sasl.jaas.config": "secret"})
-    assert "SASL is not supported yet; must be PLAINTEXT or SSL" in refused(kafka__security__protocol="sasl_ssl")
-    assert refused(**{"kafka.ssl.endpoint.identification.algorithm": ""}).endswith("must be https")
-    parse(**{"kafka.ssl.endpoint.identification.algorithm": "https"})
+    assert refused(**{"kafka.ssl.truststore.location": "/trusted.jks"}) == (
+        "kafka.ssl.truststore.location is given, but kafka.security.protocol is 'PLAINTEXT': set it to 'SSL'"
+    )
+    assert "set it to 'SASL_SSL'" in refused(**{"kafka.sasl.jaas.config": "secret"})
+    assert "kafka.sasl.mechanism is missing" in refused(kafka__security__protocol="sasl_ssl")
+    assert "use kafka.ssl.enabled.protocols" in refused(**{"kafka.ssl.protocol": "TLSv1.3"})
+    assert "must be 'https'" not in refused(**{"kafka.ssl.endpoint.identification.algorithm": "http"})
     assert not [name for name in WITHOUT_EFFECT if name.startswith(("kafka.ssl.", "kafka.sasl.", "kafka.security."))]
 
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from aiokproto.spark.loads.storage import StorageError
     from aiokproto.spark.loads.vacuum import vacuum
     from aiokproto.spark.offsets import DataLossError
+    from aiokproto.spark.payloads.columns import PayloadError
+    from aiokproto.spark.payloads.registry import RegistryError, UnknownSchemaError
     from aiokproto.spark.planning import TopicChangedError
     from aiokproto.spark.sink.tasks import WriteError
     from aiokproto.spark.stream.group_offsets import GroupOffsets, commit_group_offsets
@@ -48,10 +50,13 @@ __all__ = [
     "LoadResult",
     "Manifest",
     "ManifestError",
+    "PayloadError",
+    "RegistryError",
     "SchemaError",
     "StorageError",
     "TopicChangedError",
     "TruncationError",
+    "UnknownSchemaError",
     "WriteError",
     "commit_group_offsets",
     "load",
@@ -71,10 +76,13 @@ _MODULES = {
     "LoadResult": "loads.load",
     "Manifest": "loads.manifest",
     "ManifestError": "loads.manifest",
+    "PayloadError": "payloads.columns",
+    "RegistryError": "payloads.registry",
     "SchemaError": "loads.history",
     "StorageError": "loads.storage",
     "TopicChangedError": "planning",
     "TruncationError": "truncation",
+    "UnknownSchemaError": "payloads.registry",
     "WriteError": "sink.tasks",
     "commit_group_offsets": "stream.group_offsets",
     "load": "loads.load",

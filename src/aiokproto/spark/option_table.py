@@ -31,11 +31,13 @@ class OptionTable:
             refused: Options that are refused, and why. A name that ends in a dot stands for all with this prefix.
             internal: Options with an effect that no message names.
         """
-        self._honoured = honoured
         self._readers = {**honoured, **(internal or {})}
         self._refused = refused
         without_effect = tuple(without_effect)
         self._spelling = {name.lower(): name for name in (*self._readers, *without_effect)}
+        # Without the many options of the client.
+        own = (name for name in honoured if not name.startswith("kafka."))
+        self._listed = (*own, "kafka.bootstrap.servers", "kafka.…")
         self._known = (*honoured, *without_effect, *(name for name in refused if name[-1] != "."))
 
     def parse(self, options: Mapping[str, str]) -> dict[str, Any]:
@@ -52,7 +54,7 @@ class OptionTable:
             name = self._spelling.get(lower)
             if name is None:
                 raise ConfigurationError(
-                    f"unknown option {shorten(given)}{nearest(lower, self._known, shown=self._honoured)}"
+                    f"unknown option {shorten(given)}{nearest(lower, self._known, shown=self._listed)}"
                 )
             if name in self._readers:
                 values[name] = _read(name, text, self._readers[name])

@@ -14,8 +14,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from aiokproto.config import ClusterConfig, ConnectionOptions
+from aiokproto.config import SECURITY_PROTOCOLS, ClusterConfig, ConnectionOptions
 from aiokproto.errors import ConfigurationError
+from aiokproto.spark.credentials import (
+    FUNCTIONS,
+    PROVIDERS,
+    SENSITIVE,
+    Hidden,
+    checkable,
+    function_name,
+    java_name,
+    provider_class,
+)
+from aiokproto.spark.credentials import providers as provider_names
 from aiokproto.spark.offsets import EARLIEST, LATEST, Bound, parse_assignment, parse_offsets
 from aiokproto.spark.option_table import OptionTable, nearest
 from aiokproto.spark.options_unused import REFUSED, WITHOUT_EFFECT
@@ -28,10 +39,10 @@ from aiokproto.spark.options_values import (
     names,
     one_of,
     pattern,
-    security_protocol,
     topic_ids,
     topics,
 )
+from aiokproto.spark.payloads.options import PAYLOAD_OPTIONS, Payload, parse_payloads
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 """All columns, in their default order; ``headers`` only with ``includeHeaders``."""
@@ -55,20 +66,49 @@ OFFSET_OPTIONS = (
 """Options that select the topics, partitions and offsets to read."""
 
 _BOOTSTRAP = "kafka.bootstrap.servers"
-# By the annotation of the client's option. Functions and TLS contexts cannot be options of Spark, which are text.
-_READERS: Mapping[str, Reader] = {"str": str, "int": int, "float": float, "bool": boolean}
+# By the annotation of the client's option. Objects, such as TLS contexts, cannot be options of Spark, which are text.
+_READERS: Mapping[str, Reader] = {
+    "str": str,
+    "str | Path": str,
+    "str | Sequence[str]": str,
+    "str | SaslMechanism": str,
+    "str | HostnameMap": str,
+    "SecretSource": str,
+    "int": int,
+    "float": float,
+    "bool": boolean,
+}
 _KINDS = {name: str(getattr(kind, "__forward_arg__", kind)) for name, kind in ConnectionOptions.__annotations__.items()}
 
-CLIENT: Mapping[str, Reader] = {
+
+def _security_protocol(text: str) -> str:
+    return one_of(*(protocol.lower() for protocol in SECURITY_PROTOCOLS))(text).upper()
+
+
+_OWN: Mapping[str, Reader] = {
     **{
-        option: _READERS[kind]
+        name: Hidden if name in SENSITIVE else _READERS[kind.removesuffix(" | None")]
         for name, kind in _KINDS.items()
-        if kind in _READERS and (option := f"kafka.{name.replace('_', '.')}") not in WITHOUT_EFFECT
+        if kind.removesuffix(" | None") in _READERS and java_name(name) not in WITHOUT_EFFECT
     },
-    _BOOTSTRAP: str,
-    "kafka.security.protocol": security_protocol,
+    "bootstrap_servers": str,
+    "security_protocol": _security_protocol,
+}
+
+_NAMES: Mapping[str, str] = {**{java_name(name): name for name in _OWN}, **FUNCTIONS}
+"""The client's own name of each of its options."""
+
+CLIENT: Mapping[str, Reader] = {
+    **{java_name(name): reader for name, reader in _OWN.items()},
+    **dict.fromkeys(FUNCTIONS, function_name),
 }
 """Options of the client, with the parsers of their values."""
+
+PROVIDER_OPTIONS: Mapping[str, Reader] = {
+    "kafka.config.providers": provider_names,
+    **{f"kafka.config.providers.{name}.class": provider_class(name) for name in PROVIDERS},
+}
+"""Options of the configuration providers, which are there without them, too."""
 
 HONOURED: Mapping[str, Reader] = {
     "subscribe": topics,
@@ -99,8 +139,9 @@ HONOURED: Mapping[str, Reader] = {
     "kafka.fetch.max.wait.ms": integer(0, INT32_MAX),
     "kafka.fetch.min.bytes": integer(0, INT32_MAX),
     "kafka.check.crcs": boolean,
-    "kafka.ssl.endpoint.identification.algorithm": one_of("https"),
+    **PAYLOAD_OPTIONS,
     **CLIENT,
+    **PROVIDER_OPTIONS,
 }
 """All options that have an effect, with the parsers of their values. :mod:`.options_unused` has the other options."""
 
@@ -162,6 +203,7 @@ class ReadOptions:
         offset_retries: Number of retries when requesting offsets (``fetchOffset.numRetries``, 3).
         offset_retry_interval: Seconds between retries (``fetchOffset.retryIntervalMs``, 1 s).
         topic_ids: The expected topic ids, in hex.
+        payloads: The formats of keys and values that are not raw.
     """
 
     connection: Mapping[str, Any]
@@ -178,6 +220,7 @@ class ReadOptions:
     offset_retries: int
     offset_retry_interval: float
     topic_ids: Mapping[str, str]
+    payloads: tuple[Payload, ...] = ()
 
     @property
     def include_headers(self) -> bool:
@@ -229,7 +272,19 @@ def read_options(given: Mapping[str, Any], starting: Bound, ending: Bound) -> Re
         offset_retries=given.get("fetchOffset.numRetries", 3),
         offset_retry_interval=max(given.get("fetchOffset.retryIntervalMs", 1000), 0) / 1000,
         topic_ids=given.get(TOPIC_IDS, {}),
+        payloads=payloads_of(given),
     )
+
+
+def payloads_of(given: Mapping[str, Any]) -> tuple[Payload, ...]:
+    """Return the formats of the chosen columns that are not raw; ``given`` comes from :func:`parse_options`.
+
+    Raises:
+        ConfigurationError: An option of a format is missing, or has no effect.
+    """
+    topics = given.get("subscribe") or given.get("assign") or ()
+    columns = chosen_columns(given)
+    return tuple(one for one in parse_payloads(given, tuple(topics)) if one.column in columns)
 
 
 def parse_connection(options: Mapping[str, object]) -> Mapping[str, Any]:
@@ -239,7 +294,7 @@ def parse_connection(options: Mapping[str, object]) -> Mapping[str, Any]:
         ConfigurationError: An option is unknown or refused, is none of the client's, or has an invalid value.
     """
     given = parse_options({name: str(value) for name, value in options.items()})
-    if other := sorted(given.keys() - CLIENT.keys()):
+    if other := sorted(given.keys() - CLIENT.keys() - PROVIDER_OPTIONS.keys()):
         raise ConfigurationError(f"options: {other[0]} is no option of the connection")
     return connection_options(given)
 
@@ -265,7 +320,7 @@ def connection_options(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     if not given.get(_BOOTSTRAP, "").strip():
         raise ConfigurationError(f"{_BOOTSTRAP} is required: host:port[,host:port…]")
-    java = {name.removeprefix("kafka.").replace(".", "_"): name for name in CLIENT}
+    java = {name: option for option, name in _NAMES.items()}
     options = {name: given[theirs] for name, theirs in java.items() if theirs in given}
     if not options.get("client_id", "-"):
         del options["client_id"]
@@ -278,7 +333,8 @@ def connection_options(given: Mapping[str, Any]) -> Mapping[str, Any]:
         if options.get(f"{backoff}_ms", 0) > 1000 * getattr(ClusterConfig, f"{backoff}_max"):
             options.setdefault(f"{backoff}_max_ms", options[f"{backoff}_ms"])
     try:
-        ClusterConfig.parse(options)
+        if (known := checkable(options)) is not None:
+            ClusterConfig.parse(known)
     except ConfigurationError as error:
         raise in_their_names(error, java) from None
     return options

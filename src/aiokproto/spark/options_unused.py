@@ -77,7 +77,10 @@ WITHOUT_EFFECT = {
 the rows, or make reading less secure."""
 
 _JAVA_CLASS = "Java classes cannot be used"
-_TLS = "TLS uses the defaults of Python's ssl module"
+_BROKER_VALIDATES = "leave it out: brokers validate the token"
+_TICKETS = "leave it out: with kafka.sasl.kerberos.keytab the client gets tickets, and new ones before they expire"
+_PROVIDERS = "leave it out: OpenSSL does what Java has providers for"
+_RETRIEVER = "is for another login module; use the options kafka.sasl.oauthbearer.… or aiokproto.sasl.token"
 
 REFUSED = {
     # Spark adds this one to CREATE TABLE.
@@ -85,27 +88,33 @@ REFUSED = {
     "use CREATE TEMPORARY VIEW … USING aiokproto OPTIONS (…)",
     "kafka.auto.offset.reset": "startingOffsets defines where to start",
     "kafka.bootstrap.controllers": "controllers have no records; name brokers in kafka.bootstrap.servers",
-    "kafka.config.providers": "values are literal; resolve them before you set the option",
     "kafka.enable.auto.commit": "Spark, or the output, stores the offsets; they are never committed to a group",
     "kafka.interceptor.classes": _JAVA_CLASS,
     "kafka.key.deserializer": "keys are read as bytes; cast or decode the column",
     "kafka.value.deserializer": "values are read as bytes; cast or decode the column",
-    "kafka.security.providers": _JAVA_CLASS,
-    "kafka.sasl.": "SASL is not supported yet",
-    "kafka.ssl.cipher.suites": _TLS,
-    "kafka.ssl.enabled.protocols": _TLS,
+    "kafka.security.providers": _PROVIDERS,
+    "kafka.sasl.client.callback.handler.class": _JAVA_CLASS,
+    "kafka.sasl.login.callback.handler.class": f"{_JAVA_CLASS}: {_RETRIEVER}",
+    "kafka.sasl.login.class": _JAVA_CLASS,
+    "kafka.sasl.kerberos.kinit.cmd": _TICKETS,
+    "kafka.sasl.kerberos.min.time.before.relogin": _TICKETS,
+    "kafka.sasl.kerberos.ticket.renew.jitter": _TICKETS,
+    "kafka.sasl.kerberos.ticket.renew.window.factor": _TICKETS,
+    "kafka.sasl.oauthbearer.clock.skew.seconds": _BROKER_VALIDATES,
+    "kafka.sasl.oauthbearer.expected.audience": _BROKER_VALIDATES,
+    "kafka.sasl.oauthbearer.expected.issuer": _BROKER_VALIDATES,
+    "kafka.sasl.oauthbearer.jwks.endpoint.": _BROKER_VALIDATES,
+    "kafka.sasl.oauthbearer.jwt.validator.class": _BROKER_VALIDATES,
+    "kafka.sasl.oauthbearer.scope.claim.name": _BROKER_VALIDATES,
+    "kafka.sasl.oauthbearer.sub.claim.name": _BROKER_VALIDATES,
     "kafka.ssl.engine.factory.class": _JAVA_CLASS,
-    "kafka.ssl.key.password": "client certificates are not supported yet",
-    "kafka.ssl.keymanager.algorithm": "client certificates are not supported yet",
-    "kafka.ssl.keystore.": "client certificates are not supported yet",
-    "kafka.ssl.protocol": _TLS,
-    "kafka.ssl.provider": _JAVA_CLASS,
-    "kafka.ssl.secure.random.implementation": _TLS,
-    "kafka.ssl.trustmanager.algorithm": _TLS,
-    "kafka.ssl.truststore.": "export it as PEM, and name that file in the environment variable SSL_CERT_FILE, for "
-    "executors by spark.executorEnv.SSL_CERT_FILE; without it, the system's certificate authorities are trusted",
+    "kafka.ssl.keymanager.algorithm": _PROVIDERS,
+    "kafka.ssl.protocol": "use kafka.ssl.enabled.protocols",
+    "kafka.ssl.provider": _PROVIDERS,
+    "kafka.ssl.secure.random.implementation": _PROVIDERS,
+    "kafka.ssl.trustmanager.algorithm": _PROVIDERS,
 }
 """Options that are refused: without effect, the job would read other rows than its author expects, or read them less
-securely. A name that ends in a dot stands for all names with this prefix. Options of TLS and SASL are refused even if
-the security protocol uses neither: the official connector ignores them then, and its user expects a protection that
-does not exist."""
+securely. A name that ends in a dot stands for all names with this prefix. Options of TLS and SASL that a client does
+not have are refused even if the security protocol uses neither: the official connector ignores them then, and its user
+expects a protection that does not exist."""

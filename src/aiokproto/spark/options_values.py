@@ -105,13 +105,6 @@ def pattern(text: str) -> str:
     return text.strip()
 
 
-def security_protocol(text: str) -> str:
-    """Parse ``PLAINTEXT`` or ``SSL``, in any case."""
-    if text.strip().upper().startswith("SASL"):
-        raise ValueError("SASL is not supported yet; must be PLAINTEXT or SSL")
-    return one_of("plaintext", "ssl")(text).upper()
-
-
 def topic_ids(text: str) -> Mapping[str, str]:
     """Parse a JSON object of topics and their ids."""
     found = json.loads(text)

@@ -23,6 +23,7 @@ from aiokproto.codec.messages.list_offsets import (
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import ConfigurationError, KafkaError
+from aiokproto.spark.credentials import client_options
 from aiokproto.spark.leaders import request_leaders
 from aiokproto.spark.offsets import EARLIEST, LATEST, Bound, Log, OffsetRange, resolve
 from aiokproto.spark.options import ReadOptions
@@ -62,7 +63,7 @@ def plan_now(options: ReadOptions, resume: Mapping[TopicPartition, int] | None =
 
 
 async def _plan_with_new_client(options: ReadOptions, resume: Mapping[TopicPartition, int] | None) -> Plan:
-    async with ClusterClient(ClusterConfig.parse(options.connection)) as cluster:
+    async with ClusterClient(ClusterConfig.parse(client_options(options.connection))) as cluster:
         return await plan(cluster, options, resume)
 
 

@@ -12,6 +12,7 @@ from aiokproto.records.pieces import in_pieces
 from aiokproto.spark.fetching import RangeFetcher, topic_deleted
 from aiokproto.spark.offsets import OffsetRange
 from aiokproto.spark.options import ReadOptions
+from aiokproto.spark.payloads.columns import PayloadDecoder
 from aiokproto.spark.worker import Worker
 
 if TYPE_CHECKING:
@@ -31,18 +32,21 @@ def read_range(worker: Worker, offsets: OffsetRange, options: ReadOptions) -> It
 
     Raises:
         CorruptRecordError: A batch is damaged; names partition and offset.
+        PayloadError: A key or value is not what its format says, and that is an error; names partition and offset.
+        RegistryError: The schema registry does not have the schema of a record, or does not respond.
         KafkaError: See :meth:`RangeFetcher.fetch`.
     """
     try:
         cluster = worker.cluster(options.connection, offsets.topic)
     except UnknownTopicError:
         raise topic_deleted(offsets) from None
+    decoder = PayloadDecoder(worker, options.payloads) if options.payloads else None
     fetcher = RangeFetcher(cluster, offsets, options)
     pending = worker.start(fetcher.fetch())
     try:
         while fetched := pending.result():
             pending = worker.start(fetcher.fetch())
-            yield from to_arrow(fetched.batches, replace(offsets, start=fetched.start), options)
+            yield from to_arrow(fetched.batches, replace(offsets, start=fetched.start), options, decoder)
             # Otherwise the loop would keep this response until the next one is complete.
             del fetched
     finally:
@@ -50,7 +54,9 @@ def read_range(worker: Worker, offsets: OffsetRange, options: ReadOptions) -> It
         pending.cancel()
 
 
-def to_arrow(batches: Iterable[RecordBatch], offsets: OffsetRange, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+def to_arrow(
+    batches: Iterable[RecordBatch], offsets: OffsetRange, options: ReadOptions, decoder: PayloadDecoder | None = None
+) -> Iterator[pa.RecordBatch]:
     """Verify and decode batches, without the records outside the range.
 
     The memory in use does not depend on the decompressed size of batches: see :func:`in_pieces`.
@@ -59,9 +65,13 @@ def to_arrow(batches: Iterable[RecordBatch], offsets: OffsetRange, options: Read
         for piece in in_pieces(batches, PLAIN_BYTES, MOST_RECORDS, check_crc=options.fetch.check_crcs):
             columns = piece.between(offsets.start, offsets.end)
             if len(columns):
-                yield columns.to_arrow(
+                batch = columns.to_arrow(
                     offsets.topic, offsets.partition, headers=options.include_headers, columns=options.columns
                 )
+                if decoder is not None:
+                    batch = decoder.decode(batch, columns.offset, offsets.topic_partition)
+                yield batch
+                del batch
             # They reference the bytes of their piece, which must be freed before the next piece is decompressed.
             del piece, columns
     except CorruptRecordError as error:

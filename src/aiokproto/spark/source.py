@@ -5,6 +5,7 @@ Only this module, and those that subclass PySpark's classes, import pyspark at i
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql.datasource import DataSource
@@ -22,15 +23,22 @@ from pyspark.sql.types import (
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.spark.batch_reader import KafkaReader, brief
-from aiokproto.spark.options import ReadOptions, chosen_columns, parse_options, parse_read_options
+from aiokproto.spark.options import ReadOptions, chosen_columns, parse_options, parse_read_options, payloads_of
+from aiokproto.spark.payloads.columns import column_type, with_schemas
+from aiokproto.spark.payloads.encoding import with_writer_schemas
+from aiokproto.spark.payloads.options import Payload
 from aiokproto.spark.sink.batch_writer import KafkaWriter
-from aiokproto.spark.sink.options import parse_write_options
+from aiokproto.spark.sink.options import WriteOptions, parse_write_options
 from aiokproto.spark.sink.rows import check_schema
 from aiokproto.spark.sink.stream_writer import KafkaStreamWriter
 from aiokproto.spark.stream.options import parse_stream_options
 from aiokproto.spark.stream.stream_reader import FailedStreamReader, KafkaStreamReader
+from aiokproto.spark.worker import worker
 
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+
+SCHEMA = "aiokproto.schema"
+"""Metadata of a typed column: its schema, as text."""
 
 TYPES: dict[str, DataType] = {
     "key": BinaryType(),
@@ -65,8 +73,16 @@ class KafkaDataSource(DataSource):
 
         Raises:
             ConfigurationError: An option is unknown or refused, or has an invalid value.
+            RegistryError: The schema registry does not have the schema of a column, or does not respond.
         """
-        return StructType([StructField(name, TYPES[name]) for name in chosen_columns(parse_options(self.options))])
+        given = parse_options(self.options)
+        payloads = with_schemas(worker, payloads_of(given))
+        types = _types(payloads)
+        # Tasks need the schema that this type is of, also if its subject gets a later one.
+        schemas = {one.column: {SCHEMA: one.schema} for one in payloads}
+        return StructType(
+            [StructField(name, types[name], metadata=schemas.get(name)) for name in chosen_columns(given)]
+        )
 
     @brief
     def reader(self, schema: StructType) -> KafkaReader:
@@ -95,9 +111,7 @@ class KafkaDataSource(DataSource):
         """
         if overwrite:
             raise ConfigurationError('mode("overwrite"): records of a topic cannot be replaced; use mode("append")')
-        options = parse_write_options(self.options)
-        check_schema(_columns(schema), options.topic)
-        return KafkaWriter(options)
+        return KafkaWriter(_write_options(self.options, schema))
 
     @brief
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:
@@ -106,20 +120,37 @@ class KafkaDataSource(DataSource):
         Raises:
             ConfigurationError: The options or the schema are invalid.
         """
-        options = parse_write_options(self.options)
-        check_schema(_columns(schema), options.topic)
-        return KafkaStreamWriter(options, _columns(schema))
+        return KafkaStreamWriter(_write_options(self.options, schema), _columns(schema))
+
+
+def _write_options(options: Mapping[str, str], schema: StructType) -> WriteOptions:
+    parsed = parse_write_options(options)
+    check_schema(_columns(schema), parsed.topic, [one.column for one in parsed.payloads])
+    return replace(parsed, payloads=with_writer_schemas(worker, parsed.payloads))
 
 
 def _columns(schema: StructType) -> list[tuple[str, str]]:
     return [(field.name, field.dataType.simpleString()) for field in schema.fields]
 
 
+def _types(payloads: Sequence[Payload]) -> dict[str, DataType]:
+    """Return the types of all columns."""
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    typed = {one.column: from_arrow_type(column_type(one), prefer_timestamp_ntz=True) for one in payloads}
+    return {**TYPES, **typed}
+
+
 def _with_columns(options: ReadOptions, schema: StructType) -> ReadOptions:
+    found = {field.name: field.metadata[SCHEMA] for field in schema.fields if SCHEMA in (field.metadata or {})}
+    payloads = with_schemas(
+        worker, [replace(one, schema=found.get(one.column, one.schema)) for one in options.payloads]
+    )
+    types = _types(payloads)
     for field in schema.fields:
-        if field.name not in options.columns or field.dataType != TYPES[field.name]:
-            valid = ", ".join(f"{name} {TYPES[name].simpleString()}" for name in options.columns)
+        if field.name not in options.columns or field.dataType != types[field.name]:
+            valid = ", ".join(f"{name} {types[name].simpleString()}" for name in options.columns)
             raise ConfigurationError(
                 f"schema: {field.name} {field.dataType.simpleString()} is not a column; valid are {valid}"
             )
-    return replace(options, columns=tuple(schema.names))
+    return replace(options, columns=tuple(schema.names), payloads=payloads)

@@ -19,6 +19,7 @@ from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.producer import Producer
+from aiokproto.spark.credentials import client_options, fingerprint
 
 T = TypeVar("T")
 
@@ -61,13 +62,14 @@ class Worker:
         self._loop.close()
 
     async def _cluster(self, connection: Mapping[str, Any], topic: str) -> ClusterClient:
-        key = repr(sorted(connection.items()))
+        options = client_options(connection)
+        key = fingerprint(options)
         if key in self._clusters:
             self._clusters.move_to_end(key)
             with contextlib.suppress(ClientClosedError):
                 await self._clusters[key].topic(topic)
                 return self._clusters[key]
-        cluster = ClusterClient(ClusterConfig.parse(connection))
+        cluster = ClusterClient(ClusterConfig.parse(options))
         try:
             await cluster.start()
             await cluster.topic(topic)
@@ -79,7 +81,8 @@ class Worker:
         return cluster
 
     async def _producer(self, options: Mapping[str, Any]) -> Producer:
-        key = repr(sorted(options.items()))
+        options = client_options(options)
+        key = fingerprint(options)
         found = self._producers.get(key)
         if found is not None and not found.health().ended:
             self._producers.move_to_end(key)

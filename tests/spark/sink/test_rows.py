@@ -32,7 +32,12 @@ def test_wrong_columns() -> None:
     assert problem([("key", "string")], "t").startswith("schema: the column value is required")
     assert problem([("Value", "string")], "t") == "schema: the column value is required; did you mean 'Value'?"
     assert "the column topic is required, or the option topic" in problem([("value", "string")])
-    assert problem([("value", "int")], "t") == "schema: column value is int: cast it to binary or string"
+    assert problem([("value", "int")], "t") == (
+        "schema: column value is int: cast it to binary or string, or set the option value.format"
+    )
+    with pytest.raises(ConfigurationError, match=r"key\.format has no effect: there is no column key"):
+        check_schema([("value", "string")], "t", ["key"])
+    check_schema([("value", "struct<a:int>")], "t", ["value"])
     assert problem([*ALL[:4], ("partition", "bigint")]) == "schema: column partition is bigint: cast it to int"
     assert problem([("value", "string"), ("value", "string")], "t") == "schema: column value is there 2 times"
     assert f"cast it to {HEADERS}" in problem([("value", "string"), ("headers", "map<string,binary>")], "t")

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig
+from aiokproto.spark.credentials import client_options
 from aiokproto.spark.loads.history import History
 from aiokproto.spark.loads.manifest import LoadedPartition
 from aiokproto.spark.options import ReadOptions
@@ -117,7 +118,7 @@ def _run_with_client(options: ReadOptions, work: Callable[[ClusterClient], Await
     """Run ``work`` with a new client in a new thread: the thread of a notebook has a running event loop."""
 
     async def run() -> T:
-        async with ClusterClient(ClusterConfig.parse(options.connection)) as cluster:
+        async with ClusterClient(ClusterConfig.parse(client_options(options.connection))) as cluster:
             return await work(cluster)
 
     with ThreadPoolExecutor(1, "aiokproto-plan") as executor:

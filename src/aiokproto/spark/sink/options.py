@@ -13,12 +13,14 @@ from typing import Any
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.producer import Producer
+from aiokproto.spark.credentials import checkable
 from aiokproto.spark.option_table import OptionTable
-from aiokproto.spark.options import CLIENT, connection_options, in_their_names
+from aiokproto.spark.options import CLIENT, PROVIDER_OPTIONS, connection_options, in_their_names
 from aiokproto.spark.options import HONOURED as READING
 from aiokproto.spark.options_unused import REFUSED as REFUSED_READING
 from aiokproto.spark.options_unused import WITHOUT_EFFECT as UNUSED_READING
 from aiokproto.spark.options_values import INT32_MAX, Reader, boolean, check_topic, integer, one_of
+from aiokproto.spark.payloads.options import PAYLOAD_OPTIONS, Payload, parse_payloads
 
 BATCH_SIZE = 512 * 1024
 """Default of ``kafka.batch.size``. A task has all its rows at once, so larger batches cost no latency, and brokers have
@@ -73,8 +75,9 @@ HONOURED: Mapping[str, Reader] = {
     "topic": _topic,
     **{name: reader for name, (_, reader) in _PRODUCER.items()},
     **_LEVELS,
-    "kafka.ssl.endpoint.identification.algorithm": READING["kafka.ssl.endpoint.identification.algorithm"],
+    **PAYLOAD_OPTIONS,
     **CLIENT,
+    **PROVIDER_OPTIONS,
 }
 """All options that have an effect, with the parsers of their values."""
 
@@ -118,10 +121,12 @@ class WriteOptions:
     Attributes:
         producer: Options of the producer, under its own names.
         topic: The topic of all rows; None if the column ``topic`` names it.
+        payloads: The formats of keys and values that are not raw.
     """
 
     producer: Mapping[str, Any]
     topic: str | None
+    payloads: tuple[Payload, ...] = ()
 
 
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
@@ -139,12 +144,14 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     producer |= _compression_level(given)
     try:
         # It checks the options together, and connects to nothing before its start.
-        Producer(**producer)
+        if (known := checkable(producer)) is not None:
+            Producer(**known)
     except ConfigurationError as error:
         names = {ours: name for name, (ours, _) in _PRODUCER.items()}
         names["compression_level"] = f"kafka.compression.{given.get('kafka.compression.type')}.level"
         raise in_their_names(error, names) from None
-    return WriteOptions(producer, given.get("topic"))
+    topic = given.get("topic")
+    return WriteOptions(producer, topic, parse_payloads(given, () if topic is None else (topic,)))
 
 
 def _compression_level(given: Mapping[str, Any]) -> Mapping[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -28,12 +28,13 @@ ROWS = 10_000
 """The rows of a batch that is made of Python rows: as many as Spark's batches have by default."""
 
 
-def check_schema(columns: Sequence[tuple[str, str]], topic: str | None) -> None:
+def check_schema(columns: Sequence[tuple[str, str]], topic: str | None, typed: Collection[str] = ()) -> None:
     """Check names and types of the columns; as in the official connector, others than those of a record are ignored.
 
     Args:
         columns: Pairs of name and type, in Spark's notation (``simpleString()``).
         topic: The option of this name.
+        typed: Columns that have a format, and so any type.
 
     Raises:
         ConfigurationError: A column is missing, has a wrong type, or is there twice.
@@ -44,9 +45,12 @@ def check_schema(columns: Sequence[tuple[str, str]], topic: str | None) -> None:
             also = "" if required == "value" else ", or the option topic"
             found = nearest(required, names) if names else ""
             raise ConfigurationError(f"schema: the column {required} is required{also}{found}")
+    if absent := [name for name in typed if name not in names]:
+        raise ConfigurationError(f"{absent[0]}.format has no effect: there is no column {absent[0]}")
     for name, kind in columns:
-        if name in TYPES and kind not in TYPES[name]:
-            raise ConfigurationError(f"schema: column {name} is {kind}: cast it to {' or '.join(TYPES[name])}")
+        if name in TYPES and kind not in TYPES[name] and name not in typed:
+            formats = f", or set the option {name}.format" if name in ("key", "value") else ""
+            raise ConfigurationError(f"schema: column {name} is {kind}: cast it to {' or '.join(TYPES[name])}{formats}")
         if name in TYPES and names.count(name) > 1:
             raise ConfigurationError(f"schema: column {name} is there {names.count(name)} times")
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pyspark.sql import datasource
 from pyspark.sql.datasource import WriterCommitMessage
 
+from aiokproto.errors import ConfigurationError
 from aiokproto.spark.batch_reader import brief
 from aiokproto.spark.sink.batch_writer import WrittenRows, logger, summary, write_in_task
 from aiokproto.spark.sink.options import WriteOptions
@@ -33,6 +34,8 @@ class KafkaStreamWriter(StreamWriter):
 
     def __init__(self, options: WriteOptions, columns: Sequence[tuple[str, str]]) -> None:
         """``columns`` are pairs of name and type, in Spark's notation."""
+        if options.payloads and not HAS_ARROW:
+            raise ConfigurationError(f"{options.payloads[0].option('format')} in a stream needs PySpark 4.1 or later")
         self._options = options
         self._columns = columns
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from aiokproto.errors import InvalidRecordError, KafkaError
 from aiokproto.producer import BulkDelivery, Producer
+from aiokproto.spark.payloads.encoding import PayloadEncoder
 from aiokproto.spark.sink.options import WriteOptions
 from aiokproto.spark.sink.rows import TopicRows, by_topic
 from aiokproto.spark.worker import Worker
@@ -49,22 +50,33 @@ def write_rows(worker: Worker, options: WriteOptions, batches: Iterator[pa.Recor
     """
     producer = worker.producer(options.producer)
     writing = _Writing(producer, options.topic)
+    encoder = PayloadEncoder(options.payloads) if options.payloads else None
+    read = 0
     appending: Future[None] | None = None
     try:
         for batch in batches:
+            encoded = batch if encoder is None else encoder.encode(batch, read)
+            read += len(batch)
             if appending is not None:
                 appending.result()
-            appending = worker.start(writing.append(batch))
+            appending = worker.start(writing.append(encoded))
         if appending is not None:
             appending.result()
         worker.start(writing.finish()).result()
+    except InvalidRecordError as error:
+        _give_up(worker, producer, appending)
+        raise WriteError(str(error)) from None
     # Also when Spark interrupts the task. The producer has rows that nobody waits for any more.
     except BaseException:
-        if appending is not None:
-            appending.cancel()
-        worker.discard(producer)
+        _give_up(worker, producer, appending)
         raise
     return writing.rows, writing.size
+
+
+def _give_up(worker: Worker, producer: Producer, appending: Future[None] | None) -> None:
+    if appending is not None:
+        appending.cancel()
+    worker.discard(producer)
 
 
 @dataclass(frozen=True)

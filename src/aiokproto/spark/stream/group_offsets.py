@@ -22,6 +22,7 @@ from aiokproto.codec.messages.offset_commit import (
 )
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import ConfigurationError, KafkaError, error_for
+from aiokproto.spark.credentials import client_options
 from aiokproto.spark.options import parse_connection
 from aiokproto.spark.stream.offsets import CheckpointError, StreamOffset, parse_offset
 from aiokproto.spark.worker import worker
@@ -83,7 +84,7 @@ class GroupOffsets(StreamingQueryListener):
             topics=[OffsetCommitRequestTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
         )
         # A client for each commit: batches may be hours apart, and Spark never says that it needs no more.
-        async with ClusterClient(ClusterConfig.parse(self._connection)) as cluster:
+        async with ClusterClient(ClusterConfig.parse(client_options(self._connection))) as cluster:
             response = await cluster.request(request)
         for result in response.topics:
             for partition_result in result.partitions:

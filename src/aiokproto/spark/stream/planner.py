@@ -16,6 +16,7 @@ from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTo
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.config import ClusterConfig
 from aiokproto.net.timeouts import deadline
+from aiokproto.spark.credentials import client_options
 from aiokproto.spark.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, resolve, split
 from aiokproto.spark.planning import TopicChangedError, find_partitions, list_offsets, request_logs
 from aiokproto.spark.positions import Epochs
@@ -58,7 +59,7 @@ class StreamPlanner:
     def __init__(self, options: StreamOptions) -> None:
         self._options = options
         self._read = options.read
-        self._cluster = ClusterClient(ClusterConfig.parse(options.read.connection))
+        self._cluster = ClusterClient(ClusterConfig.parse(client_options(options.read.connection)))
         self._initial: StreamOffset | None = None
         self._target: Ends | None = None
         self._patience = Patience(options.min_offsets or 0, options.max_delay)

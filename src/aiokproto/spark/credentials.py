@@ -1,0 +1,236 @@
+"""Credentials: from options, which are text, to what the clients in tasks take, without being seen on the way.
+
+An option is visible to many: to whoever reads a job's code, and in the bytes of plans that Spark sends to executors. So
+an option can name the place of a secret instead of the secret, in the notation of Kafka's configuration providers:
+``${env:NAME}``, ``${file:/path}``, ``${file:/path:key}``, ``${directory:/path:name}``. Readers and writers are pickled
+with the reference. It is resolved where a client is made (:func:`client_options`), which is in tasks, and for requests
+of offsets in the driver's Python process. Passwords are resolved for each authentication, so they can be replaced while
+a job runs.
+
+A secret that is given as it is becomes :class:`Hidden` text, so that no ``repr`` of options shows it. Functions, for
+tokens, are named: ``package.module:function``.
+
+What can never happen: a resolved secret in a pickle, an error, a log or a ``repr``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from aiokproto.config import ConnectionOptions
+from aiokproto.errors import ConfigurationError
+from aiokproto.security.secret import MAX_FILE_SIZE
+
+PROVIDERS = ("env", "file", "directory")
+"""The configuration providers, by the names that Kafka's documentation gives them."""
+
+_REFERENCE = re.compile(rf"\$\{{({'|'.join(PROVIDERS)}):(?:([^}}:]*):)?([^}}]*)\}}")
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
+_PROPERTY = re.compile(r"((?:\\.|[^\s=:\\])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+
+_KINDS = {name: str(getattr(kind, "__forward_arg__", kind)) for name, kind in ConnectionOptions.__annotations__.items()}
+SECRETS = frozenset(name for name, kind in _KINDS.items() if "SecretSource" in kind)
+"""Options of the client that take a function, which is called for each authentication."""
+SENSITIVE = SECRETS | {"sasl_jaas_config", "proxy_url"}
+"""Options of the client that may have a secret."""
+FUNCTIONS = {"aiokproto.sasl.token": "sasl_oauth_token", "aiokproto.sasl.aws.credentials": "sasl_aws_credentials"}
+"""Options that name a function, and the client's options that take it."""
+
+
+class Hidden(str):
+    """Text that may have a secret. Its ``repr`` is not the text."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<hidden>"
+
+
+class SecretReference:
+    """A function that returns the secret to which a text refers; it is looked up anew by each call."""
+
+    def __init__(self, option: str, text: str) -> None:
+        self._option = option
+        self.text = text
+
+    def __call__(self) -> str:
+        """Return the secret; raises as :func:`resolve`."""
+        return resolve(self._option, self.text)
+
+    def __repr__(self) -> str:
+        return f"<{self._option}>"
+
+
+def function_name(text: str) -> str:
+    """Parse the name of a function, ``package.module:function``. It is not imported."""
+    if not _FUNCTION.fullmatch(text.strip()):
+        raise ValueError("must be the name of a function, package.module:function")
+    return text.strip()
+
+
+def providers(text: str) -> tuple[str, ...]:
+    """Parse the value of ``config.providers``."""
+    found = tuple(name.strip() for name in text.split(",") if name.strip())
+    if unknown := [name for name in found if name not in PROVIDERS]:
+        raise ValueError(f"{unknown[0]!r} is not there: {', '.join(PROVIDERS)} are, under these names")
+    return found
+
+
+def provider_class(name: str) -> Callable[[str], str]:
+    """Return a parser of the class of a provider, which must be Kafka's own."""
+    expected = {"env": "EnvVar", "file": "File", "directory": "Directory"}[name]
+    full = f"org.apache.kafka.common.config.provider.{expected}ConfigProvider"
+
+    def read(text: str) -> str:
+        if text.strip() != full:
+            raise ValueError(f"must be {full}, as Java classes cannot be used")
+        return full
+
+    return read
+
+
+def refers(value: object) -> bool:
+    """Whether a value is text with a reference."""
+    return isinstance(value, str) and _REFERENCE.search(value) is not None
+
+
+def resolve(option: str, text: str) -> str:
+    """Replace the references in a text.
+
+    Args:
+        option: The option's name, for errors.
+        text: The text, as ``${env:NAME}`` or ``username="etl" password="${file:/run/secrets/kafka:password}"``.
+
+    Raises:
+        ConfigurationError: An environment variable, or a key in a file, does not exist.
+        OSError: A file cannot be read.
+        ValueError: A file is longer than 1 MiB, or not UTF-8.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        found = _look_up(option, *match.groups(default=""))
+        quote = text[match.start() - 1 : match.start()]
+        if quote in ('"', "'"):
+            # Within the quotes of a login module, which the same quote in a password would end.
+            return found.replace("\\", "\\\\").replace(quote, f"\\{quote}").replace("\n", "\\n")
+        return found
+
+    return _REFERENCE.sub(value, text)
+
+
+def client_options(connection: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options as the clients take them, from those that readers and writers have. It reads files and imports.
+
+    Raises:
+        ConfigurationError: What an option refers to does not exist.
+    """
+    options = dict(connection)
+    for name, value in connection.items():
+        if name in FUNCTIONS.values():
+            options[name] = _function(name, value)
+        elif not refers(value):
+            continue
+        elif name in SECRETS:
+            options[name] = SecretReference(java_name(name), value)
+        else:
+            try:
+                options[name] = Hidden(resolve(java_name(name), value))
+            except (OSError, ValueError) as error:
+                raise ConfigurationError(f"{java_name(name)} cannot be resolved: {error}") from None
+    return options
+
+
+def checkable(connection: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return options that can be checked before references are resolved; None if that says nothing.
+
+    The machine that parses options need not have what a reference names.
+    """
+    options = dict(connection)
+    for name, value in connection.items():
+        if name in FUNCTIONS.values():
+            options[name] = lambda: None
+        elif refers(value) and name not in SECRETS:
+            options[name] = _REFERENCE.sub("reference", value)
+            if options[name] == "reference" or name == "bootstrap_servers":
+                return None
+    return options
+
+
+def fingerprint(options: Mapping[str, Any]) -> str:
+    """Return a text that differs for different options, and shows none of them."""
+
+    def text(value: object) -> str:
+        value = value.text if isinstance(value, SecretReference) else value
+        # Not the repr of a Hidden text, which is always the same.
+        return str(value) if isinstance(value, str) else repr(value)
+
+    items = sorted((name, type(value).__name__, text(value)) for name, value in options.items())
+    return hashlib.sha256(repr(items).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def java_name(name: str) -> str:
+    """Return the name that an option of the client has as an option of the data source."""
+    return f"kafka.{name.replace('_', '.')}"
+
+
+def _look_up(option: str, provider: str, path: str, key: str) -> str:
+    if provider == "env":
+        if key not in os.environ:
+            raise ConfigurationError(
+                f"{option}: the environment variable {key} is not set (for executors: spark.executorEnv.{key})"
+            )
+        return os.environ[key]
+    if provider == "directory":
+        return _content(Path(path) / key)
+    if not path:
+        return _content(Path(key))
+    found = _properties(_content(Path(path)))
+    if key not in found:
+        raise ConfigurationError(f"{option}: {path} has no property {key}")
+    return found[key]
+
+
+def _content(path: Path) -> str:
+    with path.open(encoding="utf-8") as file:
+        text = file.read(MAX_FILE_SIZE + 1)
+    if len(text) > MAX_FILE_SIZE:
+        raise ValueError(f"{path} is longer than {MAX_FILE_SIZE} characters")
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def _properties(text: str) -> dict[str, str]:
+    """Parse a file of Java's properties."""
+    joined = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t\f]*", r"\1", text)
+    lines = (line.lstrip(" \t\f") for line in joined.splitlines())
+    matches = (_PROPERTY.fullmatch(line) for line in lines if line and line[0] not in "#!")
+    return {_unescaped(match[1]): _unescaped(match[2]) for match in matches if match is not None}
+
+
+def _unescaped(text: str) -> str:
+    def char(match: re.Match[str]) -> str:
+        found = match[1]
+        return chr(int(found[1:], 16)) if len(found) == 5 else _ESCAPED.get(found, found)
+
+    return _ESCAPE.sub(char, text)
+
+
+def _function(option: str, name: str) -> Callable[..., Any]:
+    theirs = next(one for one, ours in FUNCTIONS.items() if ours == option)
+    module, _, path = name.partition(":")
+    try:
+        found: Any = import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(f"{theirs}={name!r} cannot be imported: {error}") from None
+    if not callable(found):
+        raise ConfigurationError(f"{theirs}={name!r}: {type(found).__name__} is no function")
+    return found  # type: ignore[no-any-return]

@@ -1,0 +1,299 @@
+"""JSON of single rows to Python values, as Spark's ``from_json`` reads them. Pure.
+
+This is the slow way, for rows that Arrow's reader does not take: those that are malformed, and those with types or
+forms that it does not have. What is no value of its type becomes null, the rest of the row stays, and the row counts
+as malformed: this is Spark's ``spark.sql.json.enablePartialResults``, which is on by default.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable
+from datetime import date, datetime, timedelta, timezone, tzinfo
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_DATE = re.compile(r"([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[T ].*)?)?)?")
+_CLOCK = r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{0,9}))?)?"
+_TIMESTAMP = re.compile(rf"([+-]?\d{{4,6}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[T ](?:{_CLOCK})?\s*(.*))?)?)?")
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{1,2}))?(?::?(\d{1,2}))?")
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_FLOATS = {
+    "NaN": float("nan"),
+    **dict.fromkeys(("Infinity", "+Infinity", "INF", "+INF"), float("inf")),
+    **dict.fromkeys(("-Infinity", "-INF"), float("-inf")),
+}
+
+
+class _Number(str):
+    """A number as it is written."""
+
+    __slots__ = ()
+
+
+class _Constant(_Number):
+    """NaN, or an infinity."""
+
+    __slots__ = ()
+
+
+class _Malformed(Exception):
+    """What was read is no value of its type; ``partial`` is what there is of it."""
+
+    def __init__(self, partial: Any = None) -> None:
+        super().__init__()
+        self.partial = partial
+
+
+Converter = Callable[[Any], Any]
+
+_DECODER = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_Constant)
+
+
+def row_reader(kind: pa.DataType) -> Callable[[bytes], tuple[dict[str, Any] | None, bool]]:
+    """Return a function that reads the JSON of a struct, and returns its value, and whether the row is well-formed."""
+    convert = _converter(kind)
+    empty: dict[str, Any] = {}
+
+    def read(data: bytes) -> tuple[dict[str, Any] | None, bool]:
+        try:
+            text = data.decode().lstrip(" \t\r\n")
+            if not text:
+                return None, True
+            # As with Spark, what follows the value does not matter.
+            value, _ = _DECODER.raw_decode(text)
+        except (ValueError, RecursionError):
+            return empty, False
+        if value is None:
+            return empty, False
+        try:
+            return convert(value), True
+        except _Malformed as error:
+            return (error.partial if error.partial is not None else empty), False
+
+    return read
+
+
+def _converter(kind: pa.DataType) -> Converter:
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_struct(kind):
+        return _struct({field.name: _converter(field.type) for field in kind})
+    if types.is_map(kind):
+        return _map(_converter(kind.item_type))
+    if types.is_list(kind):
+        return _array(_converter(kind.value_type))
+    if types.is_decimal(kind):
+        return _checked(_decimal(kind.precision, kind.scale))
+    if types.is_integer(kind):
+        return _checked(_integer(kind.bit_width))
+    if types.is_timestamp(kind):
+        return _checked(_timestamp if kind.tz else _timestamp_ntz)
+    makers: dict[Any, Converter] = {
+        pa.bool_(): _boolean,
+        pa.float32(): _float,
+        pa.float64(): _float,
+        pa.string(): _string,
+        pa.binary(): _binary,
+        pa.date32(): _date,
+    }
+    return _checked(makers[kind])
+
+
+def _checked(convert: Converter) -> Converter:
+    def check(value: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            return convert(value)
+        except (ValueError, TypeError, OverflowError, ArithmeticError, KeyError):
+            raise _Malformed from None
+
+    return check
+
+
+def _struct(converters: dict[str, Converter]) -> Converter:
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise _Malformed
+        found: dict[str, Any] = {}
+        whole = True
+        for name, one in converters.items():
+            try:
+                found[name] = one(value.get(name))
+            except _Malformed as error:
+                found[name] = error.partial
+                whole = False
+        if not whole:
+            raise _Malformed(found)
+        return found
+
+    return convert
+
+
+def _array(element: Converter) -> Converter:
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise _Malformed
+        found, whole = _each(value, element)
+        if not whole:
+            raise _Malformed(found)
+        return found
+
+    return convert
+
+
+def _map(item: Converter) -> Converter:
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise _Malformed
+        found, whole = _each(list(value.values()), item)
+        pairs = list(zip(value, found, strict=True))
+        if not whole:
+            raise _Malformed(pairs)
+        return pairs
+
+    return convert
+
+
+def _each(values: list[Any], convert: Converter) -> tuple[list[Any], bool]:
+    """Convert values. As with Spark, structs stay in part; any other value that is malformed makes nothing of all."""
+    found: list[Any] = []
+    whole = True
+    for value in values:
+        try:
+            found.append(convert(value))
+        except _Malformed as error:
+            if error.partial is None:
+                raise
+            found.append(error.partial)
+            whole = False
+    return found, whole
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _integer(bits: int) -> Converter:
+    def convert(value: Any) -> int:
+        if not isinstance(value, _Number) or len(value) > 30:
+            raise TypeError
+        number = int(value)
+        if not -(1 << bits - 1) <= number < 1 << bits - 1:
+            raise OverflowError
+        return number
+
+    return convert
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, _Number):
+        return float(value)
+    return _FLOATS[value]
+
+
+def _string(value: Any) -> str:
+    # What is no string becomes its text.
+    return str(value) if isinstance(value, str) else _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, _Number):
+        return value
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_text(name)}:{_text(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_text, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _binary(value: Any) -> bytes:
+    if not isinstance(value, str) or isinstance(value, _Number):
+        raise TypeError
+    try:
+        return base64.b64decode(value, validate=True)
+    except binascii.Error:
+        raise ValueError from None
+
+
+def _decimal(precision: int, scale: int) -> Converter:
+    unit = Decimal(1).scaleb(-scale)
+
+    def convert(value: Any) -> Decimal:
+        if not isinstance(value, str) or isinstance(value, _Constant) or len(value) > 1000:
+            raise TypeError
+        with localcontext() as context:
+            context.prec = 1100
+            try:
+                found = Decimal(value).quantize(unit, ROUND_HALF_UP)
+            except InvalidOperation:
+                raise ValueError from None
+        if len(found.as_tuple().digits) > precision:
+            raise OverflowError
+        return found
+
+    return convert
+
+
+def _date(value: Any) -> date:
+    match = _DATE.fullmatch(value.strip()) if isinstance(value, str) and not isinstance(value, _Number) else None
+    if match is None:
+        raise ValueError
+    year, month, day = (int(part or 1) for part in match.groups())
+    return date(year, month, day)
+
+
+def _timestamp(value: Any) -> int:
+    return _micros(value, timezone.utc)
+
+
+def _timestamp_ntz(value: Any) -> int:
+    return _micros(value, None)
+
+
+def _micros(value: Any, default: tzinfo | None) -> int:
+    """Return microseconds since the epoch; without a default, for a time that must not have a zone."""
+    if isinstance(value, _Number) and default is not None:
+        return int(value) * 1_000_000
+    match = _TIMESTAMP.fullmatch(value.strip()) if isinstance(value, str) and not isinstance(value, _Number) else None
+    if match is None:
+        raise ValueError
+    *parts, fraction, zone = match.groups()
+    year, month, day = (int(part or 1) for part in parts[:3])
+    hour, minute, second = (int(part or 0) for part in parts[3:])
+    if zone and default is None:
+        raise ValueError
+    moment = datetime(year, month, day, hour, minute, second, tzinfo=_zone(zone) if zone else timezone.utc)
+    return (moment - _EPOCH) // timedelta(microseconds=1) + int((fraction or "0").ljust(6, "0")[:6])
+
+
+def _zone(text: str) -> tzinfo:
+    if text in ("Z", "UTC", "GMT", "UT"):
+        return timezone.utc
+    if match := _OFFSET.fullmatch(text):
+        hours, minutes, seconds = (int(part or 0) for part in match.groups()[1:])
+        offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+        if minutes > 59:
+            raise ValueError
+        return timezone(-offset if match[1] == "-" else offset)
+    # Its keys are names of files.
+    if not re.fullmatch(r"[A-Za-z]\w*(/[A-Za-z][\w+-]*){1,2}", text):
+        raise ValueError
+    return ZoneInfo(text)

@@ -1,0 +1,144 @@
+"""JSON columns: Arrow's reader and the slow one have one meaning, that of Spark's ``from_json``."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiokproto.spark.payloads import json_format
+from aiokproto.spark.payloads.ddl import parse_schema
+from aiokproto.spark.payloads.json_format import Decoded, json_decoder
+from aiokproto.spark.payloads.json_rows import row_reader
+from tests.spark.payloads.json_cases import ROWS, SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KIND = parse_schema("value.schema", SCHEMA)
+SIMPLE = parse_schema(
+    "value.schema", "a INT, b STRING, c DOUBLE, z BOOLEAN, t TIMESTAMP, d DATE, l ARRAY<INT>, n STRUCT<x: INT>"
+)
+
+DIFFERENT = {'{"y":128}', '{"b":1.50}', "{'a':1}"}
+"""Spark wraps the number, writes 1.5, and takes single quotes; the documentation has the last one."""
+
+
+def decode(kind: pa.DataType, rows: list[bytes | None]) -> Decoded:
+    found = json_decoder(kind)(pa.array(rows, pa.binary()))
+    found.column.validate(full=True)
+    assert found.column.type == kind
+    return found
+
+
+@pytest.mark.spark
+def test_rows_are_read_as_by_spark(spark: SparkSession) -> None:
+    from pyspark.sql import functions
+
+    frame = spark.createDataFrame(list(enumerate(ROWS)), "number int, text string")
+    rows = frame.select(functions.from_json("text", SCHEMA)).collect()
+    theirs = [None if row[0] is None else row[0].asDict(recursive=True) for row in rows]
+    ours = decode(KIND, [text.encode() for text in ROWS])
+    for number, (text, their, our) in enumerate(zip(ROWS, theirs, ours.column.to_pylist(), strict=True)):
+        if text in DIFFERENT:
+            continue
+        corrupt = their is not None and their.pop("_corrupt_record") is not None
+        assert (number in ours.malformed) == corrupt, text
+        if our is None or their is None:
+            assert our == their, text
+            continue
+        del our["_corrupt_record"]
+        assert repr(as_spark(our)) == repr(as_spark(their)), text
+
+
+def as_spark(value: dict[str, Any]) -> dict[str, Any]:
+    """One form of both: maps as sorted pairs, binary as bytes, times without the zone, which is UTC."""
+    found = dict(value)
+    if found["m"] is not None:
+        found["m"] = sorted(found["m"].items() if isinstance(found["m"], dict) else found["m"])
+    if found["x"] is not None:
+        found["x"] = bytes(found["x"])
+    if found["t"] is not None:
+        found["t"] = found["t"].replace(tzinfo=None)
+    return found
+
+
+texts = st.sampled_from(["", "x", 'é\n"', "2020-01-02", "2020-01-02T03:04:05Z", "2020-01-02 03:04:05.5+02:00", "NaN"])
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.floats(allow_nan=False, width=32) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abcdltnxz"), inner, max_size=4),
+    max_leaves=8,
+)
+lines = (
+    st.none()
+    | values.map(lambda value: json.dumps(value).encode())
+    | st.dictionaries(st.sampled_from("abcdltnxz"), values, max_size=5).map(lambda value: json.dumps(value).encode())
+    | st.sampled_from(
+        [b"", b" ", b"{}", b"{", b"}", b'{"a":1}{"a":2}', b'{"a":\n1}', b'{"b":"x}', b'","a":1}', b"\xff"]
+    )
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(lines, max_size=40))
+def test_both_ways_of_reading_agree(rows: list[bytes | None]) -> None:
+    found = decode(SIMPLE, rows)
+    read = row_reader(SIMPLE)
+    one_by_one = [(None, True) if row is None else read(row) for row in rows]
+    assert found.column.to_pylist() == pa.array([value for value, _ in one_by_one], SIMPLE).to_pylist()
+    assert sorted(found.malformed) == [number for number, (_, whole) in enumerate(one_by_one) if not whole]
+
+
+def test_one_malformed_row_does_not_slow_down_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = 0
+    read_row = row_reader
+
+    def counted(kind: pa.DataType) -> Any:
+        read = read_row(kind)
+
+        def one(data: bytes) -> Any:
+            nonlocal slow
+            slow += 1
+            return read(data)
+
+        return one
+
+    monkeypatch.setattr(json_format, "row_reader", counted)
+    rows: list[bytes | None] = [b'{"a":%d,"t":"2020-01-02T03:04:05Z"}' % number for number in range(5000)]
+    rows[1234] = b"nope"
+    found = decode(SIMPLE, rows)
+    assert [*found.malformed] == [1234]
+    assert slow <= json_format.FEW
+    assert [row["a"] for row in found.column.to_pylist() if row["a"] is not None] == [
+        number for number in range(5000) if number != 1234
+    ]
+
+
+def test_no_rows_and_only_nulls() -> None:
+    assert decode(KIND, []).column.to_pylist() == []
+    assert decode(KIND, [None, None]).column.to_pylist() == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ("t TIMESTAMP", '{"t":"2020-01-02 03:04:05 Europe/Berlin"}', "2020-01-02 02:04:05+00:00"),
+        ("t TIMESTAMP", '{"t":"2020-01-02 03:04:05 +01:30"}', "2020-01-02 01:34:05+00:00"),
+        ("t TIMESTAMP", '{"t":"2020-01-02 03:04:05 ../../etc/passwd"}', "None"),
+        ("t TIMESTAMP", '{"t":"2020-01-02 03:04:05 +24:00"}', "None"),
+        ("t DECIMAL(38,10)", '{"t":1e-400}', "0E-10"),
+        ("t DECIMAL(5,2)", '{"t":1e999999999}', "None"),
+        ("t INT", '{"t":' + "9" * 100_000 + "}", "None"),
+    ],
+)
+def test_forms_and_limits_of_single_values(schema: str, text: str, value: str) -> None:
+    (found,) = decode(parse_schema("value.schema", schema), [text.encode()]).column.to_pylist()
+    assert str(found["t"]) == value
+
+
+def test_deep_json_is_malformed() -> None:
+    assert [*decode(SIMPLE, [b"[" * 100_000, b'{"a":' * 100_000]).malformed] == [0, 1]
