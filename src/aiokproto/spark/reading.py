@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from aiokproto.errors import CorruptRecordError, UnknownTopicError
 from aiokproto.records import RecordBatch
 from aiokproto.records.pieces import in_pieces
+from aiokproto.records.runs import Run
 from aiokproto.spark.fetching import RangeFetcher, topic_deleted
 from aiokproto.spark.offsets import OffsetRange
 from aiokproto.spark.options import ReadOptions
@@ -50,7 +51,9 @@ def read_range(worker: Worker, offsets: OffsetRange, options: ReadOptions) -> It
         pending.cancel()
 
 
-def to_arrow(batches: Iterable[RecordBatch], offsets: OffsetRange, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+def to_arrow(
+    batches: Iterable[RecordBatch | Run], offsets: OffsetRange, options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
     """Verify and decode batches, without the records outside the range.
 
     The memory in use does not depend on the decompressed size of batches: see :func:`in_pieces`.
