@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from aiokproto.errors import ConfigurationError
-from aiokproto.spark.batch_reader import KafkaReader, brief
+from aiokproto.spark.batch_reader import KafkaReader, PushdownReader, brief
 from aiokproto.spark.options import ReadOptions, chosen_columns, parse_options, parse_read_options
 from aiokproto.spark.sink.batch_writer import KafkaWriter
 from aiokproto.spark.sink.options import parse_write_options
@@ -52,6 +52,9 @@ class KafkaDataSource(DataSource):
     :mod:`aiokproto.spark.sink.options` for writing.
     """
 
+    pushdown = False
+    """Whether readers take filters, where the option ``filterPushdown`` does not say so."""
+
     @classmethod
     def name(cls) -> str:
         """Return the name for ``format()``. Spark reserves ``kafka`` for its own connector."""
@@ -75,7 +78,9 @@ class KafkaDataSource(DataSource):
         Raises:
             ConfigurationError: The options or the schema are invalid.
         """
-        return KafkaReader(_with_columns(parse_read_options(self.options), schema))
+        pushdown = parse_options(self.options).get("filterPushdown", self.pushdown)
+        options = _with_columns(parse_read_options(self.options), schema)
+        return PushdownReader(options) if pushdown else KafkaReader(options)
 
     def streamReader(self, schema: StructType) -> KafkaStreamReader | FailedStreamReader:
         """Return a reader of a stream, with columns as for :meth:`reader`."""
@@ -109,6 +114,12 @@ class KafkaDataSource(DataSource):
         options = parse_write_options(self.options)
         check_schema(_columns(schema), options.topic)
         return KafkaStreamWriter(options, _columns(schema))
+
+
+class PushdownDataSource(KafkaDataSource):
+    """The data source of a session whose setting ``spark.sql.python.filterPushdown.enabled`` is true."""
+
+    pushdown = True
 
 
 def _columns(schema: StructType) -> list[tuple[str, str]]:
