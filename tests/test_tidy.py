@@ -108,6 +108,7 @@ PURE = (
     "spark.offsets",
     "spark.options_values",
     "spark.positions",
+    "spark.pushdown",
     "spark.stream.limits",
     "spark.stream.offsets",
 )

@@ -50,6 +50,7 @@ COMPILED = (
     "aiokproto.records._crc",
     "aiokproto.records._record",
     "aiokproto.records._rows",
+    "aiokproto.records._runs",
     "aiokproto.records._scan",
     "aiokproto.records._writer",
 )

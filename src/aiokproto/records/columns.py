@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     Int64s = npt.NDArray[np.int64]
     Bools = npt.NDArray[np.bool_]
 
-# Offsets of Arrow's binary type are int32.
-_MAX_DATA = (1 << 31) - 1
+MAX_DATA = (1 << 31) - 1
+"""Most bytes that columns can refer to: offsets of Arrow's binary type are int32."""
 _MICROS = 1000
 
 Row = tuple[int, int, bytes | None, bytes | None, tuple[Header, ...]]
@@ -199,8 +199,8 @@ def _repeated(text: str, count: int) -> Any:
     import pyarrow as pa
 
     data = text.encode()
-    if len(data) * count > _MAX_DATA:
-        raise ValueError(f"{count} times {text!r} are {len(data) * count} bytes, the limit is {_MAX_DATA}")
+    if len(data) * count > MAX_DATA:
+        raise ValueError(f"{count} times {text!r} are {len(data) * count} bytes, the limit is {MAX_DATA}")
     ends = np.arange(0, len(data) * count + 1, len(data), dtype=np.int32) if data else np.zeros(count + 1, np.int32)
     return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(ends), pa.py_buffer(data * count)])
 
@@ -332,8 +332,8 @@ def columns_of(rows: Sequence[Row], kinds: Sequence[int]) -> Columns:
     key, value = _laid_out(keys), _laid_out(values)
     encoded = _laid_out([encode_headers(one) if one else None for one in headers])
     size = max(len(key.data), len(value.data) + len(encoded.data))
-    if size > _MAX_DATA:
-        raise ValueError(f"{len(rows)} records hold {size} bytes, the limit is {_MAX_DATA}")
+    if size > MAX_DATA:
+        raise ValueError(f"{len(rows)} records hold {size} bytes, the limit is {MAX_DATA}")
     return Columns(
         np.array(offset, np.int64),
         np.array(timestamp, np.int64),
@@ -362,12 +362,12 @@ def _gather(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None] = ())
     """
     source = batches[0].source if batches else memoryview(b"")
     # By identity: batches of one Fetch response for a partition, mostly.
-    if len(source) <= _MAX_DATA and all(batch.source is source and not batch.attributes & 7 for batch in batches):
+    if len(source) <= MAX_DATA and all(batch.source is source and not batch.attributes & 7 for batch in batches):
         return source, [span_of(batch, batch.position + HEADER.size, len(batch.raw) - HEADER.size) for batch in batches]
     found = [batch.body() if body is None else body for batch, body in zip_longest(batches, bodies)]
     data = b"".join(found)
-    if len(data) > _MAX_DATA:
-        raise ValueError(f"{len(batches)} batches hold {len(data)} bytes of records, the limit is {_MAX_DATA}")
+    if len(data) > MAX_DATA:
+        raise ValueError(f"{len(batches)} batches hold {len(data)} bytes of records, the limit is {MAX_DATA}")
     starts = accumulate(map(len, found), initial=0)
     return data, [span_of(batch, start, len(body)) for batch, start, body in zip(batches, starts, found, strict=False)]
 

@@ -17,6 +17,7 @@ from aiokproto.records.compression import Bytes, chunks
 from aiokproto.records.cutting import cut, joined
 from aiokproto.records.legacy import LegacyBatch
 from aiokproto.records.record import read_records
+from aiokproto.records.runs import Run
 from aiokproto.records.scan import Span, whole_records
 
 _BEFORE_RECORDS = HEADER.size - LOG_OVERHEAD
@@ -26,7 +27,9 @@ _BEFORE_RECORDS = HEADER.size - LOG_OVERHEAD
 _PACKED_WEIGHT = 8
 
 
-def in_pieces(batches: Iterable[RecordBatch], size: int, most: int, *, check_crc: bool = False) -> Iterator[Columns]:
+def in_pieces(
+    batches: Iterable[RecordBatch | Run], size: int, most: int, *, check_crc: bool = False
+) -> Iterator[Columns]:
     """Yield the records of ``batches``, in order, as columns of at most ``size`` bytes and ``most`` records.
 
     A record larger than ``size`` is a piece by itself. Memory is about four times ``size``, or three times such a
@@ -41,13 +44,19 @@ def in_pieces(batches: Iterable[RecordBatch], size: int, most: int, *, check_crc
         yield from read(run, size, most, check_crc)
 
 
-def _together(batches: Iterable[RecordBatch], size: int, most: int, check_crc: bool) -> Iterator[Columns]:
+def _together(batches: Iterable[RecordBatch | Run], size: int, most: int, check_crc: bool) -> Iterator[Columns]:
     group: list[RecordBatch] = []
     bodies: list[Bytes | None] = []
     room, records = size, most
     begun: list[Bytes] = []
     unpacked: Iterator[Bytes] = iter(())
     for batch in batches:
+        if isinstance(batch, Run):
+            if group:
+                yield read_together(group, bodies)
+                group, bodies, room, records = [], [], size, most
+            yield from _run(batch, size, most, check_crc)
+            continue
         if check_crc:
             batch.validate()
         count = batch.count
@@ -76,6 +85,18 @@ def _together(batches: Iterable[RecordBatch], size: int, most: int, check_crc: b
         records -= count
     if group:
         yield read_together(group, bodies)
+
+
+def _run(run: Run, size: int, most: int, check_crc: bool) -> Iterator[Columns]:
+    for part in run.parts(size, most):
+        if check_crc:
+            part.validate()
+        span = part.spans[0]
+        if span.stop - span.start > size or span.records > most:
+            (batch,) = part.batches()
+            yield from _alone(batch, iter((batch.body(),)), size, most)
+        else:
+            yield part.columns()
 
 
 def _begun(batch: RecordBatch, unpacked: Iterator[Bytes], size: int) -> tuple[list[Bytes], int]:
@@ -136,7 +157,7 @@ def _named(batch: RecordBatch, error: CodecError) -> CorruptRecordError:
     return CorruptRecordError(f"record batch at offset {batch.base_offset}: {error}")
 
 
-def _legacy(batches: Iterable[RecordBatch], size: int, most: int, check_crc: bool) -> Iterator[Columns]:
+def _legacy(batches: Iterable[RecordBatch | Run], size: int, most: int, check_crc: bool) -> Iterator[Columns]:
     """Decode records one by one, and join those of several message sets in one piece."""
     rows: list[Row] = []
     kinds: list[int] = []

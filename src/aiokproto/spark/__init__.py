@@ -107,15 +107,24 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f"aiokproto.spark.{_MODULES[name]}"), name)
 
 
-def register(spark: SparkSession) -> None:
-    """Register ``format("aiokproto")`` in a session. Has no effect if the session has it already."""
+def register(spark: SparkSession, *, pushdown: bool = False) -> None:
+    """Register ``format("aiokproto")`` in a session. Has no effect if the session has it already.
+
+    Args:
+        spark: The session.
+        pushdown: Whether batch reads skip records that the filters of the query exclude by ``topic``, ``partition``,
+            ``offset`` or ``timestamp``. This sets ``spark.sql.python.filterPushdown.enabled`` in the session, for all
+            Python data sources. Before Spark 4.1 it has no effect: Spark filters the rows, as without it.
+    """
     _require_pyspark()
     from pyspark.errors import AnalysisException
 
-    from aiokproto.spark.source import KafkaDataSource
+    from aiokproto.spark.source import KafkaDataSource, PushdownDataSource
 
+    if pushdown:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        spark.dataSource.register(KafkaDataSource)
+        spark.dataSource.register(PushdownDataSource if pushdown else KafkaDataSource)
     except AnalysisException as error:
         # Spark 4.0 rejects a data source that it has found by itself; later releases register it again.
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":

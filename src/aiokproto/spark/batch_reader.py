@@ -5,7 +5,7 @@ Spark pickles readers and partitions: they hold values only, no connections.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple
 from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -16,11 +16,13 @@ from aiokproto.errors import KafkaError
 from aiokproto.spark.offsets import OffsetRange, split
 from aiokproto.spark.options import ReadOptions
 from aiokproto.spark.planning import plan_now
+from aiokproto.spark.pushdown import Conditions, parse_filters
 from aiokproto.spark.reading import read_range
 from aiokproto.spark.worker import worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -48,18 +50,36 @@ class KafkaReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
+        self._conditions: Conditions | None = None
 
     @brief
     def partitions(self) -> list[InputPartition]:
         """Return the ranges to read, one per task; or a single None if there is nothing to read."""
         options = self._options
-        ranges = split(plan_now(options).ranges, options.min_partitions, options.max_records_per_partition)
+        ranges = split(
+            plan_now(options, conditions=self._conditions).ranges,
+            options.min_partitions,
+            options.max_records_per_partition,
+        )
         # For an empty list Spark creates a partition itself, whose value differs between releases.
         return [InputPartition(astuple(one)) for one in ranges] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a range, as Arrow batches."""
         return read_partition(partition, self._options)
+
+
+class PushdownReader(KafkaReader):
+    """A reader that Spark gives the filters of the query, from 4.1 on.
+
+    A class of its own: Spark refuses to read with a class that has this method, if the setting
+    ``spark.sql.python.filterPushdown.enabled`` is false, which is its default.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Plan to read only what the filters leave. Spark has to check all of them again."""
+        self._conditions = parse_filters(filters)
+        return filters
 
 
 def read_partition(partition: InputPartition, options: ReadOptions) -> Iterator[pa.RecordBatch]:

@@ -17,8 +17,9 @@ from aiokproto.codec.messages.fetch import (
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerConnectionError, BrokerError, DeadlineError, error_for
-from aiokproto.records import RecordBatch, decode
+from aiokproto.records import RecordBatch
 from aiokproto.records.isolation import visible
+from aiokproto.records.runs import Run, decode_run
 from aiokproto.spark.offsets import EARLIEST, DataLossError, OffsetRange
 from aiokproto.spark.options import ReadOptions
 from aiokproto.spark.planning import CONSUMER, TopicChangedError, list_offsets
@@ -45,7 +46,7 @@ class Fetched(NamedTuple):
     """
 
     start: int
-    batches: list[RecordBatch]
+    batches: list[RecordBatch | Run]
 
 
 class RangeFetcher:
@@ -109,7 +110,7 @@ class RangeFetcher:
             await asyncio.sleep(min(self._cluster.backoff(failures), max(give_up - clock(), 0)))
         return None
 
-    async def _fetch_once(self, timeout: float) -> list[RecordBatch]:
+    async def _fetch_once(self, timeout: float) -> list[RecordBatch | Run]:
         offsets, snapshot = self._range, self._cluster.snapshot
         info = snapshot.topics.get(offsets.topic)
         if info is None:
@@ -165,17 +166,22 @@ class RangeFetcher:
                     return data
         raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR, self._context(leader), "the response lacks the partition")
 
-    def _batches(self, data: PartitionData) -> list[RecordBatch]:
+    def _batches(self, data: PartitionData) -> list[RecordBatch | Run]:
         if not data.records:
             return []
-        batches = list(decode(data.records, check_crc=False))
-        if not batches:
+        run, rest = decode_run(data.records)
+        last = rest[-1] if rest else run
+        if last is None:
             # Brokers before 0.10.1 truncate even the first batch to the requested size.
             self._max_bytes = min(2 * self._max_bytes, _INT32_MAX)
             return []
         aborted = data.aborted_transactions if self._options.fetch.read_committed else None
-        self.position = max(self.position, batches[-1].next_offset)
-        return [one for one in visible(batches, aborted or ()) if one.base_offset < self._range.end]
+        self.position = max(self.position, last.next_offset)
+        batches: list[RecordBatch | Run] = []
+        if run is not None and (first := run.before(self._range.end)):
+            batches.append(first)
+        batches += [one for one in visible(rest, aborted or ()) if one.base_offset < self._range.end]
+        return batches
 
     async def _skip_deleted(self) -> None:
         partition = self._range.topic_partition

@@ -126,6 +126,7 @@ HONOURED: Mapping[str, Reader] = {
     "maxRecordsPerPartition": integer(1),
     "includeHeaders": boolean,
     "columns": names,
+    "filterPushdown": boolean,
     "failOnDataLoss": boolean,
     "maxOffsetsPerTrigger": integer(1),
     "minOffsetsPerTrigger": integer(1),

@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.list_offsets import (
@@ -27,6 +27,7 @@ from aiokproto.spark.credentials import client_options
 from aiokproto.spark.leaders import request_leaders
 from aiokproto.spark.offsets import EARLIEST, LATEST, Bound, Log, OffsetRange, resolve
 from aiokproto.spark.options import ReadOptions
+from aiokproto.spark.pushdown import Conditions
 from aiokproto.types import TopicPartition
 
 logger = logging.getLogger("aiokproto.spark")
@@ -46,25 +47,32 @@ class Plan:
 
     Attributes:
         cluster_id: The cluster's id; None with brokers before 0.10.1.
-        ranges: One range per partition, in order; empty where there is nothing to read.
+        ranges: One range per partition, in order; empty where there is nothing to read. See also :func:`narrow`.
     """
 
     cluster_id: str | None
     ranges: tuple[OffsetRange, ...]
 
 
-def plan_now(options: ReadOptions, resume: Mapping[TopicPartition, int] | None = None) -> Plan:
-    """Call :func:`plan` with a new client, for synchronous callers.
+def plan_now(
+    options: ReadOptions,
+    resume: Mapping[TopicPartition, int] | None = None,
+    conditions: Conditions | None = None,
+) -> Plan:
+    """Call :func:`plan` with a new client, for synchronous callers; and :func:`narrow`, if there are conditions.
 
     It runs in a separate thread, because the caller may be in a notebook, whose thread has a running event loop.
     """
     with ThreadPoolExecutor(1, "aiokproto-plan") as executor:
-        return executor.submit(asyncio.run, _plan_with_new_client(options, resume)).result()
+        return executor.submit(asyncio.run, _plan_with_new_client(options, resume, conditions)).result()
 
 
-async def _plan_with_new_client(options: ReadOptions, resume: Mapping[TopicPartition, int] | None) -> Plan:
+async def _plan_with_new_client(
+    options: ReadOptions, resume: Mapping[TopicPartition, int] | None, conditions: Conditions | None
+) -> Plan:
     async with ClusterClient(ClusterConfig.parse(client_options(options.connection))) as cluster:
-        return await plan(cluster, options, resume)
+        found = await plan(cluster, options, resume)
+        return found if conditions is None else await narrow(cluster, options, found, conditions)
 
 
 async def plan(
@@ -108,6 +116,22 @@ async def plan(
             logger.warning("%s", warning)
         ranges.append(resolved)
     return Plan(cluster.snapshot.cluster_id, tuple(ranges))
+
+
+async def narrow(cluster: ClusterClient, options: ReadOptions, found: Plan, conditions: Conditions) -> Plan:
+    """Return a plan without records that the conditions exclude: several ranges of a partition, or none.
+
+    The offsets of timestamps are requested after the ends of the ranges: no record before an end can be missed.
+
+    Raises:
+        BrokerError, BrokerConnectionError, DeadlineError: The cluster does not respond, or responds with an error.
+    """
+    ranges = [one for one in conditions.narrow(found.ranges) if one.size]
+    if ranges and conditions.since is not None:
+        wanted = dict.fromkeys((one.topic_partition for one in ranges), conditions.since)
+        first = await list_offsets(cluster, wanted, options)
+        ranges = conditions.starting_at(ranges, {one: _offset(response) for one, response in first.items()})
+    return replace(found, ranges=tuple(ranges))
 
 
 async def find_partitions(cluster: ClusterClient, options: ReadOptions) -> list[TopicPartition]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from aiokproto.errors import CorruptRecordError, UnknownTopicError
 from aiokproto.records import RecordBatch
 from aiokproto.records.pieces import in_pieces
+from aiokproto.records.runs import Run
 from aiokproto.spark.fetching import RangeFetcher, topic_deleted
 from aiokproto.spark.offsets import OffsetRange
 from aiokproto.spark.options import ReadOptions
@@ -55,7 +56,10 @@ def read_range(worker: Worker, offsets: OffsetRange, options: ReadOptions) -> It
 
 
 def to_arrow(
-    batches: Iterable[RecordBatch], offsets: OffsetRange, options: ReadOptions, decoder: PayloadDecoder | None = None
+    batches: Iterable[RecordBatch | Run],
+    offsets: OffsetRange,
+    options: ReadOptions,
+    decoder: PayloadDecoder | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Verify and decode batches, without the records outside the range.
 

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from aiokproto.errors import ConfigurationError
-from aiokproto.spark.batch_reader import KafkaReader, brief
+from aiokproto.spark.batch_reader import KafkaReader, PushdownReader, brief
 from aiokproto.spark.options import ReadOptions, chosen_columns, parse_options, parse_read_options, payloads_of
 from aiokproto.spark.payloads.columns import column_type, with_schemas
 from aiokproto.spark.payloads.encoding import with_writer_schemas
@@ -60,6 +60,9 @@ class KafkaDataSource(DataSource):
     :mod:`aiokproto.spark.sink.options` for writing.
     """
 
+    pushdown = False
+    """Whether readers take filters, where the option ``filterPushdown`` does not say so."""
+
     @classmethod
     def name(cls) -> str:
         """Return the name for ``format()``. Spark reserves ``kafka`` for its own connector."""
@@ -91,7 +94,9 @@ class KafkaDataSource(DataSource):
         Raises:
             ConfigurationError: The options or the schema are invalid.
         """
-        return KafkaReader(_with_columns(parse_read_options(self.options), schema))
+        pushdown = parse_options(self.options).get("filterPushdown", self.pushdown)
+        options = _with_columns(parse_read_options(self.options), schema)
+        return PushdownReader(options) if pushdown else KafkaReader(options)
 
     def streamReader(self, schema: StructType) -> KafkaStreamReader | FailedStreamReader:
         """Return a reader of a stream, with columns as for :meth:`reader`."""
@@ -127,6 +132,12 @@ def _write_options(options: Mapping[str, str], schema: StructType) -> WriteOptio
     parsed = parse_write_options(options)
     check_schema(_columns(schema), parsed.topic, [one.column for one in parsed.payloads])
     return replace(parsed, payloads=with_writer_schemas(worker, parsed.payloads))
+
+
+class PushdownDataSource(KafkaDataSource):
+    """The data source of a session whose setting ``spark.sql.python.filterPushdown.enabled`` is true."""
+
+    pushdown = True
 
 
 def _columns(schema: StructType) -> list[tuple[str, str]]:

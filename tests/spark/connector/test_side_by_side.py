@@ -94,6 +94,7 @@ SELECTIONS: Mapping[str, tuple[Mapping[str, str], Outcome]] = {
 }
 
 CASES: Mapping[str, tuple[Mapping[str, str], Outcome]] = {
+    "without pushdown, which is the default": ({"filterPushdown": "false"}, Both(LEFT)),
     "offsets": (
         {
             "startingOffsets": '{"side-by-side": {"0": 2, "1": -2}}',
