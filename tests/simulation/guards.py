@@ -92,7 +92,7 @@ MUTANTS = (
         "batches expire",
         "producer/sender.py",
         "expired = self._accumulator.expire(now)",
-        "expired = list[Batch]()",
+        "expired = list[ProducerBatch]()",
     ),
     Mutant(
         "a batch whose response was lost is sent again under the same sequence number",

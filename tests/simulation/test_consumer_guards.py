@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -22,7 +22,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import AuthorizationError, ClientClosedError
 from aiokproto.simulation import Simulation
 from aiokproto.types import OffsetAndMetadata, TopicPartition
-from tests.simulation.world import World
+from tests.simulation.world import World, until
 
 Program = Callable[[World, Consumer], Awaitable[None]]
 WHERE = TopicPartition("t", 0)
@@ -93,7 +93,10 @@ def test_an_offset_that_was_looked_up_before_a_seek_does_not_count() -> None:
             consumer.seek_to_end(WHERE)
             await asyncio.sleep(0.5)
             consumer.seek(WHERE, 7)
-            assert [(await asyncio.wait_for(anext(consumer), 10)).offset for _ in range(5)] == [7, 8, 9, 10, 11]
+            assert (await asyncio.wait_for(anext(consumer), 10)).offset == 7
+            # The response comes, to a partition that has a position again.
+            await asyncio.sleep(2)
+            assert [(await asyncio.wait_for(anext(consumer), 10)).offset for _ in range(4)] == [8, 9, 10, 11]
 
     run(program)
 
@@ -133,6 +136,30 @@ def test_records_that_were_fetched_and_then_lost_are_not_delivered() -> None:
     run(program, auto_offset_reset="earliest", on_offset_reset=resets.append)
     # Nothing that was delivered is lost.
     assert resets == []
+
+
+def test_what_was_fetched_before_a_reset_is_delivered_first() -> None:
+    async def program(world: World, consumer: Consumer) -> None:
+        assert (await anext(consumer)).offset == 0
+        with world.cluster.faults.fail(FetchRequest, ErrorCode.OFFSET_OUT_OF_RANGE, topic="t"):
+            await asyncio.sleep(5)
+            assert [(await asyncio.wait_for(anext(consumer), 1)).offset for _ in range(19)] == list(range(1, 20))
+            await until(lambda: resets)
+
+    resets: list[OffsetReset] = []
+    run(program, auto_offset_reset="latest", on_offset_reset=resets.append)
+    assert (resets[0].reason, resets[0].position) == (ResetReason.OUT_OF_RANGE, 20)
+
+
+def test_a_partition_that_the_broker_refuses_is_fetched_again_after_a_pause() -> None:
+    async def program(world: World, consumer: Consumer) -> None:
+        assert (await anext(consumer)).offset == 0
+        with world.cluster.faults.fail(FetchRequest, ErrorCode.KAFKA_STORAGE_ERROR, topic="t") as refused:
+            await asyncio.sleep(20)
+        assert 10 < refused.count < 100
+        assert [(await asyncio.wait_for(anext(consumer), 10)).offset for _ in range(3)] == [1, 2, 3]
+
+    run(program)
 
 
 def test_a_position_whose_epoch_no_leader_knows_is_reset() -> None:
@@ -194,15 +221,16 @@ def test_a_reset_by_duration_continues_at_the_first_record_of_that_time() -> Non
     run(program, records=0, auto_offset_reset="by_duration:PT1H")
 
 
-def test_partitions_of_a_lost_fetch_are_requested_again() -> None:
-    """The broker has not received it, and its session lacks the changes in it."""
+@pytest.mark.parametrize("lost", ["request", "response"])
+def test_partitions_of_a_lost_fetch_are_requested_again(lost: Literal["request", "response"]) -> None:
+    """The broker has not received it, and its session lacks the changes in it; or it has counted it."""
 
     async def program(world: World, consumer: Consumer) -> None:
         consumer.pause(("t", 1))
         assert (await anext(consumer)).offset == 0
         world.append(1, b"second")
         await asyncio.sleep(2)
-        with world.cluster.faults.drop(FetchRequest, "request", times=1):
+        with world.cluster.faults.drop(FetchRequest, lost, times=1):
             consumer.resume(("t", 1))
             for _ in range(19):
                 await anext(consumer)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
+
 import pytest
 
 from tests.patience import PATIENCE
@@ -15,6 +18,17 @@ def test_a_guard_is_in_its_file_once(mutant: Mutant) -> None:
     text = (ROOT / "src" / "aiokproto" / mutant.file).read_text()
     assert text.count(mutant.guard) == 1
     assert mutant.guard != mutant.without
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
+def test_a_module_without_its_guard_is_a_program(mutant: Mutant) -> None:
+    """A name that does not exist would be noticed by every test, and prove nothing."""
+    text = (ROOT / "src" / "aiokproto" / mutant.file).read_text()
+    tree = ast.parse(text.replace(mutant.guard, mutant.without))
+    # Names that the module had before, or that its imports and parameters have: attributes are not looked at.
+    known = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    assert used <= known | set(dir(builtins))
 
 
 ENDLESS = "def test():\n    while True: pass"

@@ -21,6 +21,7 @@ from tests.simulation.world import stored_records
 
 LARGE = 80_000
 """Bytes of a record that is compressed in a thread."""
+LONG = bytes(1000)
 
 
 @pytest.mark.parametrize("acks", ["all", 1])
@@ -184,3 +185,20 @@ def test_a_call_that_waits_for_a_new_topic_is_not_overtaken_by_a_later_one() -> 
         assert [value for _, value in stored_records(cluster, "new", 0)] == [b"first", b"later"]
 
     run(program, linger_ms=0)
+
+
+def test_a_call_that_waits_for_memory_is_not_overtaken_by_one_that_needs_none() -> None:
+    """The open batch has room for the later record, and not for the earlier one."""
+
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        with cluster.faults.delay(ProduceRequest, 5.0):
+            filling = [await producer.post("t", bytes(1500), partition=1) for _ in range(2)]
+            opened = await producer.post("t", b"open", partition=0)
+            calls = [asyncio.create_task(producer.post("t", value, partition=0)) for value in (LONG, b"short")]
+            await asyncio.sleep(1)
+            assert not any(call.done() for call in calls)
+            for delivery in (opened, *filling, *[await call for call in calls]):
+                await delivery
+        assert [value for _, value in stored_records(cluster, "t", 0)] == [b"first", b"open", LONG, b"short"]
+
+    run(program, linger_ms=1000, batch_size=2000, buffer_memory=4500)
