@@ -179,3 +179,16 @@ def test_a_refused_commit_is_not_repeated_for_partitions_that_others_may_have_ow
             await reading
 
     run(program)
+
+
+def test_an_automatic_commit_leaves_out_the_record_that_is_being_processed() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        async with subscribed({**options, "auto_commit_interval_ms": 200}) as consumer:
+            for _ in range(8):
+                record = await anext(consumer)
+                where = TopicPartition("t", record.partition)
+                await asyncio.sleep(1)
+                found = (await consumer.committed(where))[where]
+                assert (0 if found is None else found.offset) == record.offset
+
+    run(program)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from aiokproto import Consumer
+import pytest
+
+from aiokproto import Consumer, Producer
 from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.codec.messages.fetch import FetchRequest
 from aiokproto.codec.schema import Response
@@ -39,3 +41,17 @@ def test_what_was_fetched_before_a_pause_is_delivered_after_it_and_not_fetched_a
         assert sum(requested) < 100 * 1100
 
     run(program, records=100, size=1000, max_partition_fetch_bytes=20_000)
+
+
+def test_a_pause_holds_for_the_records_of_the_batch_that_is_being_read() -> None:
+    async def program(world: World, consumer: Consumer) -> None:
+        async with Producer(bootstrap_servers=world.cluster.bootstrap_servers) as producer:
+            await producer.send_many("t", [b"%d" % offset for offset in range(6)], partition=0)
+        for offset in range(5):
+            assert (await asyncio.wait_for(anext(consumer), 5)).offset == offset
+            consumer.pause(WHERE)
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(anext(consumer), 1)
+            consumer.resume(WHERE)
+
+    run(program, records=0)

@@ -106,7 +106,7 @@ def test_a_failed_batch_does_not_cause_others_to_be_rejected() -> None:
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
         answers = _answers(cluster, {})
         with cluster.faults.drop(ProduceRequest), pytest.raises(DeadlineError):
-            await producer.send("t", b"lost", partition=0)
+            await asyncio.wait_for(producer.send("t", b"lost", partition=0), 3)
         for number in range(3):
             await producer.send("t", b"%d" % number, partition=0)
         assert set(answers) == {0}
