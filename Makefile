@@ -59,7 +59,7 @@ bench:  ## measure against the other clients (ARGS="--long" adds what takes minu
 bench-quick:  ## the same in under a minute: fewer messages, the main clients
 	@$(SETUP) bench -- $(BIN)/python -m benchmarks --quick $(ARGS)
 
-bench-spark:  ## measure the PySpark part (ARGS="--jars DIR" beside Spark's own connector)
+bench-spark:  ## measure the PySpark part beside Spark's own connector (ARGS="--scale 0.1" fits some minutes)
 	@$(SETUP) test -- $(BIN)/python -m benchmarks.spark $(ARGS)
 
 bench-docs:  ## put the newest run of `make bench`, and new profiles, into docs/performance.md

@@ -1,7 +1,7 @@
 """``python -m benchmarks.pages [RESULTS.json]``: puts a run's tables and chart into ``docs/performance.md``.
 
 Without a file it takes the newest whole run (not a quick one) of ``.cache/bench``, and from the newest of those with
-``--long`` what takes minutes.
+``--long`` what takes minutes. The newest whole run of ``benchmarks.spark`` goes into it, too.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 from benchmarks import chart, codec, report, runner, tables
 from benchmarks.extras import EXTRAS
+from benchmarks.spark import report as spark
 
 PAGE = runner.ROOT / "docs" / "performance.md"
 CHART = "performance.svg"
@@ -59,6 +60,12 @@ def at_length(results: dict[str, Any]) -> str:
     return f"\n{markdown([table])}\n\nMeasured at {results['at']} on {report.where(results)}.\n\n"
 
 
+def with_spark(results: dict[str, Any]) -> str:
+    """The section of the page with the figures of PySpark."""
+    chart_line = f"![CPU time of each way to read with PySpark]({spark.CHART})"
+    return f"\n{chart_line}\n\n{spark.section(results)}\n\n{markdown(spark.tables(results))}\n\n"
+
+
 def markdown(made: Iterable[tables.Table]) -> str:
     """Tables below headings of the third level."""
     return "\n\n".join(tables.markdown(table, level=3).rstrip() for table in made)
@@ -90,6 +97,10 @@ def main() -> int:
         lengthy = newest(runner.RESULTS, long)
         if lengthy is not None:
             page = put(page, "long", at_length(lengthy))
+        with_pyspark = newest(spark.RESULTS, whole)
+        if with_pyspark is not None:
+            page = put(page, "spark", with_spark(with_pyspark))
+            arguments.page.with_name(spark.CHART).write_text(spark.svg(with_pyspark))
         arguments.page.write_text(page)
     except PageError as error:
         print(error, file=sys.stderr)

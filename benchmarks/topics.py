@@ -23,6 +23,7 @@ from aiokproto.error_codes import ErrorCode
 
 R = TypeVar("R", bound=Response)
 Address = tuple[str, int]
+Pairs = Iterator[tuple[bytes | None, bytes]]
 
 TIMEOUT = 60.0
 # A broker finishes creating thousands of topics long after it has responded.
@@ -54,6 +55,7 @@ class Fill:
     values: Sequence[bytes]
     batch_bytes: int
     compression: str = "none"
+    keys: Sequence[bytes | None] = (None,)
 
 
 class Topics:
@@ -136,7 +138,8 @@ class Topics:
         leaders = self.leaders(name)
         share, rest = divmod(fill.messages, len(leaders))
         left = {partition: share + (partition < rest) for partition in leaders}
-        values = cycle(fill.values)
+        # Together, so that a batch that is full loses neither.
+        values = zip(cycle(fill.keys), cycle(fill.values), strict=True)
         for leader in set(leaders.values()):
             own = {partition: left[partition] for partition in leaders if leaders[partition] == leader}
             for data in _rounds(own, values, fill):
@@ -175,7 +178,7 @@ class Topics:
         return known
 
 
-def _rounds(left: dict[int, int], values: Iterator[bytes], fill: Fill) -> Iterator[list[PartitionProduceData]]:
+def _rounds(left: dict[int, int], values: Pairs, fill: Fill) -> Iterator[list[PartitionProduceData]]:
     """What goes into each request: the next batch of every partition that is not full yet."""
     while left:
         data = []
@@ -188,11 +191,11 @@ def _rounds(left: dict[int, int], values: Iterator[bytes], fill: Fill) -> Iterat
         yield data
 
 
-def _batch(fill: Fill, values: Iterator[bytes], most: int) -> records.BatchBuilder:
+def _batch(fill: Fill, values: Pairs, most: int) -> records.BatchBuilder:
     """A batch of at most so many messages, as full as can be."""
     builder = records.BatchBuilder(max_bytes=fill.batch_bytes, compression=records.Compression.parse(fill.compression))
     now = time.time_ns() // 1_000_000
-    while builder.count < most and builder.append(now, None, next(values)) is not None:
+    while builder.count < most and builder.append(now, *next(values)) is not None:
         pass
     return builder
 

@@ -116,7 +116,7 @@ def test_a_page_gets_the_measured_section_and_keeps_the_rest() -> None:
         pages.put("nothing", "measured", "new")
 
 
-@pytest.mark.parametrize("section", ["measured", "long", "profile-produce", "profile-consume"])
+@pytest.mark.parametrize("section", ["measured", "long", "spark", "profile-produce", "profile-consume"])
 def test_the_page_of_the_documentation_has_a_place_for_it(section: str) -> None:
     assert pages.put(pages.PAGE.read_text(), section, "new") != pages.PAGE.read_text()
 
