@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from aiokproto.spark.loads.vacuum import vacuum
     from aiokproto.spark.offsets import DataLossError
     from aiokproto.spark.planning import TopicChangedError
+    from aiokproto.spark.sink.exactly_once.protocol import StateError, TransactionLossError
     from aiokproto.spark.sink.tasks import WriteError
     from aiokproto.spark.stream.group_offsets import GroupOffsets, commit_group_offsets
     from aiokproto.spark.stream.offsets import CheckpointError
@@ -49,8 +50,10 @@ __all__ = [
     "Manifest",
     "ManifestError",
     "SchemaError",
+    "StateError",
     "StorageError",
     "TopicChangedError",
+    "TransactionLossError",
     "TruncationError",
     "WriteError",
     "commit_group_offsets",
@@ -72,8 +75,10 @@ _MODULES = {
     "Manifest": "loads.manifest",
     "ManifestError": "loads.manifest",
     "SchemaError": "loads.history",
+    "StateError": "sink.exactly_once.protocol",
     "StorageError": "loads.storage",
     "TopicChangedError": "planning",
+    "TransactionLossError": "sink.exactly_once.protocol",
     "TruncationError": "truncation",
     "WriteError": "sink.tasks",
     "commit_group_offsets": "stream.group_offsets",

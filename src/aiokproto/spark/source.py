@@ -24,6 +24,7 @@ from aiokproto.errors import ConfigurationError
 from aiokproto.spark.batch_reader import KafkaReader, brief
 from aiokproto.spark.options import ReadOptions, chosen_columns, parse_options, parse_read_options
 from aiokproto.spark.sink.batch_writer import KafkaWriter
+from aiokproto.spark.sink.exactly_once.writers import TransactionalStreamWriter, TransactionalWriter
 from aiokproto.spark.sink.options import parse_write_options
 from aiokproto.spark.sink.rows import check_schema
 from aiokproto.spark.sink.stream_writer import KafkaStreamWriter
@@ -87,7 +88,7 @@ class KafkaDataSource(DataSource):
             return FailedStreamReader(str(error))
 
     @brief
-    def writer(self, schema: StructType, overwrite: bool) -> KafkaWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> KafkaWriter | TransactionalWriter:
         """Return a writer of a batch.
 
         Raises:
@@ -97,17 +98,21 @@ class KafkaDataSource(DataSource):
             raise ConfigurationError('mode("overwrite"): records of a topic cannot be replaced; use mode("append")')
         options = parse_write_options(self.options)
         check_schema(_columns(schema), options.topic)
+        if options.transactions is not None:
+            return TransactionalWriter(options, options.transactions)
         return KafkaWriter(options)
 
     @brief
-    def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter | TransactionalStreamWriter:
         """Return a writer of the batches of a stream; in the mode "complete" each has all rows, and is appended.
 
         Raises:
             ConfigurationError: The options or the schema are invalid.
         """
-        options = parse_write_options(self.options)
+        options = parse_write_options(self.options, stream=True)
         check_schema(_columns(schema), options.topic)
+        if options.transactions is not None:
+            return TransactionalStreamWriter(options, options.transactions, _columns(schema))
         return KafkaStreamWriter(options, _columns(schema))
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from aiokproto.errors import InvalidRecordError, KafkaError
 from aiokproto.producer import BulkDelivery, Producer
+from aiokproto.producer.record_sender import RecordSender
 from aiokproto.spark.sink.options import WriteOptions
 from aiokproto.spark.sink.rows import TopicRows, by_topic
 from aiokproto.spark.worker import Worker
@@ -48,20 +49,11 @@ def write_rows(worker: Worker, options: WriteOptions, batches: Iterator[pa.Recor
         KafkaError: No broker can be reached, or they reject this client.
     """
     producer = worker.producer(options.producer)
-    writing = _Writing(producer, options.topic)
-    appending: Future[None] | None = None
+    writing = Writing(producer, producer, options.topic)
     try:
-        for batch in batches:
-            if appending is not None:
-                appending.result()
-            appending = worker.start(writing.append(batch))
-        if appending is not None:
-            appending.result()
-        worker.start(writing.finish()).result()
+        writing.write_all(worker, batches)
     # Also when Spark interrupts the task. The producer has rows that nobody waits for any more.
     except BaseException:
-        if appending is not None:
-            appending.cancel()
         worker.discard(producer)
         raise
     return writing.rows, writing.size
@@ -76,16 +68,43 @@ class _Pending:
     delivery: BulkDelivery
 
 
-class _Writing:
-    """The rows of a task on their way. Its methods run on the producer's event loop."""
+class Writing:
+    """The rows of a task on their way. Its coroutines run on the producer's event loop.
 
-    def __init__(self, producer: Producer, topic: str | None) -> None:
+    Attributes:
+        rows: How many were taken.
+        size: The bytes of their keys and values.
+    """
+
+    def __init__(self, producer: Producer, sender: RecordSender[bytes, bytes], topic: str | None) -> None:
+        """``sender`` takes the rows: the producer or its transaction. ``topic`` is that of all, if there is one."""
         self._producer = producer
+        self._sender = sender
         self._topic = topic
         self._pending: deque[_Pending] = deque()
         self._unacknowledged = 0
         self.rows = 0
         self.size = 0
+
+    def write_all(self, worker: Worker, batches: Iterator[pa.RecordBatch]) -> None:
+        """Write the rows from the task's thread, and wait until each is acknowledged.
+
+        Raises:
+            WriteError: A row was not written.
+        """
+        appending: Future[None] | None = None
+        try:
+            for batch in batches:
+                if appending is not None:
+                    appending.result()
+                appending = worker.start(self.append(batch))
+            if appending is not None:
+                appending.result()
+            worker.start(self.finish()).result()
+        except BaseException:
+            if appending is not None:
+                appending.cancel()
+            raise
 
     async def append(self, batch: pa.RecordBatch) -> None:
         """Buffer rows, once there is memory for them."""
@@ -109,7 +128,7 @@ class _Writing:
     async def _append(self, part: TopicRows) -> None:
         try:
             part.check_partitions(await self._producer.partitions_for(part.topic))
-            delivery = await self._producer.post_many(part.topic, part.table)
+            delivery = await self._sender.post_many(part.topic, part.table)
         except KafkaError as error:
             raise WriteError(f"topic {part.topic}, rows from {part.numbers[0]} on: {error}") from None
         self.size += part.size
