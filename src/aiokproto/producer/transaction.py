@@ -18,6 +18,7 @@ from aiokproto.errors import (
 from aiokproto.group.arguments import Offsets, Partition, to_offsets, to_partition, to_position
 from aiokproto.producer.arrow_tables import SupportsArrow
 from aiokproto.producer.buffer import Buffer, WriteSession
+from aiokproto.producer.handed_over import HandedOver
 from aiokproto.producer.outcomes import BulkDelivery, Outcomes
 from aiokproto.producer.partitioner import Partitioner
 from aiokproto.producer.prepared_transaction import PreparedTransaction
@@ -216,6 +217,30 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         await self._finish_records("prepared")
         self.status = TransactionStatus.PREPARED
         return self._manager.prepare(self._decided)
+
+    async def hand_over(self) -> HandedOver:
+        """Write everything, and leave the end to another process: see :mod:`aiokproto.producer.handed_over`.
+
+        Nothing is accepted any more, and neither leaving the block nor ``close()`` ends the transaction. After
+        ``transaction_timeout_ms`` the coordinator aborts it, unless the producer has two-phase commit. It must have
+        records: the coordinator does not know an empty one.
+
+        Cancelled, the transaction is aborted.
+
+        Returns:
+            What names the transaction.
+
+        Raises:
+            TransactionAbortedError: A record or an offset could not be written; it is aborted.
+            ConfigurationError: The transaction has ended.
+            KafkaError: The producer is closed, or has failed.
+        """
+        self._buffer.check_open()
+        self._check_not_ended()
+        await self._finish_records("handed over")
+        self.status = TransactionStatus.PREPARED
+        name = self._manager.id.name
+        return HandedOver(name, *self._manager.prepare(self._decided), v2=self._manager.v2)
 
     def _decided(self, committed: bool) -> None:
         # COMMITTING: its own commit() has decided.

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from aiokproto.spark.payloads.columns import PayloadError
     from aiokproto.spark.payloads.registry import RegistryError, UnknownSchemaError
     from aiokproto.spark.planning import TopicChangedError
+    from aiokproto.spark.sink.exactly_once.protocol import StateError, TransactionLossError
     from aiokproto.spark.sink.tasks import WriteError
     from aiokproto.spark.stream.group_offsets import GroupOffsets, commit_group_offsets
     from aiokproto.spark.stream.offsets import CheckpointError
@@ -53,8 +54,10 @@ __all__ = [
     "PayloadError",
     "RegistryError",
     "SchemaError",
+    "StateError",
     "StorageError",
     "TopicChangedError",
+    "TransactionLossError",
     "TruncationError",
     "UnknownSchemaError",
     "WriteError",
@@ -79,8 +82,10 @@ _MODULES = {
     "PayloadError": "payloads.columns",
     "RegistryError": "payloads.registry",
     "SchemaError": "loads.history",
+    "StateError": "sink.exactly_once.protocol",
     "StorageError": "loads.storage",
     "TopicChangedError": "planning",
+    "TransactionLossError": "sink.exactly_once.protocol",
     "TruncationError": "truncation",
     "UnknownSchemaError": "payloads.registry",
     "WriteError": "sink.tasks",

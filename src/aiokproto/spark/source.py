@@ -5,7 +5,7 @@ Only this module, and those that subclass PySpark's classes, import pyspark at i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql.datasource import DataSource
@@ -28,6 +28,7 @@ from aiokproto.spark.payloads.columns import column_type, with_schemas
 from aiokproto.spark.payloads.encoding import with_writer_schemas
 from aiokproto.spark.payloads.options import Payload
 from aiokproto.spark.sink.batch_writer import KafkaWriter
+from aiokproto.spark.sink.exactly_once.writers import TransactionalStreamWriter, TransactionalWriter
 from aiokproto.spark.sink.options import WriteOptions, parse_write_options
 from aiokproto.spark.sink.rows import check_schema
 from aiokproto.spark.sink.stream_writer import KafkaStreamWriter
@@ -108,7 +109,7 @@ class KafkaDataSource(DataSource):
             return FailedStreamReader(str(error))
 
     @brief
-    def writer(self, schema: StructType, overwrite: bool) -> KafkaWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> KafkaWriter | TransactionalWriter:
         """Return a writer of a batch.
 
         Raises:
@@ -116,22 +117,28 @@ class KafkaDataSource(DataSource):
         """
         if overwrite:
             raise ConfigurationError('mode("overwrite"): records of a topic cannot be replaced; use mode("append")')
-        return KafkaWriter(_write_options(self.options, schema))
+        options = _write_options(parse_write_options(self.options), schema)
+        if options.transactions is not None:
+            return TransactionalWriter(options, options.transactions)
+        return KafkaWriter(options)
 
     @brief
-    def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter | TransactionalStreamWriter:
         """Return a writer of the batches of a stream; in the mode "complete" each has all rows, and is appended.
 
         Raises:
             ConfigurationError: The options or the schema are invalid.
         """
-        return KafkaStreamWriter(_write_options(self.options, schema), _columns(schema))
+        options = _write_options(parse_write_options(self.options, stream=True), schema)
+        if options.transactions is not None:
+            return TransactionalStreamWriter(options, options.transactions, _columns(schema))
+        return KafkaStreamWriter(options, _columns(schema))
 
 
-def _write_options(options: Mapping[str, str], schema: StructType) -> WriteOptions:
-    parsed = parse_write_options(options)
-    check_schema(_columns(schema), parsed.topic, [one.column for one in parsed.payloads])
-    return replace(parsed, payloads=with_writer_schemas(worker, parsed.payloads))
+def _write_options(options: WriteOptions, schema: StructType) -> WriteOptions:
+    """Return options with the schemas of payloads, after a check of the columns."""
+    check_schema(_columns(schema), options.topic, [one.column for one in options.payloads])
+    return replace(options, payloads=with_writer_schemas(worker, options.payloads))
 
 
 class PushdownDataSource(KafkaDataSource):

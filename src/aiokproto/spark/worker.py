@@ -42,8 +42,8 @@ class Worker:
         """Run a coroutine on the loop; cancelling the future cancels it."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
-    def cluster(self, connection: Mapping[str, Any], topic: str) -> ClusterClient:
-        """Return a started client for these options, which has the metadata of the topic."""
+    def cluster(self, connection: Mapping[str, Any], topic: str | None = None) -> ClusterClient:
+        """Return a started client for these options, which has the metadata of the topic, if there is one."""
         return self.start(self._cluster(connection, topic)).result()
 
     def producer(self, options: Mapping[str, Any]) -> Producer:
@@ -61,18 +61,21 @@ class Worker:
         self._thread.join()
         self._loop.close()
 
-    async def _cluster(self, connection: Mapping[str, Any], topic: str) -> ClusterClient:
+    async def _cluster(self, connection: Mapping[str, Any], topic: str | None) -> ClusterClient:
         options = client_options(connection)
         key = fingerprint(options)
         if key in self._clusters:
             self._clusters.move_to_end(key)
             with contextlib.suppress(ClientClosedError):
-                await self._clusters[key].topic(topic)
+                self._clusters[key].check()
+                if topic is not None:
+                    await self._clusters[key].topic(topic)
                 return self._clusters[key]
         cluster = ClusterClient(ClusterConfig.parse(options))
         try:
             await cluster.start()
-            await cluster.topic(topic)
+            if topic is not None:
+                await cluster.topic(topic)
         except BaseException:
             await cluster.close()
             raise

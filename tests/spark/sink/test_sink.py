@@ -95,7 +95,9 @@ def test_errors_say_what_is_wrong(spark: SparkSession, kafka: Kafka, topic: str)
         kafka, spark.range(1).selectExpr("id AS value"), topic=topic
     )
     assert "did you mean 'kafka.linger.ms'?" in failure(kafka, rows, topic=topic, **{"kafka.linger": "1"})
-    assert "rows are written at least once" in failure(kafka, rows, topic=topic, **{"kafka.transactional.id": "x"})
+    assert "they begin with transactionalIdPrefix" in failure(
+        kafka, rows, topic=topic, **{"kafka.transactional.id": "x"}
+    )
     text = failure(kafka, rows, topic=topic)
     assert f"task 0: topic {topic}, rows from 0 on: row 2: partition 2 does not exist" in text
     assert "_check" not in text, "the frames of this package are no use to the user"

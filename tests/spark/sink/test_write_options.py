@@ -15,7 +15,9 @@ from aiokproto.spark.sink.options import (
     BUFFER_MEMORY,
     HONOURED,
     REFUSED,
+    STATE_TOPIC,
     WITHOUT_EFFECT,
+    TransactionOptions,
     WriteOptions,
     parse_write_options,
 )
@@ -125,3 +127,38 @@ def test_unknown_options_and_values_are_refused() -> None:
     assert "Java classes cannot be used" in refused(kafka__partitioner__class="com.example.Partitioner")
     with pytest.raises(ConfigurationError, match=r"kafka\.bootstrap\.servers is required"):
         parse_write_options({"topic": "t"})
+
+
+def exactly_once(stream: bool = False, **options: str) -> TransactionOptions:
+    given = {name.replace("__", "."): value for name, value in options.items()}
+    parsed = parse_write_options(SERVERS | {"semantics": "exactly_once"} | given, stream=stream).transactions
+    assert parsed is not None
+    return parsed
+
+
+def test_options_of_exactly_once() -> None:
+    found = exactly_once(transactionalIdPrefix="p", jobId="j", stateTopic="s", onTransactionLoss="SKIP")
+    assert (found.prefix, found.job_id, found.state_topic, found.on_loss) == ("p", "j", "s", "skip")
+    default = exactly_once(transactionalIdPrefix="p")
+    assert (default.timeout_ms, default.two_phase, default.state_topic) == (900_000, None, STATE_TOPIC)
+    two_phase = exactly_once(transactionalIdPrefix="p", kafka__transaction__two__phase__commit__enable="true")
+    assert two_phase.two_phase is True
+    assert parse(semantics="at_least_once") == parse()
+
+
+def test_the_prefix_of_a_stream_follows_from_its_checkpoint_however_it_is_written() -> None:
+    paths = ("/a/b", "/a/b/", "file:/a/b", "file:///a/b")
+    assert len({exactly_once(stream=True, checkpointLocation=path).prefix for path in paths}) == 1
+    other = exactly_once(stream=True, checkpointLocation="/a/c").prefix
+    assert other != exactly_once(stream=True, checkpointLocation="/a/b").prefix
+    assert exactly_once(stream=True, checkpointLocation="/a/b", transactionalIdPrefix="p").prefix == "p"
+
+
+def test_options_that_contradict_exactly_once() -> None:
+    assert "transactionalIdPrefix needs semantics=exactly_once" in refused(transactionalIdPrefix="p")
+    assert "needs transactionalIdPrefix" in refused(semantics="exactly_once")
+    assert "needs transactionalIdPrefix" in refused(semantics="exactly_once", checkpointLocation="/a")
+    with pytest.raises(ConfigurationError, match="jobId is for batch writes"):
+        exactly_once(stream=True, transactionalIdPrefix="p", jobId="j")
+    for name, value in (("kafka.acks", "1"), ("kafka.enable.idempotence", "false")):
+        assert name in refused(semantics="exactly_once", transactionalIdPrefix="p", **{name: value})

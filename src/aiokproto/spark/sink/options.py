@@ -6,6 +6,7 @@ other is an error. Options that are for reading have no effect here, so that a j
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +30,13 @@ fewer of them to check and to store."""
 BUFFER_MEMORY = 32 * 1024 * 1024
 """Default of ``kafka.buffer.memory``, as in Java."""
 
+TRANSACTION_TIMEOUT_MS = 900_000
+"""Default of ``kafka.transaction.timeout.ms``: the most that brokers allow by default. A transaction is open until all
+tasks of a batch have ended."""
+
+STATE_TOPIC = "aiokproto-spark-state"
+"""Default of ``stateTopic``."""
+
 _ROUND_ROBIN = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
 
 
@@ -43,6 +51,12 @@ def _partitioner(text: str) -> str:
             f"Java classes cannot be used, except {_ROUND_ROBIN}; compute the column partition in their place"
         )
     return "round_robin"
+
+
+def _name(text: str) -> str:
+    if not 1 <= len(text.strip()) <= 200:
+        raise ValueError("must have 1 to 200 characters")
+    return text.strip()
 
 
 _integer = partial(integer, most=INT32_MAX)
@@ -71,8 +85,20 @@ _LEVELS: Mapping[str, Reader] = {
     f"kafka.compression.{codec}.level": integer(-INT32_MAX, INT32_MAX) for codec in ("gzip", "lz4", "zstd")
 }
 
+_EXACTLY_ONCE: Mapping[str, Reader] = {
+    "transactionalIdPrefix": _name,
+    "stateTopic": _topic,
+    "jobId": _name,
+    "onTransactionLoss": one_of("fail", "rewrite", "skip"),
+    "kafka.transaction.timeout.ms": _integer(1),
+    "kafka.transaction.two.phase.commit.enable": boolean,
+}
+"""Options that need ``semantics=exactly_once``."""
+
 HONOURED: Mapping[str, Reader] = {
     "topic": _topic,
+    "semantics": one_of("at_least_once", "exactly_once"),
+    **_EXACTLY_ONCE,
     **{name: reader for name, (_, reader) in _PRODUCER.items()},
     **_LEVELS,
     **PAYLOAD_OPTIONS,
@@ -81,7 +107,7 @@ HONOURED: Mapping[str, Reader] = {
 }
 """All options that have an effect, with the parsers of their values."""
 
-_TRANSACTIONS = "rows are written at least once, without transactions"
+_TRANSACTIONAL_ID = "each task has its own; with semantics=exactly_once they begin with transactionalIdPrefix"
 _SERIALIZER = "keys and values are written as the columns have them"
 
 REFUSED = {
@@ -93,16 +119,14 @@ REFUSED = {
     },
     "kafka.key.serializer": _SERIALIZER,
     "kafka.value.serializer": _SERIALIZER,
-    "kafka.transactional.id": _TRANSACTIONS,
-    "kafka.transaction.timeout.ms": _TRANSACTIONS,
-    "kafka.transaction.two.phase.commit.enable": _TRANSACTIONS,
+    "kafka.transactional.id": _TRANSACTIONAL_ID,
 }
 """Options that are refused, and why."""
 
-_SPARKS = ("checkpointLocation", "queryName")
+_CHECKPOINT = "checkpointLocation"
 
 WITHOUT_EFFECT = (
-    *_SPARKS,
+    "queryName",
     *(
         name
         for name in (*READING, *UNUSED_READING, *REFUSED_READING)
@@ -111,7 +135,30 @@ WITHOUT_EFFECT = (
 )
 """Options that are accepted without effect: those of reading, and those that Spark itself reads."""
 
-_TABLE = OptionTable(HONOURED, WITHOUT_EFFECT, REFUSED)
+_TABLE = OptionTable(HONOURED, WITHOUT_EFFECT, REFUSED, {_CHECKPOINT: str})
+
+
+@dataclass(frozen=True)
+class TransactionOptions:
+    """The options of a write with ``semantics=exactly_once``.
+
+    Attributes:
+        connection: Options of a client, under its own names.
+        prefix: The prefix of all transactional ids.
+        state_topic: The topic with the state.
+        timeout_ms: The transaction timeout, without two-phase commit.
+        two_phase: Whether to use two-phase commit; None: if the brokers grant it.
+        on_loss: What to do about a batch that is partly lost: "fail", "rewrite" or "skip".
+        job_id: The name of a batch write, which is executed once; None if it has none.
+    """
+
+    connection: Mapping[str, Any]
+    prefix: str
+    state_topic: str = STATE_TOPIC
+    timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    two_phase: bool | None = None
+    on_loss: str = "fail"
+    job_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -122,15 +169,17 @@ class WriteOptions:
         producer: Options of the producer, under its own names.
         topic: The topic of all rows; None if the column ``topic`` names it.
         payloads: The formats of keys and values that are not raw.
+        transactions: The options of ``semantics=exactly_once``; None at least once.
     """
 
     producer: Mapping[str, Any]
     topic: str | None
     payloads: tuple[Payload, ...] = ()
+    transactions: TransactionOptions | None = None
 
 
-def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
-    """Parse and validate the options of a batch or stream that is written.
+def parse_write_options(options: Mapping[str, str], *, stream: bool = False) -> WriteOptions:
+    """Parse and validate the options of a batch that is written, or of a ``stream``.
 
     Raises:
         ConfigurationError: An option is unknown, refused, missing or contradicts another, or has an invalid value.
@@ -140,18 +189,56 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     producer |= {ours: given[name] for name, (ours, _) in _PRODUCER.items() if name in given}
     # In Java 0 means one record in a batch, which is what the smallest batch has here.
     producer["batch_size"] = max(producer["batch_size"], 1)
-    producer |= connection_options(given)
+    connection = connection_options(given)
+    producer |= connection
     producer |= _compression_level(given)
+    transactions = _transactions(given, connection, stream=stream)
     try:
         # It checks the options together, and connects to nothing before its start.
         if (known := checkable(producer)) is not None:
-            Producer(**known)
+            Producer(**known, transactional_id=None if transactions is None else transactions.prefix)
     except ConfigurationError as error:
         names = {ours: name for name, (ours, _) in _PRODUCER.items()}
         names["compression_level"] = f"kafka.compression.{given.get('kafka.compression.type')}.level"
         raise in_their_names(error, names) from None
     topic = given.get("topic")
-    return WriteOptions(producer, topic, parse_payloads(given, () if topic is None else (topic,)))
+    return WriteOptions(producer, topic, parse_payloads(given, () if topic is None else (topic,)), transactions)
+
+
+def _transactions(
+    given: Mapping[str, Any], connection: Mapping[str, Any], *, stream: bool
+) -> TransactionOptions | None:
+    if given.get("semantics") != "exactly_once":
+        if unused := [name for name in _EXACTLY_ONCE if name in given]:
+            raise ConfigurationError(f"{unused[0]} needs semantics=exactly_once: rows are written at least once")
+        return None
+    if stream and "jobId" in given:
+        raise ConfigurationError("jobId is for batch writes: a stream numbers its batches in its checkpoint")
+    prefix = given.get("transactionalIdPrefix")
+    if prefix is None and stream and given.get(_CHECKPOINT):
+        prefix = _prefix_of(given[_CHECKPOINT])
+    if prefix is None:
+        raise ConfigurationError(
+            "semantics=exactly_once needs transactionalIdPrefix, a name of this query or job that stays the same when "
+            "it is restarted: by it the next run finds what a killed one has left"
+        )
+    return TransactionOptions(
+        connection=connection,
+        prefix=prefix,
+        state_topic=given.get("stateTopic", STATE_TOPIC),
+        timeout_ms=given.get("kafka.transaction.timeout.ms", TRANSACTION_TIMEOUT_MS),
+        two_phase=given.get("kafka.transaction.two.phase.commit.enable"),
+        on_loss=given.get("onTransactionLoss", "fail"),
+        job_id=given.get("jobId"),
+    )
+
+
+def _prefix_of(checkpoint: str) -> str:
+    """Return the prefix of a query with this checkpoint, however a local path is written."""
+    path = checkpoint.strip().rstrip("/")
+    for scheme in ("file://", "file:"):
+        path = path.removeprefix(scheme)
+    return f"spark-{hashlib.sha256(path.encode()).hexdigest()[:24]}"
 
 
 def _compression_level(given: Mapping[str, Any]) -> Mapping[str, int]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import DataSourceStreamArrowWriter as StreamWriter
 
+__all__ = ["HAS_ARROW", "KafkaStreamWriter", "StreamWriter"]
+
 HAS_ARROW = hasattr(datasource, "DataSourceStreamArrowWriter")
 if not TYPE_CHECKING:
     StreamWriter = datasource.DataSourceStreamArrowWriter if HAS_ARROW else datasource.DataSourceStreamWriter

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from aiokproto.errors import InvalidRecordError, KafkaError
 from aiokproto.producer import BulkDelivery, Producer
+from aiokproto.producer.record_sender import RecordSender
 from aiokproto.spark.payloads.encoding import PayloadEncoder
 from aiokproto.spark.sink.options import WriteOptions
 from aiokproto.spark.sink.rows import TopicRows, by_topic
@@ -49,34 +50,14 @@ def write_rows(worker: Worker, options: WriteOptions, batches: Iterator[pa.Recor
         KafkaError: No broker can be reached, or they reject this client.
     """
     producer = worker.producer(options.producer)
-    writing = _Writing(producer, options.topic)
-    encoder = PayloadEncoder(options.payloads) if options.payloads else None
-    read = 0
-    appending: Future[None] | None = None
+    writing = Writing(producer, producer, options)
     try:
-        for batch in batches:
-            encoded = batch if encoder is None else encoder.encode(batch, read)
-            read += len(batch)
-            if appending is not None:
-                appending.result()
-            appending = worker.start(writing.append(encoded))
-        if appending is not None:
-            appending.result()
-        worker.start(writing.finish()).result()
-    except InvalidRecordError as error:
-        _give_up(worker, producer, appending)
-        raise WriteError(str(error)) from None
+        writing.write_all(worker, batches)
     # Also when Spark interrupts the task. The producer has rows that nobody waits for any more.
     except BaseException:
-        _give_up(worker, producer, appending)
+        worker.discard(producer)
         raise
     return writing.rows, writing.size
-
-
-def _give_up(worker: Worker, producer: Producer, appending: Future[None] | None) -> None:
-    if appending is not None:
-        appending.cancel()
-    worker.discard(producer)
 
 
 @dataclass(frozen=True)
@@ -88,16 +69,49 @@ class _Pending:
     delivery: BulkDelivery
 
 
-class _Writing:
-    """The rows of a task on their way. Its methods run on the producer's event loop."""
+class Writing:
+    """The rows of a task on their way. Its coroutines run on the producer's event loop.
 
-    def __init__(self, producer: Producer, topic: str | None) -> None:
+    Attributes:
+        rows: How many were taken.
+        size: The bytes of their keys and values.
+    """
+
+    def __init__(self, producer: Producer, sender: RecordSender[bytes, bytes], options: WriteOptions) -> None:
+        """``sender`` takes the rows: the producer or its transaction."""
         self._producer = producer
-        self._topic = topic
+        self._sender = sender
+        self._topic = options.topic
+        self._encoder = PayloadEncoder(options.payloads) if options.payloads else None
         self._pending: deque[_Pending] = deque()
         self._unacknowledged = 0
         self.rows = 0
         self.size = 0
+
+    def write_all(self, worker: Worker, batches: Iterator[pa.RecordBatch]) -> None:
+        """Write the rows from the task's thread, and wait until each is acknowledged.
+
+        Raises:
+            WriteError: A row was not written.
+        """
+        appending: Future[None] | None = None
+        read = 0
+        try:
+            for batch in batches:
+                encoded = batch if self._encoder is None else self._encoder.encode(batch, read)
+                read += len(batch)
+                if appending is not None:
+                    appending.result()
+                appending = worker.start(self.append(encoded))
+            if appending is not None:
+                appending.result()
+            worker.start(self.finish()).result()
+        except BaseException as error:
+            if appending is not None:
+                appending.cancel()
+            if isinstance(error, InvalidRecordError):
+                raise WriteError(str(error)) from None
+            raise
 
     async def append(self, batch: pa.RecordBatch) -> None:
         """Buffer rows, once there is memory for them."""
@@ -121,7 +135,7 @@ class _Writing:
     async def _append(self, part: TopicRows) -> None:
         try:
             part.check_partitions(await self._producer.partitions_for(part.topic))
-            delivery = await self._producer.post_many(part.topic, part.table)
+            delivery = await self._sender.post_many(part.topic, part.table)
         except KafkaError as error:
             raise WriteError(f"topic {part.topic}, rows from {part.numbers[0]} on: {error}") from None
         self.size += part.size

@@ -1,0 +1,71 @@
+"""Transactions that one process writes and another one ends.
+
+The coordinator knows a transaction by its transactional id, producer id and epoch, not by a connection. So a process
+can write everything (:meth:`Transaction.hand_over <aiokproto.producer.Transaction.hand_over>`) and exit, and any other
+one that has these three can commit or abort. Without two-phase commit (KIP-939) the coordinator still aborts a
+transaction after its timeout.
+
+**A repeated end is executed once.** A transaction of version 2 has an epoch of its own, and EndTxn returns the next
+one: a repeat names the epoch before, and gets the same response. In version 1 it names a transaction that is complete,
+which is confirmed again. Both hold until a producer starts with the transactional id.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from aiokproto.cluster import ClusterClient
+from aiokproto.producer.producer_id import ProducerId
+from aiokproto.producer.transaction_requests import EndTxnExchange
+from aiokproto.producer.transactional_id import TransactionalId
+
+
+class HandedOver(NamedTuple):
+    """What names a transaction that is written and not ended.
+
+    Attributes:
+        transactional_id: The transactional id.
+        producer_id: The producer id that wrote its records.
+        epoch: The epoch of these records.
+        v2: Whether it has version 2 (KIP-890), and must be ended so.
+    """
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    v2: bool
+
+
+async def end_handed_over(cluster: ClusterClient, transaction: HandedOver, *, commit: bool) -> ProducerId:
+    """Commit or abort; a repeat with the same decision is confirmed again. Cancelled, it may have taken effect.
+
+    Returns:
+        The producer id and epoch that the transactional id has now.
+
+    Raises:
+        DeadlineError: No response within ``default_api_timeout_ms``: it may have taken effect.
+        BrokerError: The coordinator refuses: it has aborted the transaction, or does not know it.
+    """
+    name = TransactionalId(transaction.transactional_id, 0, two_phase=False)
+    name.connect(cluster)
+    name.current = ProducerId(transaction.producer_id, transaction.epoch)
+    response = await name.send(EndTxnExchange(name.identity, commit=commit, v2=transaction.v2), "EndTxn")
+    if response.producer_id < 0:
+        return name.current
+    return ProducerId(response.producer_id, response.producer_epoch)
+
+
+async def abort_open(cluster: ClusterClient, transactional_id: str, timeout_ms: int) -> None:
+    """Fence the producer with a transactional id, and abort its open transaction.
+
+    Args:
+        cluster: Sends the requests.
+        transactional_id: The id.
+        timeout_ms: A timeout that the brokers allow, for a transaction that never begins.
+
+    Raises:
+        KafkaError: It was refused, or has no response.
+    """
+    name = TransactionalId(transactional_id, timeout_ms, two_phase=False)
+    name.connect(cluster)
+    await name.initialize()

@@ -1,0 +1,187 @@
+"""The driver's part: plans a batch, and commits or aborts it. The package explains why."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+from aiokproto.errors import FencedError, KafkaError
+from aiokproto.plurals import counted
+from aiokproto.producer.handed_over import HandedOver
+from aiokproto.producer.producer_id import ProducerId
+from aiokproto.spark.sink.exactly_once.protocol import (
+    Batch,
+    Ended,
+    FreeId,
+    OnLoss,
+    Outcome,
+    Plan,
+    Record,
+    State,
+    TransactionLossError,
+    batch_record,
+    free_record,
+    no_batch_record,
+    resolve,
+    task_id,
+)
+
+log = logging.getLogger("aiokproto.spark")
+
+
+class StateLog(Protocol):
+    """The state topic, as the coordinator uses it."""
+
+    @property
+    def token(self) -> ProducerId: ...
+    async def ensure(self) -> None: ...
+    async def grants_two_phase(self) -> bool: ...
+    async def acquire(self, known: ProducerId | None = None) -> None: ...
+    async def read(self) -> State: ...
+    async def write(self, *records: Record) -> None: ...
+
+
+class TaskTransactions(Protocol):
+    """The transactions of tasks, as the coordinator uses them."""
+
+    async def still_open(self, transactions: Sequence[HandedOver]) -> list[HandedOver]: ...
+    async def commit(self, transactions: Sequence[HandedOver]) -> list[Ended]: ...
+    async def abort_all(self, prefix: str) -> int: ...
+
+
+class Coordinator:
+    """Plans, commits and aborts the batches of a prefix. One object makes one of these calls."""
+
+    def __init__(self, prefix: str, state: StateLog, transactions: TaskTransactions, on_loss: OnLoss) -> None:
+        """``on_loss`` says what to do about a batch that is partly lost."""
+        self._prefix = prefix
+        self._state = state
+        self._transactions = transactions
+        self._on_loss = on_loss
+
+    async def plan(self, two_phase: bool | None) -> Plan:
+        """Take over the prefix, finish what an earlier run has left, and return what the tasks need.
+
+        Args:
+            two_phase: Whether transactions have no timeout; None for "if the brokers grant it".
+
+        Raises:
+            TransactionLossError: A batch was decided, and is partly lost.
+            StateError: The state topic is not usable.
+            KafkaError: Brokers do not respond, or refuse a request.
+        """
+        await self._state.ensure()
+        if two_phase is None:
+            two_phase = await self._state.grants_two_phase()
+        await self._state.acquire()
+        state = await self._roll_forward(await self._state.read())
+        # Taken out before any task can start: what a killed driver has given away is never free again.
+        if state.free:
+            await self._state.write(free_record(self._prefix, ()))
+        # No intent is open, so no batch has what is.
+        await self._transactions.abort_all(self._prefix)
+        return Plan(self._prefix, self._state.token, state.free, state.done(), two_phase)
+
+    async def _roll_forward(self, state: State) -> State:
+        """Commit the batches that were decided, and return the state after it."""
+        batches = dict(state.batches)
+        for batch in state.intents:
+            outcomes = [one.outcome for one in await self._transactions.commit(batch.transactions)]
+            batches[batch.run] = resolve(batch, outcomes, self._on_loss)
+            await self._state.write(batch_record(self._prefix, batches[batch.run]))
+            log.info(
+                "%s: batch %d of %s was decided by an earlier run: %s committed",
+                self._prefix,
+                batch.number,
+                batch.run,
+                counted(outcomes.count(Outcome.COMMITTED), "transaction"),
+            )
+        return State(batches, state.free)
+
+    async def commit(
+        self,
+        token: ProducerId,
+        run: str,
+        number: int,
+        transactions: Sequence[HandedOver],
+        spare: Sequence[FreeId] = (),
+        *,
+        forget: bool = False,
+    ) -> None:
+        """Commit a batch. After an error before the intent nothing is committed; after it the next plan goes on.
+
+        Args:
+            token: The token of its plan.
+            run: The query or job.
+            number: Its number.
+            transactions: Those of its tasks.
+            spare: The free ids of its plan that were not used.
+            forget: Whether no later plan will ask for this run.
+
+        Raises:
+            FencedError: Another driver has taken over the prefix. Nothing is committed.
+            TransactionLossError: Transactions were aborted meanwhile.
+            KafkaError: Brokers do not respond, or refuse a request.
+        """
+        try:
+            await self._state.acquire(token)
+        except FencedError as error:
+            raise FencedError(
+                error.code,
+                f"transactionalIdPrefix={self._prefix}",
+                f"another query, job or run uses it; batch {number} of {run} is not committed",
+            ) from error
+        batch = Batch(run, number, transactions=tuple(transactions))
+        if transactions:
+            await self._check_open(batch)
+            await self._state.write(batch_record(self._prefix, batch))
+        ended = await self._transactions.commit(transactions)
+        after = resolve(batch, [one.outcome for one in ended], self._on_loss)
+        records = [no_batch_record(self._prefix, run) if forget else batch_record(self._prefix, after)]
+        if after.number < number:
+            await self._state.write(*records)
+            raise TransactionLossError(
+                f"batch {number} of {run} was decided, but its transactions were aborted by their timeout; it was "
+                "taken back, so that Spark writes it again once the query is restarted"
+            )
+        await self._state.write(*records, free_record(self._prefix, [*self._freed(batch, ended), *spare]))
+        # The batch is committed, whatever happens to the attempts that it does not have.
+        try:
+            await self._transactions.abort_all(self._prefix)
+        except KafkaError as error:
+            log.warning("%s: orphaned transactions stay open until the next batch: %s", self._prefix, error)
+
+    async def abort(self, token: ProducerId) -> None:
+        """Abort what the tasks of a failed batch have left, unless another driver has taken over the prefix.
+
+        Raises:
+            KafkaError: Brokers do not respond, or refuse a request. The next plan aborts it.
+        """
+        try:
+            await self._state.acquire(token)
+        except FencedError as error:
+            # Also after a commit() that failed: its decisions are for the next plan.
+            log.warning("%s: the next plan aborts what is open: %s", self._prefix, error)
+            return
+        await self._roll_forward(await self._state.read())
+        await self._transactions.abort_all(self._prefix)
+
+    def _freed(self, batch: Batch, ended: Sequence[Ended]) -> list[FreeId]:
+        begin = len(task_id(self._prefix, ""))
+        return [
+            FreeId(transaction.transactional_id[begin:], *one.producer)
+            for transaction, one in zip(batch.transactions, ended, strict=True)
+            if one.producer is not None
+        ]
+
+    async def _check_open(self, batch: Batch) -> None:
+        still = await self._transactions.still_open(batch.transactions)
+        closed = [one for one in batch.transactions if one not in still]
+        if closed:
+            raise TransactionLossError(
+                f"batch {batch.number} of {batch.run} is not committed: {len(closed)} of its "
+                f"{counted(len(batch.transactions), 'transaction')} are not open any more (the first one: "
+                f"{closed[0].transactional_id}). Nothing was written. If tasks and commit take longer than "
+                "kafka.transaction.timeout.ms, raise it, and transaction.max.timeout.ms of the brokers"
+            )

@@ -1,0 +1,259 @@
+"""The records of the state topic, the names of transactional ids, and what follows from a batch's outcomes. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+from aiokproto.errors import KafkaError
+from aiokproto.producer.handed_over import HandedOver
+from aiokproto.producer.producer_id import ProducerId
+
+FORMAT = 1
+"""The version of the values in the state topic."""
+
+ID_LENGTH = 16
+"""The length of a task's id, in hexadecimal digits."""
+
+
+class TransactionLossError(KafkaError):
+    """Transactions of a batch are aborted that were to be committed, or the coordinator does not know them."""
+
+
+class StateError(KafkaError):
+    """The state topic is not usable, or has a record that this version cannot read."""
+
+
+def driver_id(prefix: str) -> str:
+    """Return the transactional id of the driver."""
+    return f"{prefix}-driver"
+
+
+def task_id(prefix: str, name: str) -> str:
+    """Return the transactional id of a task."""
+    return f"{prefix}-{name}"
+
+
+def is_task_id(prefix: str, transactional_id: str) -> bool:
+    """Return whether this is the id of a task with this prefix, and not with one that begins so."""
+    pattern = rf"{re.escape(prefix)}-[0-9a-f]{{{ID_LENGTH}}}"
+    return re.fullmatch(pattern, transactional_id) is not None
+
+
+class FreeId(NamedTuple):
+    """A task's id that nobody uses.
+
+    Attributes:
+        name: Its name: the transactional id without the prefix.
+        producer_id: Its producer id.
+        epoch: Its epoch, until an attempt uses it.
+    """
+
+    name: str
+    producer_id: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The last batch of a query or job.
+
+    Attributes:
+        run: The id of the query or job.
+        number: Its number; -1 before the first.
+        done: Whether all its transactions are committed; otherwise they are to be.
+        transactions: The transactions of an intent.
+    """
+
+    run: str
+    number: int
+    done: bool = False
+    transactions: tuple[HandedOver, ...] = ()
+
+    def finished(self) -> Batch:
+        """Return the batch once its transactions are committed."""
+        return replace(self, done=True, transactions=())
+
+    def taken_back(self) -> Batch:
+        """Return the batch before, which is the last one that is done."""
+        return Batch(self.run, self.number - 1, done=True)
+
+
+@dataclass(frozen=True)
+class State:
+    """What the state topic has about a prefix.
+
+    Attributes:
+        batches: The last batch of each query or job.
+        free: The ids of tasks that nobody uses.
+    """
+
+    batches: Mapping[str, Batch] = field(default_factory=dict)
+    free: tuple[FreeId, ...] = ()
+
+    @property
+    def intents(self) -> list[Batch]:
+        """The batches that were decided, and are not done."""
+        return [batch for batch in self.batches.values() if not batch.done]
+
+    def done(self) -> dict[str, int]:
+        """Return the number of the last batch that is done, by query or job."""
+        return {run: batch.number if batch.done else batch.number - 1 for run, batch in self.batches.items()}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the driver tells the tasks of a batch.
+
+    Attributes:
+        prefix: The prefix of the transactional ids.
+        token: The driver's producer id and epoch: the commit goes on with these.
+        free: The free ids, for first attempts, in the order of partitions.
+        done: The last batch that is done, by query or job.
+        two_phase: Whether transactions have no timeout (KIP-939).
+    """
+
+    prefix: str
+    token: ProducerId
+    free: tuple[FreeId, ...]
+    done: Mapping[str, int]
+    two_phase: bool
+
+
+# -- the records
+
+
+Record = tuple[bytes, bytes | None]
+"""Key and value; a value of None removes the key."""
+
+
+def batch_record(prefix: str, batch: Batch) -> Record:
+    """Return the record of a query's or job's last batch."""
+    transactions = [[one.transactional_id.removeprefix(f"{prefix}-"), *one[1:]] for one in batch.transactions]
+    value = {"version": FORMAT, "batch": batch.number, "done": batch.done, "transactions": transactions}
+    return _json({"prefix": prefix, "run": batch.run}), _json(value)
+
+
+def no_batch_record(prefix: str, run: str) -> Record:
+    """Return the record that forgets a job, which no later one can have the id of."""
+    return _json({"prefix": prefix, "run": run}), None
+
+
+def free_record(prefix: str, free: Sequence[FreeId]) -> Record:
+    """Return the record of the free ids."""
+    return _json({"prefix": prefix}), _json({"version": FORMAT, "free": list(free)})
+
+
+def read_state(prefix: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> State:
+    """Return what the records of the state topic, in order, say about a prefix; of each key the last one counts.
+
+    Raises:
+        StateError: A record is not one of these.
+    """
+    last: dict[bytes, bytes | None] = {}
+    for key, value in records:
+        if key is not None:
+            last[key] = value
+    batches: dict[str, Batch] = {}
+    free: tuple[FreeId, ...] = ()
+    for key, value in last.items():
+        name = _object(key)
+        if name.get("prefix") != prefix or value is None:
+            continue
+        found = _object(value)
+        if found.get("version") != FORMAT:
+            raise StateError(
+                f"the state of {prefix!r} has version {found.get('version')!r}, and this release reads {FORMAT}: "
+                "it was written by a later release of aiokproto"
+            )
+        try:
+            if "run" in name:
+                batches[name["run"]] = _batch(prefix, name["run"], found)
+            else:
+                free = tuple(FreeId(str(name), int(id_), int(epoch)) for name, id_, epoch in found["free"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(f"a record of the state topic is damaged: key {key!r}, value {value!r}") from error
+    return State(batches, free)
+
+
+def _batch(prefix: str, run: str, found: Mapping[str, Any]) -> Batch:
+    transactions = []
+    for name, producer_id, epoch, v2 in found["transactions"]:
+        transactions.append(HandedOver(task_id(prefix, name), int(producer_id), int(epoch), bool(v2)))
+    return Batch(run, int(found["batch"]), bool(found["done"]), tuple(transactions))
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except ValueError as error:
+        raise StateError(f"the state topic has a record that is not of this sink: {data[:100]!r}") from error
+    if not isinstance(found, dict):
+        raise StateError(f"the state topic has a record that is not of this sink: {data[:100]!r}")
+    return found
+
+
+# -- outcomes
+
+
+class Outcome(Enum):
+    """What became of a transaction that was to be committed."""
+
+    COMMITTED = auto()
+    ABORTED = auto()
+    UNKNOWN = auto()
+    """The coordinator has forgotten the transaction, or another producer has used its id."""
+
+
+class Ended(NamedTuple):
+    """What became of a transaction.
+
+    Attributes:
+        outcome: Whether it is committed.
+        producer: The producer id and epoch that its id has now; None if they are not known.
+    """
+
+    outcome: Outcome
+    producer: ProducerId | None = None
+
+
+class OnLoss(Enum):
+    """What to do about a batch of which some transactions are committed and others lost."""
+
+    FAIL = "fail"
+    REWRITE = "rewrite"
+    """Take the intent back: Spark writes the batch again, and the rows that were committed are there twice."""
+    SKIP = "skip"
+    """Go on: the rows of the lost transactions are missing."""
+
+
+def resolve(batch: Batch, outcomes: Sequence[Outcome], on_loss: OnLoss) -> Batch:
+    """Return what a batch with an intent has become.
+
+    Raises:
+        TransactionLossError: Transactions are lost, others are not, and nobody has said what to do.
+    """
+    lost = [one for one, outcome in zip(batch.transactions, outcomes, strict=True) if outcome is not Outcome.COMMITTED]
+    if not lost:
+        return batch.finished()
+    # Nothing of it is visible or will be. Not so if one is unknown: it may have been committed long ago.
+    if all(outcome is Outcome.ABORTED for outcome in outcomes) or on_loss is OnLoss.REWRITE:
+        return batch.taken_back()
+    if on_loss is OnLoss.SKIP:
+        return batch.finished()
+    unknown = outcomes.count(Outcome.UNKNOWN)
+    raise TransactionLossError(
+        f"batch {batch.number} of {batch.run} was decided, but not all of it could be committed: of "
+        f"{len(batch.transactions)} transactions {outcomes.count(Outcome.COMMITTED)} are committed, "
+        f"{outcomes.count(Outcome.ABORTED)} were aborted by their timeout, and {unknown} are not known to the "
+        f"coordinators (the first one: {lost[0].transactional_id}). Set onTransactionLoss=rewrite to write the batch "
+        "again, with the committed rows twice, or onTransactionLoss=skip to go on without the lost rows"
+    )

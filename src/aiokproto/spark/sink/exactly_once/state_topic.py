@@ -1,0 +1,268 @@
+"""The state topic: read up to its end, and written in transactions of the driver's transactional id.
+
+Each record is written in a transaction, since only those are fenced: the coordinator refuses them to a driver after
+which another one has acquired the id. Reading waits until no transaction is open before the end that the topic has at
+the start. So whoever has acquired the id, and then reads, sees all that earlier drivers have committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from aiokproto.authorization import Asked
+from aiokproto.cluster import ClusterClient
+from aiokproto.cluster.coordinator_requests import RETRIED
+from aiokproto.codec.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from aiokproto.codec.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from aiokproto.codec.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from aiokproto.codec.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from aiokproto.consumer import Consumer
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import (
+    AuthorizationError,
+    DeadlineError,
+    KafkaError,
+    TopicExistsError,
+    UnknownTopicError,
+    UnsupportedVersionError,
+    check,
+    error_for,
+)
+from aiokproto.failures import Action, Situation, classify
+from aiokproto.net.timeouts import deadline
+from aiokproto.producer.producer_id import ProducerId
+from aiokproto.producer.transaction_requests import AddPartitionsExchange, EndTxnExchange, InitExchange
+from aiokproto.producer.transactional_id import TransactionalId
+from aiokproto.records import BatchBuilder
+from aiokproto.runtime import current
+from aiokproto.spark.sink.exactly_once.protocol import Record, State, StateError, driver_id, read_state
+from aiokproto.types import TopicPartition
+
+log = logging.getLogger("aiokproto.spark")
+
+TIMEOUT_MS = 15_000
+"""The timeout of the driver's transactions, which take milliseconds. If a driver dies in one, others wait so long."""
+
+MAX_MESSAGE_BYTES = 8 * 1024 * 1024
+"""``max.message.bytes`` of a new state topic: an intent with some 200,000 transactions."""
+
+_TOPIC = 2
+"""The type of topics in DescribeConfigs."""
+_V1, _V2 = 11, 12
+"""The last version of Produce that does not add the partition to the transaction (KIP-890), and the one that does."""
+
+
+class StateTopic:
+    """The state of one prefix.
+
+    Attributes:
+        token: The producer id and epoch that the next driver process continues with.
+    """
+
+    def __init__(self, cluster: ClusterClient, connection: Mapping[str, Any], topic: str, prefix: str) -> None:
+        """``connection`` has the options of a client, for a consumer."""
+        self._cluster = cluster
+        self._connection = connection
+        self._topic = topic
+        self._prefix = prefix
+        self._id = TransactionalId(driver_id(prefix), TIMEOUT_MS, two_phase=False)
+        self._id.connect(cluster)
+        self._v2 = False
+        # Of the next record, in version 1, where the epoch stays.
+        self._sequence = 0
+
+    @property
+    def token(self) -> ProducerId:
+        """The producer id and epoch that the next driver process continues with."""
+        return self._id.identity.producer
+
+    async def grants_two_phase(self) -> bool:
+        """Return whether the brokers grant two-phase commit to this prefix (KIP-939). Fences the driver before.
+
+        Raises:
+            KafkaError: The coordinator does not respond.
+        """
+        asking = InitExchange(self._id.name, TIMEOUT_MS, None, two_phase=True)
+        try:
+            await self._id.send(asking, "InitProducerId")
+        except (AuthorizationError, UnsupportedVersionError) as error:
+            log.debug("no two-phase commit: %s", error)
+            return False
+        return True
+
+    async def acquire(self, known: ProducerId | None = None) -> None:
+        """Acquire the driver's id: fences all others, or continues as the one that has the token ``known``.
+
+        Raises:
+            FencedError: Another driver has acquired it since.
+            KafkaError: The coordinator does not respond, or does not let the client use the id.
+        """
+        self._id.current = known
+        await self._id.initialize()
+        self._v2 = await self._id.has_v2(False)
+
+    # -- the topic
+
+    async def ensure(self) -> None:
+        """Create the topic if it does not exist, and check it otherwise.
+
+        Raises:
+            StateError: It has more than one partition, or drops records.
+            KafkaError: It cannot be created.
+        """
+        try:
+            info = await self._cluster.topic(self._topic)
+        except UnknownTopicError:
+            await self._create()
+            info = await self._cluster.topic(self._topic)
+        if len(info.partitions) != 1:
+            raise StateError(f"stateTopic={self._topic} has {len(info.partitions)} partitions: it must have one")
+        resource = DescribeConfigsResource(
+            resource_type=_TOPIC, resource_name=self._topic, configuration_keys=["cleanup.policy"]
+        )
+        response = await self._cluster.request(DescribeConfigsRequest(resources=[resource]))
+        for result in response.results:
+            for config in result.configs:
+                if config.value != "compact":
+                    raise StateError(
+                        f"stateTopic={self._topic} has cleanup.policy={config.value}, which drops the state of a query "
+                        "that pauses: set it to compact"
+                    )
+
+    async def _create(self) -> None:
+        configs = {"cleanup.policy": "compact", "max.message.bytes": str(MAX_MESSAGE_BYTES)}
+        topic = CreatableTopic(
+            name=self._topic,
+            num_partitions=1,
+            replication_factor=-1,
+            configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
+        )
+        response = await self._cluster.request(CreateTopicsRequest(topics=[topic]))
+        for result in response.topics:
+            asked = Asked(CreateTopicsRequest.api_key, topic=self._topic)
+            try:
+                check(result.error_code, f"creating stateTopic={self._topic}", result.error_message, asked)
+            except TopicExistsError:
+                pass
+        at = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
+        async with deadline(at, lambda: f"stateTopic={self._topic} was created, and no broker knows it"):
+            attempt = 0
+            while not await self._is_known():
+                attempt += 1
+                await asyncio.sleep(self._cluster.backoff(attempt))
+
+    async def _is_known(self) -> bool:
+        try:
+            await self._cluster.topic(self._topic)
+        except UnknownTopicError:
+            return False
+        return True
+
+    # -- reading
+
+    async def read(self) -> State:
+        """Return the state that was committed before this call.
+
+        Raises:
+            StateError: A record cannot be read.
+            DeadlineError: A transaction stays open, or the leader does not respond.
+            KafkaError: The topic cannot be read.
+        """
+        end = await self._end()
+        where = TopicPartition(self._topic, 0)
+        records: list[tuple[bytes | None, bytes | None]] = []
+        consumer = Consumer(**self._connection, auto_offset_reset="earliest", isolation_level="read_committed")
+        async with consumer:
+            consumer.assign(where)
+            at = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
+            while await consumer.position(where) < end:
+                records += [(one.key, one.value) for one in await consumer.poll(timeout_ms=100, max_records=10_000)]
+                if asyncio.get_running_loop().time() > at:
+                    raise DeadlineError(
+                        f"stateTopic={self._topic} could not be read up to offset {end}: a transaction stays open in it"
+                    )
+        return read_state(self._prefix, records)
+
+    async def _end(self) -> int:
+        partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
+        request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=self._topic, partitions=[partition])])
+        response = await self._cluster.request(request)
+        (found,) = response.topics[0].partitions
+        check(found.error_code, f"the end of {self._topic}-0", None, Asked(request.api_key, topic=self._topic))
+        return found.offset
+
+    # -- writing
+
+    async def write(self, *records: Record) -> None:
+        """Write records, all or none. After an error nothing is known: the next driver reads what was written.
+
+        Raises:
+            FencedError: Another driver has acquired the id.
+            KafkaError: They were refused, or there is no response.
+        """
+        if self._id.request_lost:
+            await self._id.initialize()
+            self._sequence = 0
+        if not self._v2:
+            partitions = [TopicPartition(self._topic, 0)]
+            await self._id.send(AddPartitionsExchange(self._id.identity, partitions), "AddPartitionsToTxn")
+        await self._produce(records)
+        response = await self._id.send(EndTxnExchange(self._id.identity, commit=True, v2=self._v2), "EndTxn")
+        if response.producer_id >= 0:
+            self._id.current = ProducerId(response.producer_id, response.producer_epoch)
+            self._sequence = 0
+        else:
+            self._sequence += len(records)
+
+    async def _produce(self, records: tuple[Record, ...]) -> None:
+        producer = self.token
+        builder = BatchBuilder(
+            compression="gzip",
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            base_sequence=self._sequence,
+            is_transactional=True,
+        )
+        for key, value in records:
+            builder.append(current().wall(), key, value, [])
+        data = PartitionProduceData(index=0, records=bytes(builder.close()))
+        request = ProduceRequest(
+            transactional_id=self._id.name,
+            acks=-1,
+            timeout_ms=TIMEOUT_MS,
+            topic_data=[TopicProduceData(name=self._topic, partition_data=[data])],
+        )
+        situation = Situation(ProduceRequest.api_key, idempotent=True, transactional=True)
+        at = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
+        failure: KafkaError | None = None
+        attempt = 0
+        async with deadline(at, lambda: f"stateTopic={self._topic} was not written: {failure or 'no response'}"):
+            while True:
+                failure = await self._attempt(request)
+                if failure is None or classify(failure, situation) is Action.ACCEPT:
+                    return
+                # The batch is the same, so the leader appends it once.
+                if classify(failure, situation) not in RETRIED:
+                    raise failure
+                attempt += 1
+                self._cluster.invalidate(str(failure))
+                await asyncio.sleep(self._cluster.backoff(attempt))
+
+    async def _attempt(self, request: ProduceRequest) -> KafkaError | None:
+        context = f"writing to stateTopic={self._topic}"
+        try:
+            await self._cluster.topic(self._topic)
+            leader = self._cluster.snapshot.leader(self._topic, 0)
+            if leader is None:
+                return error_for(ErrorCode.LEADER_NOT_AVAILABLE, context)
+            response = await self._cluster.send(request, leader, max_version=_V2 if self._v2 else _V1)
+        except KafkaError as error:
+            return error
+        (result,) = response.responses[0].partition_responses
+        if not result.error_code:
+            return None
+        asked = Asked(request.api_key, topic=self._topic, transactional_id=self._id.name)
+        return error_for(result.error_code, context, result.error_message, asked)

@@ -1,0 +1,159 @@
+"""The transactions of tasks, as their coordinators see them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
+
+from aiokproto.authorization import Asked
+from aiokproto.cluster import ClusterClient
+from aiokproto.cluster.coordinator_requests import RETRIED
+from aiokproto.codec.messages.describe_transactions import DescribeTransactionsRequest, TransactionState
+from aiokproto.codec.messages.list_transactions import ListTransactionsRequest
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import AuthorizationError, BrokerError, KafkaError, PartialResponseError, check, error_for
+from aiokproto.failures import Situation, classify
+from aiokproto.net.timeouts import deadline
+from aiokproto.producer.handed_over import HandedOver, abort_open, end_handed_over
+from aiokproto.spark.sink.exactly_once.protocol import Ended, FreeId, Outcome, is_task_id, task_id
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+log = logging.getLogger("aiokproto.spark")
+
+AT_ONCE = 64
+"""The most transactions that are ended at the same time."""
+
+_COMMITTED = ("PrepareCommit", "CompleteCommit")
+_ABORTED = ("PrepareAbort", "CompleteAbort", "PrepareEpochFence")
+
+
+class Transactions:
+    """Ends, finds and aborts the transactions of tasks."""
+
+    def __init__(self, cluster: ClusterClient, timeout_ms: int) -> None:
+        """``timeout_ms`` is the transaction timeout of the tasks."""
+        self._cluster = cluster
+        self._timeout_ms = timeout_ms
+
+    async def still_open(self, transactions: Sequence[HandedOver]) -> list[HandedOver]:
+        """Return those that can still be committed.
+
+        Raises:
+            KafkaError: A coordinator does not respond, or does not let the client see a transaction.
+        """
+        states = await self._describe([one.transactional_id for one in transactions])
+        return [
+            one
+            for one, state in zip(transactions, states, strict=True)
+            if state.transaction_state == "Ongoing"
+            and (state.producer_id, state.producer_epoch) == (one.producer_id, one.epoch)
+        ]
+
+    async def commit(self, transactions: Sequence[HandedOver]) -> list[Ended]:
+        """Commit transactions, also if an earlier call has done so; what became of each.
+
+        Raises:
+            KafkaError: A coordinator does not respond, or does not let the client end a transaction: call it again.
+        """
+        return await _each(self._commit, transactions)
+
+    async def _commit(self, transaction: HandedOver) -> Ended:
+        try:
+            producer = await end_handed_over(self._cluster, transaction, commit=True)
+        except AuthorizationError:
+            raise
+        # Refused: the coordinator says which state forbids it.
+        except BrokerError as error:
+            (state,) = await self._describe([transaction.transactional_id])
+            outcome = Outcome.UNKNOWN
+            if state.producer_id == transaction.producer_id:
+                # Ids of decided transactions are not used again, so its last transaction is this one.
+                outcome = Outcome.COMMITTED if state.transaction_state in _COMMITTED else outcome
+                outcome = Outcome.ABORTED if state.transaction_state in _ABORTED else outcome
+            log.warning("%s; its state is %r: %s", error, state.transaction_state, outcome.name.lower())
+            return Ended(outcome)
+        return Ended(Outcome.COMMITTED, producer)
+
+    async def is_free(self, prefix: str, free: FreeId) -> bool:
+        """Return whether nobody has used a free id yet.
+
+        Raises:
+            KafkaError: The coordinator does not respond, or does not let the client see the id.
+        """
+        (state,) = await self._describe([task_id(prefix, free.name)])
+        return (state.producer_id, state.producer_epoch) == (free.producer_id, free.epoch)
+
+    async def _describe(self, names: Sequence[str]) -> list[TransactionState]:
+        """Return the state of each id; an id that the coordinator does not know has none."""
+        situation = Situation(DescribeTransactionsRequest.api_key)
+        at = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
+        failure = "no response"
+        found: dict[str, TransactionState] = {}
+        attempt = 0
+        async with deadline(at, lambda: f"DescribeTransactions of {names[0]!r} and others: {failure}"):
+            while left := [name for name in names if name not in found]:
+                if attempt:
+                    await asyncio.sleep(self._cluster.backoff(attempt))
+                attempt += 1
+                response = await self._cluster.request(DescribeTransactionsRequest(transactional_ids=left))
+                for state in response.transaction_states:
+                    code = ErrorCode(state.error_code)
+                    if code and classify(code, situation) in RETRIED:
+                        failure = code.name
+                        continue
+                    error = error_for(code, "DescribeTransactions", None, _asked(state.transactional_id))
+                    if isinstance(error, AuthorizationError):
+                        raise error
+                    found[state.transactional_id] = state
+        return [found[name] for name in names]
+
+    async def abort_all(self, prefix: str) -> int:
+        """Abort all open transactions of tasks with a prefix; how many. What cannot be aborted now is logged.
+
+        Raises:
+            KafkaError: The coordinators do not list them.
+        """
+        request = ListTransactionsRequest(state_filters=["Ongoing"])
+        try:
+            response = await self._cluster.request(request)
+        except PartialResponseError as error:
+            log.warning("orphaned transactions of some brokers stay open until the next batch: %s", error)
+            response = error.response
+        check(response.error_code, "ListTransactions")
+        names = [one.transactional_id for one in response.transaction_states]
+        orphans = [name for name in names if is_task_id(prefix, name)]
+        return sum(await _each(self._abort, orphans))
+
+    async def _abort(self, name: str) -> bool:
+        try:
+            await abort_open(self._cluster, name, self._timeout_ms)
+        except KafkaError as error:
+            log.warning("the open transaction of %s is not aborted: %s", name, error)
+            return False
+        log.info("aborted the open transaction of %s, which no batch has", name)
+        return True
+
+
+def _asked(name: str) -> Asked:
+    return Asked(DescribeTransactionsRequest.api_key, transactional_id=name)
+
+
+async def _each(call: Callable[[A], Awaitable[T]], arguments: Iterable[A]) -> list[T]:
+    """Call it for each, some at a time; once all have ended, raise the first failure."""
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def one(argument: A) -> T:
+        async with limit:
+            return await call(argument)
+
+    ended = await asyncio.gather(*map(one, arguments), return_exceptions=True)
+    done: list[T] = []
+    for result in ended:
+        if isinstance(result, BaseException):
+            raise result
+        done.append(result)
+    return done

@@ -1,0 +1,205 @@
+"""The classes that Spark calls for writes with ``semantics=exactly_once``.
+
+For a batch of a stream Spark makes a writer on the driver, pickles it into the tasks, and makes another one, in another
+process, to commit. For a ``df.write`` it pickles the same one for both. In either case a writer is pickled before the
+first task starts, and only then: that is when a batch is planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+from uuid import uuid4
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from aiokproto.errors import KafkaError
+from aiokproto.producer.handed_over import HandedOver
+from aiokproto.producer.producer_id import ProducerId
+from aiokproto.spark.batch_reader import brief
+from aiokproto.spark.sink.batch_writer import WrittenRows, logger, summary
+from aiokproto.spark.sink.exactly_once import driver
+from aiokproto.spark.sink.exactly_once.coordinator import Coordinator
+from aiokproto.spark.sink.exactly_once.protocol import FreeId, Plan
+from aiokproto.spark.sink.exactly_once.tasks import write_transaction
+from aiokproto.spark.sink.options import TransactionOptions, WriteOptions
+from aiokproto.spark.sink.rows import from_rows
+from aiokproto.spark.sink.stream_writer import HAS_ARROW, StreamWriter
+from aiokproto.spark.sink.tasks import WriteError
+from aiokproto.spark.worker import worker
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+"""The properties in which Spark tells a task its query and batch."""
+
+
+@dataclass
+class WrittenTransaction(WrittenRows):
+    """What a task has written, in a transaction that is open.
+
+    Attributes:
+        token: The token of the plan.
+        run: The query or job.
+        spare: The free id that the task was given and did not use.
+        others: The free ids of the plan.
+        transaction: The transaction; None if the task has no rows.
+        skipped: Whether the batch was committed before, and the rows were not written.
+    """
+
+    token: ProducerId
+    run: str
+    spare: FreeId | None
+    others: Sequence[FreeId]
+    transaction: HandedOver | None
+    skipped: bool
+
+
+class _Planned:
+    """A writer that plans its batch when it is pickled for the tasks."""
+
+    _transactions: TransactionOptions
+    _plan: Plan | None
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._plan is None:
+            two_phase = self._transactions.two_phase
+            self._plan = driver.run(self._transactions, lambda coordinator: coordinator.plan(two_phase))
+        return dict(vars(self))
+
+
+def _write(
+    options: WriteOptions,
+    plan: Plan,
+    run: str,
+    number: int,
+    batches: Iterator[pa.RecordBatch],
+) -> WrittenTransaction:
+    """Write the rows of a task, unless its batch is done."""
+    transactions = options.transactions
+    assert transactions is not None, "the sink is transactional"
+    report = partial(WrittenTransaction, token=plan.token, run=run, others=plan.free)
+    if number <= plan.done.get(run, -1):
+        for _ in batches:
+            pass
+        return report(rows=0, size=0, spare=None, transaction=None, skipped=True)
+    context = TaskContext.get()
+    assert context is not None, "it runs in a task"
+    given = plan.free[context.partitionId() :][:1] if context.attemptNumber() == 0 else ()
+    free = given[0] if given else None
+    try:
+        rows, size, handed_over = write_transaction(worker(), options, transactions, plan, free, batches)
+    except WriteError as error:
+        raise WriteError(f"task {context.partitionId()}: {error}") from None
+    spare = free if handed_over is None else None
+    return report(rows=rows, size=size, spare=spare, transaction=handed_over, skipped=False)
+
+
+def _commit(
+    transactions: TransactionOptions,
+    messages: Sequence[WriterCommitMessage | None],
+    number: int,
+    *,
+    forget: bool,
+) -> None:
+    """Commit what the tasks have written."""
+    written = [one for one in messages if isinstance(one, WrittenTransaction)]
+    if not written:
+        return
+    first = written[0]
+    if first.skipped:
+        logger.info("batch %d of %s was committed before: nothing is written", number, first.run)
+        return
+    open_ones = [one.transaction for one in written if one.transaction is not None]
+
+    async def commit(coordinator: Coordinator) -> None:
+        # Those beyond the partitions of this batch were given to nobody.
+        spare = [one.spare for one in written if one.spare is not None] + list(first.others[len(messages) :])
+        await coordinator.commit(first.token, first.run, number, open_ones, spare, forget=forget)
+
+    driver.run(transactions, commit)
+    logger.info("batch %d of %s: committed %s", number, first.run, summary(messages))
+
+
+def _abort(
+    transactions: TransactionOptions, messages: Sequence[WriterCommitMessage | None], token: ProducerId | None
+) -> None:
+    """Abort what the tasks have written; errors are logged, since Spark has one already."""
+    for one in messages:
+        token = one.token if isinstance(one, WrittenTransaction) else token
+    if token is None:
+        # Without it, an old driver could fence its successor.
+        logger.warning("the write failed; the next run aborts what is open, or the transaction timeout does")
+        return
+    known = token
+    try:
+        driver.run(transactions, lambda coordinator: coordinator.abort(known))
+    except KafkaError as error:
+        logger.warning("the write failed; the next run aborts what is open: %s", error)
+    else:
+        logger.warning("the write failed; nothing of it is committed")
+
+
+class TransactionalWriter(_Planned, DataSourceArrowWriter):
+    """Writes the rows of a batch, once."""
+
+    def __init__(self, options: WriteOptions, transactions: TransactionOptions) -> None:
+        self._options = options
+        self._transactions = transactions
+        self._plan: Plan | None = None
+        self._run = transactions.job_id or str(uuid4())
+
+    @brief
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenTransaction:
+        """Write the rows of a task, in a transaction that is left open."""
+        assert self._plan is not None, "pickled with a plan"
+        return _write(self._options, self._plan, self._run, 0, iterator)
+
+    @brief
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Commit the transactions of all tasks."""
+        # Without a name no later job can ask for it.
+        _commit(self._transactions, messages, 0, forget=self._transactions.job_id is None)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Abort the transactions of all tasks."""
+        _abort(self._transactions, messages, None if self._plan is None else self._plan.token)
+
+
+class TransactionalStreamWriter(_Planned, StreamWriter):
+    """Writes the rows of a stream's batch, once."""
+
+    def __init__(
+        self, options: WriteOptions, transactions: TransactionOptions, columns: Sequence[tuple[str, str]]
+    ) -> None:
+        """``columns`` are pairs of name and type, in Spark's notation."""
+        self._options = options
+        self._transactions = transactions
+        self._columns = columns
+        self._plan: Plan | None = None
+
+    @brief
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenTransaction:
+        """Write the rows of a task, in a transaction that is left open."""
+        assert self._plan is not None, "pickled with a plan"
+        context = TaskContext.get()
+        assert context is not None, "it runs in a task"
+        run, number = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
+        assert run is not None, "Spark names the query"
+        assert number is not None, "Spark names the batch"
+        if not HAS_ARROW:
+            iterator = from_rows(cast("Iterator[tuple[Any, ...]]", iterator), self._columns)
+        return _write(self._options, self._plan, run, int(number), iterator)
+
+    @brief
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Commit the transactions of all tasks."""
+        _commit(self._transactions, messages, batchId, forget=False)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Abort the transactions of all tasks."""
+        _abort(self._transactions, messages, None)
