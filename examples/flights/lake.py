@@ -1,4 +1,4 @@
-"""Through Spark: the topic becomes Parquet, every row with its offset, and a small report."""
+"""Through Spark: the topic becomes Parquet, every row with its offset, and a small report, which goes to a topic."""
 
 from __future__ import annotations
 
@@ -48,6 +48,23 @@ def worst_arrivals(spark: SparkSession, out: Path) -> list[tuple[str, int, float
     flights = read_output(spark, str(out)).select("flight.*").where("arr_delay is not null")
     mean = flights.groupBy("carrier").agg(f.count("*").alias("flights"), f.mean("arr_delay").alias("late"))
     return [(row["carrier"], row["flights"], row["late"]) for row in mean.orderBy(f.desc("late")).limit(10).collect()]
+
+
+REPORT = "carrier string, flights bigint, late double"
+
+
+def publish(spark: SparkSession, bootstrap: str, topic: str, worst: list[tuple[str, int, float]]) -> None:
+    """Write the report to a topic: the carrier as the key, all of it as JSON."""
+    rows = spark.createDataFrame(worst, REPORT).selectExpr("carrier AS key", "struct(*) AS value")
+    writer = rows.write.format("aiokproto").option("kafka.bootstrap.servers", bootstrap).option("topic", topic)
+    writer.option("value.format", "json").mode("append").save()
+
+
+def published(spark: SparkSession, bootstrap: str, topic: str) -> list[tuple[str, int, float]]:
+    """Read the report from its topic, the worst first."""
+    reader = spark.read.format("aiokproto").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
+    rows = reader.option("value.format", "json").option("value.schema", REPORT).load().select("value.*")
+    return [(row["carrier"], row["flights"], row["late"]) for row in rows.orderBy(f.desc("late")).collect()]
 
 
 def differences(out: Path, expected: dict[int, list[bytes]]) -> list[str]:

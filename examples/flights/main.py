@@ -1,5 +1,8 @@
 """The main use on real data: 336,776 flights into Kafka, out through a consumer group, and through Spark to Parquet.
 
+A report of them, made by Spark, goes back to Kafka.
+
+
 ``make demo`` runs it on the embedded broker; ``BOOTSTRAP=host:port make demo`` on that cluster. It checks itself and
 exits with 1, saying what differs, if a single flight is lost, doubled or changed. ``--flights N`` takes only the first.
 """
@@ -103,6 +106,13 @@ def through_spark(bootstrap: str, topic: str, out: Path, sent: dict[int, list[by
         with console.status("Spark: mean delays"):
             worst = lake.worst_arrivals(spark, out)
         report.step("Spark: report", count, began)
+        began = time.perf_counter()
+        with console.status("Spark: report to Kafka"):
+            asyncio.run(create_topic(bootstrap, f"{topic}-delays", 1))
+            lake.publish(spark, bootstrap, f"{topic}-delays", worst)
+            if lake.published(spark, bootstrap, f"{topic}-delays") != worst:
+                report.problems.append(f"{topic}-delays does not have the report that was written")
+        report.step("Spark: report to Kafka and back", len(worst), began)
     finally:
         spark.stop()
     table = Table(title="Worst mean arrival delays, New York 2013", title_justify="left")

@@ -16,7 +16,7 @@ from tests.broker.secure import Certificates
 from tests.patience import PATIENCE
 from tests.spark.secured_job import ROWS
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "bread-and-butter"

@@ -12,6 +12,7 @@ from aiokproto._version import __version__
 
 _TOOLS = {
     "broker": ("aiokproto.cli.broker", "run the embedded broker"),
+    "load": ("aiokproto.cli.load", "append topics to Parquet files with Spark"),
     "codec": ("aiokproto.cli.codec.main", "decode, encode and look up messages of the protocol"),
 }
 

@@ -42,7 +42,7 @@ class SchemaRegistry:
                 self.wfile.write(data)
                 self.close_connection = True
 
-            def log_message(self, *_: Any) -> None:
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
                 """Not to the terminal."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

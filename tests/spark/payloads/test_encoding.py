@@ -130,10 +130,10 @@ def test_a_schema_of_the_options_is_looked_up_or_registered(worker: Worker, serv
         ConfigurationError, match=r"value\.schema is not registered in subject s \(schema\.registry\.auto"
     ):
         with_writer_schemas(lambda: worker, [payload])
-    for _ in range(2):
-        (found,) = with_writer_schemas(lambda: worker, [replace(payload, register=True)])
-        assert AvroSchema.from_text(found.schema or "").id == 1
-    assert with_writer_schemas(lambda: worker, [payload])[0].schema == found.schema
+    first, again = (with_writer_schemas(lambda: worker, [replace(payload, register=True)])[0] for _ in range(2))
+    assert AvroSchema.from_text(first.schema or "").id == 1
+    assert again == first
+    assert with_writer_schemas(lambda: worker, [payload])[0].schema == first.schema
 
 
 def test_what_cannot_be_written_names_the_row() -> None:

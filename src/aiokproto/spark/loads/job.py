@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
 
     Transform = Callable[[DataFrame], DataFrame]
+
+PartitionBy = Mapping[str, str]
+NO_PARTITIONS: PartitionBy = {}
 
 POSITION_COLUMNS = {"topic": "string", "partition": "int", "offset": "bigint"}
 """The columns that identify the record of a row, with their types. Every output has them."""
@@ -48,6 +51,7 @@ class SparkJob:
         manifest: Manifest,
         options: Mapping[str, str],
         transform: Transform | None,
+        partition_by: PartitionBy = NO_PARTITIONS,
     ) -> None:
         self._spark = spark
         self._storage = storage
@@ -55,6 +59,7 @@ class SparkJob:
         self._manifest = manifest
         self._options = options
         self._transform = transform
+        self._partition_by = partition_by
 
     def write(self, directory: str) -> Written:
         """Read the manifest's ranges, transform the rows, and write them as Parquet."""
@@ -70,11 +75,14 @@ class SparkJob:
             frame = self._transform(frame)
             if not isinstance(frame, DataFrame):
                 raise ConfigurationError(f"transform must return a DataFrame, got {type(frame).__name__}")
+        frame = frame.withColumns({name: functions.expr(text) for name, text in self._partition_by.items() if text})
         _check_schema(frame)
+        copies = _copies(frame, self._partition_by)
         columns = columns_of(frame.schema.jsonValue())
         # Checked before anything is written. The commit checks again, because other loads may commit meanwhile.
         self._history.with_columns(replace(self._manifest, columns=columns))
-        frame.observe(written, count).write.options(**_COMMITTER).parquet(self._uri(directory))
+        frame = frame.observe(written, count).withColumns({copy: functions.col(name) for copy, name in copies.items()})
+        frame.write.options(**_COMMITTER).partitionBy(*copies).parquet(self._uri(directory))
         rows = _observed_rows(written)
         source_rows = _observed_rows(source)
         if source_rows is None:
@@ -88,7 +96,7 @@ class SparkJob:
         uri, offset = self._uri(directory), functions.col("offset")
         # The names and the counts come from one listing, so exactly the counted files are committed.
         frame = read_parquet(self._spark, uri)
-        files = tuple(unquote(file.rpartition("/")[2]) for file in frame.inputFiles())
+        files = tuple(unquote(file.rpartition(f"/{directory}/")[2]) for file in frame.inputFiles())
         grouped = frame.groupBy("topic", "partition")
         rows = grouped.agg(functions.count(offset), functions.min(offset), functions.max(offset)).collect()
         found = {(row[0], row[1]): (row[2], row[3], row[4]) for row in rows}
@@ -122,6 +130,43 @@ class SparkJob:
     def _records(self, **options: str) -> DataFrame:
         pinned = {**pinned_options(self._options, self._manifest), **options}
         return self._spark.read.format("aiokproto").options(**pinned).load()
+
+
+def parse_partition_by(given: str | Sequence[str] | Mapping[str, str] | None) -> PartitionBy:
+    """Return the columns that files are divided by, each with its SQL expression, or ``""`` for one that exists.
+
+    Raises:
+        ConfigurationError: A name is empty, or there twice.
+    """
+    if given is None:
+        return NO_PARTITIONS
+    if isinstance(given, Mapping):
+        found = dict(given)
+    else:
+        names = [given] if isinstance(given, str) else list(given)
+        if len(set(names)) < len(names):
+            raise ConfigurationError(f"partition_by: a column is named twice in {', '.join(names)}")
+        found = dict.fromkeys(names, "")
+    if not all(isinstance(one, str) for one in (*found, *found.values())) or "" in found:
+        raise ConfigurationError(
+            f"partition_by={given!r}: must be names of columns, or a mapping of names to expressions"
+        )
+    return found
+
+
+def _copies(frame: DataFrame, partition_by: PartitionBy) -> dict[str, str]:
+    """Return the columns that name directories, and those which they copy.
+
+    Spark leaves the columns of directories out of files. The output is read file by file, so the files need them.
+    """
+    if lacking := [name for name in partition_by if name not in frame.columns]:
+        raise ConfigurationError(
+            f"partition_by: the rows have no column {lacking[0]}; they have {', '.join(frame.columns)}"
+        )
+    copies = {f"by_{name}": name for name in partition_by}
+    if taken := [copy for copy in copies if copy in frame.columns]:
+        raise ConfigurationError(f"partition_by={copies[taken[0]]!r}: the rows have a column {taken[0]} already")
+    return copies
 
 
 def pinned_options(options: Mapping[str, str], manifest: Manifest) -> dict[str, str]:

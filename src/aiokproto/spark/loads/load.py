@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from aiokproto.errors import ConfigurationError
 from aiokproto.spark.loads.attempt import new_directory, run_attempt
 from aiokproto.spark.loads.commits import CommitLog
-from aiokproto.spark.loads.job import SparkJob, pinned_options, read_parquet
+from aiokproto.spark.loads.job import SparkJob, parse_partition_by, pinned_options, read_parquet
 from aiokproto.spark.loads.manifest import LoadedPartition, Manifest, ManifestError
 from aiokproto.spark.loads.opening import open_storage
 from aiokproto.spark.loads.planning import check_log, plan_load
@@ -73,6 +73,7 @@ def load(
     on_truncation: OnTruncation = "fail",
     options: Mapping[str, object] | None = None,
     transform: Transform | None = None,
+    partition_by: str | Sequence[str] | Mapping[str, str] | None = None,
 ) -> LoadResult:
     """Append the new records of the topics, up to now, to an output.
 
@@ -92,6 +93,8 @@ def load(
         options: Further options of the data source, except those that define what to read and where to start.
         transform: Transforms the rows before they are written. It must keep the columns ``topic``, ``partition`` and
             ``offset``, and must not run queries on the rows.
+        partition_by: Columns by whose values files are divided, in directories ``by_<name>=<value>``: names, or a
+            mapping of new columns to SQL expressions: ``{"day": "to_date(timestamp)"}``. Files have them, too.
 
     Raises:
         TopicChangedError: A topic was deleted and created again since the last load, or this is another cluster.
@@ -109,6 +112,7 @@ def load(
     subscribed = topics if isinstance(topics, str) else ",".join(topics)
     if not subscribed:
         raise ConfigurationError("topics is empty: name at least one topic")
+    directories = parse_partition_by(partition_by)
     output = open_storage(out, spark)
     history = CommitLog(output).latest()
     given = _options(bootstrap_servers, options)
@@ -139,7 +143,7 @@ def load(
         partitions=plan.partitions,
     )
     pinned = parse_read_options(pinned_options(given, manifest))
-    job = SparkJob(spark, output, history, manifest, given, transform)
+    job = SparkJob(spark, output, history, manifest, given, transform, directories)
 
     def validate(_: Manifest) -> None:
         check_log(pinned, plan.partitions, history, plan.cluster_id)
@@ -156,6 +160,7 @@ def rerun(
     allow_fewer_rows: bool = False,
     options: Mapping[str, object] | None = None,
     transform: Transform | None = None,
+    partition_by: str | Sequence[str] | Mapping[str, str] | None = None,
 ) -> LoadResult:
     """Read the offsets of an earlier load again and replace its rows, for example after a mistake in ``transform``.
 
@@ -170,6 +175,7 @@ def rerun(
             compaction or retention. Rows that only the output has are lost then.
         options: As for :func:`load`. Isolation level and headers are those of the earlier load.
         transform: As for :func:`load`. It is not stored, so pass it again.
+        partition_by: As for :func:`load`. It is not stored, either.
 
     Raises:
         DataLossError: There are fewer records than before. For records that are deleted while tasks read, Spark raises
@@ -178,6 +184,7 @@ def rerun(
         TopicChangedError, TruncationError, SchemaError, CommitUncertainError, ManifestError, ConfigurationError,
             KafkaError: As for :func:`load`.
     """
+    directories = parse_partition_by(partition_by)
     output = open_storage(out, spark)
     log = CommitLog(output)
     history = log.latest()
@@ -203,7 +210,7 @@ def rerun(
         columns={},
         replaced_columns=before.columns,
     )
-    job = SparkJob(spark, output, history, manifest, given, transform)
+    job = SparkJob(spark, output, history, manifest, given, transform, directories)
 
     def validate(counted: Manifest) -> None:
         if not allow_fewer_rows and (missing := job.missing_records(before)):

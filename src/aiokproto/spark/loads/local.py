@@ -69,7 +69,8 @@ class LocalStorage:
     def settle(self, names: Sequence[str]) -> None:
         """See :meth:`Storage.settle`."""
         paths = [self._root / name for name in names]
-        for path in (*paths, *{path.parent for path in paths}, self._root):
+        above = {folder for path in paths for folder in path.parents if folder.is_relative_to(self._root)}
+        for path in (*paths, *above, self._root):
             _sync(path)
 
     def folders(self) -> Iterator[Folder]:

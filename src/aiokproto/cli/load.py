@@ -1,0 +1,312 @@
+"""Loads as a command: ``aiokproto load append``, ``rerun``, ``runs`` and ``vacuum``.
+
+It starts a Spark of its own, by default on all cores of this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from aiokproto.cli.progress import progress
+from aiokproto.errors import ConfigurationError, KafkaError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from aiokproto.spark import LoadResult, Manifest
+
+_EPILOG = """\
+exit codes: 0 done, 1 it failed, 2 the command line or an option is wrong
+
+example: aiokproto load append flights /data/flights --bootstrap-servers localhost:9092 \\
+             --option value.format=json --option 'value.schema=carrier STRING' --partition-by 'day=to_date(timestamp)'
+"""
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse the command line and run a command. Returns the exit code."""
+    options = _parser().parse_args(argv)
+    command: Callable[[argparse.Namespace], None] = options.command
+    try:
+        command(options)
+    except ConfigurationError as error:
+        return _failed(error, 2)
+    except (KafkaError, ImportError, OSError) as error:
+        return _failed(error, 1)
+    except Exception as error:
+        # Spark's own, which are as long as its stack; ours is in it.
+        if not type(error).__module__.startswith(("pyspark.", "py4j.")):
+            raise
+        return _failed(_reason(str(error)), 1)
+    return 0
+
+
+def _failed(error: object, code: int) -> int:
+    sys.stderr.write(f"error: {error}\n")
+    return code
+
+
+def _reason(text: str) -> str:
+    """Return the line of an error of Spark that has an error of this package, or its first line."""
+    found = [line for line in text.splitlines() if re.match(r"\s*aiokproto\.[\w.]+(Error|Exception): ", line)]
+    return (found or text.splitlines() or [text])[0].strip()
+
+
+def _append(options: argparse.Namespace) -> None:
+    from aiokproto.spark import load
+
+    with _Session(options) as spark, progress(spark, "loading", shown=options.progress):
+        result = load(
+            spark,
+            options.topics,
+            options.out,
+            bootstrap_servers=options.bootstrap_servers,
+            starting=options.from_timestamp or "earliest",
+            on_truncation="continue" if options.continue_after_truncation else "fail",
+            options=dict(options.option),
+            partition_by=_partitions(options.partition_by),
+        )
+    _report(options, result)
+
+
+def _rerun(options: argparse.Namespace) -> None:
+    from aiokproto.spark import rerun
+
+    with _Session(options) as spark, progress(spark, f"rerunning {options.run_id}", shown=options.progress):
+        result = rerun(
+            spark,
+            options.out,
+            options.run_id,
+            bootstrap_servers=options.bootstrap_servers,
+            allow_fewer_rows=options.allow_fewer_rows,
+            options=dict(options.option),
+            partition_by=_partitions(options.partition_by),
+        )
+    _report(options, result)
+
+
+def _runs(options: argparse.Namespace) -> None:
+    from aiokproto.spark import runs
+
+    with _Session(options, needed=_on_hdfs(options.out)) as spark:
+        found = runs(options.out, spark)
+    if options.json:
+        _print(json.dumps([_summary(one) for one in found], indent=1))
+        return
+    for one in found:
+        ranges = " ".join(f"{each.topic_partition}:{each.start}-{each.end}" for each in one.partitions)
+        _print(f"{one.run_id}  {one.created}  attempt {one.attempt}  {one.rows:,} rows  {ranges}")
+
+
+def _vacuum(options: argparse.Namespace) -> None:
+    from aiokproto.spark import vacuum
+
+    with _Session(options, needed=_on_hdfs(options.out)) as spark:
+        found = vacuum(options.out, older_than=options.older_than, dry_run=options.dry_run, spark=spark)
+    for one in found:
+        _print(f"{'would remove' if options.dry_run else 'removed'} {one.name}  {one.size:,} bytes")
+
+
+def _report(options: argparse.Namespace, result: LoadResult) -> None:
+    if options.json:
+        ranges = [
+            {"topic": one.topic, "partition": one.partition, "start": one.start, "end": one.end, "rows": one.rows}
+            for one in result.partitions
+        ]
+        _print(json.dumps({"run_id": result.run_id, "rows": result.rows, "partitions": ranges}))
+    elif result.run_id is None:
+        _print("no new records")
+    else:
+        _print(f"{result.run_id}  {result.rows:,} rows of {len(result.partitions)} partitions")
+
+
+def _summary(manifest: Manifest) -> Mapping[str, Any]:
+    """Return what people look for in a manifest: not the names of its files, nor leader epochs."""
+    found = manifest.as_json()
+    kept = ("run_id", "number", "attempt", "created", "cluster_id", "data", "source_rows")
+    names = ("topic", "partition", "start", "end", "rows")
+    partitions = [{name: one[name] for name in names} for one in found["partitions"]]
+    return {**{name: found[name] for name in kept}, "rows": manifest.rows, "partitions": partitions}
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+
+
+def _on_hdfs(out: str) -> bool:
+    return out.startswith(("hdfs:", "viewfs:"))
+
+
+def _partitions(given: Sequence[tuple[str, str]]) -> Mapping[str, str] | None:
+    return dict(given) or None
+
+
+class _Session:
+    """A session of Spark for a command; stopped at the end. Where none is needed there is none."""
+
+    def __init__(self, options: argparse.Namespace, *, needed: bool = True) -> None:
+        self._options = options
+        self._needed = needed
+        self._spark: Any = None
+
+    def __enter__(self) -> Any:
+        if self._needed:
+            self._spark = self._start()
+        return self._spark
+
+    def __exit__(self, *_: object) -> None:
+        if self._spark is not None:
+            self._spark.stop()
+
+    def _start(self) -> SparkSession:
+        try:
+            from pyspark.sql import SparkSession
+        except ImportError:
+            raise ConfigurationError('aiokproto load needs PySpark: pip install "aiokproto[spark]"') from None
+        # By default workers are the `python3` of PATH, which may have no pyarrow.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        settings = {
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.session.timeZone": "UTC",
+            **dict(self._options.conf),
+        }
+        builder = SparkSession.builder.appName("aiokproto load").master(self._options.master)
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        spark: SparkSession = builder.getOrCreate()
+        spark.sparkContext.setLogLevel(self._options.spark_log_level)
+        return spark
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="aiokproto load",
+        description="Append topics to Parquet files, each record once, with Spark.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    append = commands.add_parser("append", help="append the new records of topics")
+    append.add_argument("topics", nargs="+", metavar="TOPIC", help="topics to load")
+    append.add_argument("out", metavar="OUT", help="a directory, as a path or URI (s3a://…, hdfs://…)")
+    append.add_argument(
+        "--from-timestamp",
+        type=_time,
+        metavar="TIME",
+        help="where to start in partitions that no load has read: ISO 8601 with a time zone, or milliseconds",
+    )
+    append.add_argument(
+        "--continue-after-truncation",
+        action="store_true",
+        help="if the log has lost loaded records, load those that replaced them, too",
+    )
+    append.set_defaults(command=_append)
+    rerun = commands.add_parser("rerun", help="read the offsets of an earlier load again, and replace its rows")
+    rerun.add_argument("out", metavar="OUT")
+    rerun.add_argument("run_id", metavar="RUN_ID", help="the load, as `runs` lists it")
+    rerun.add_argument(
+        "--allow-fewer-rows", action="store_true", help="also if the topics have lost records that the output has"
+    )
+    rerun.set_defaults(command=_rerun)
+    for one in (append, rerun):
+        _add_load(one)
+    runs = commands.add_parser("runs", help="list the loads of an output")
+    runs.add_argument("out", metavar="OUT")
+    runs.set_defaults(command=_runs)
+    vacuum = commands.add_parser("vacuum", help="remove files of loads that failed or were replaced")
+    vacuum.add_argument("out", metavar="OUT")
+    vacuum.add_argument(
+        "--older-than",
+        type=_age,
+        default=timedelta(days=7),
+        metavar="AGE",
+        help="time since the last write: 90m, 12h, 7d, 2w (default: 7d); longer than any load",
+    )
+    vacuum.add_argument("--dry-run", action="store_true", help="only list what would be removed")
+    vacuum.set_defaults(command=_vacuum)
+    for one in (append, rerun, runs):
+        one.add_argument("--json", action="store_true", help="print JSON")
+    for one in (append, rerun, runs, vacuum):
+        _add_spark(one)
+    return parser
+
+
+def _add_load(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--bootstrap-servers", required=True, metavar="HOST:PORT,…", help="brokers")
+    add(
+        "--option",
+        type=_setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the data source, as kafka.security.protocol=SSL or minPartitions=8",
+    )
+    add(
+        "--partition-by",
+        type=_partition,
+        action="append",
+        default=[],
+        metavar="COLUMN[=SQL]",
+        help="divide files by a column, or by a new one: 'day=to_date(timestamp)'",
+    )
+    add(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        default=sys.stderr.isatty(),
+        help="show a progress bar, which needs rich (default: on a terminal)",
+    )
+
+
+def _add_spark(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--master", default="local[*]", help="Spark's master (default: %(default)s)")
+    parser.add_argument(
+        "--conf", type=_setting, action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark"
+    )
+    parser.add_argument(
+        "--spark-log-level", default="ERROR", metavar="LEVEL", help="level of Spark's log (default: %(default)s)"
+    )
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        # Without the text: it may be a secret.
+        raise argparse.ArgumentTypeError("expected NAME=VALUE")
+    return name, value
+
+
+def _partition(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or bool(equals) != bool(value.strip()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not COLUMN or COLUMN=SQL")
+    return name, value
+
+
+def _time(text: str) -> int | datetime:
+    if text.isdecimal():
+        return int(text)
+    try:
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither ISO 8601 nor milliseconds") from None
+    if found.tzinfo is None:
+        raise argparse.ArgumentTypeError(f"{text!r} has no time zone: 2026-01-31T12:00:00Z")
+    return found.astimezone(timezone.utc)
+
+
+def _age(text: str) -> timedelta:
+    found = re.fullmatch(r"(\d{1,6})([mhdw])", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90m, 12h, 7d or 2w")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})

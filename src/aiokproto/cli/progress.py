@@ -1,0 +1,81 @@
+"""A progress bar for jobs of Spark, by the tasks of their stages."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+INTERVAL = 0.2
+"""Time between two looks at Spark (s)."""
+
+
+class Tasks(NamedTuple):
+    """The tasks of the stages that run.
+
+    Attributes:
+        done: How many are done.
+        total: How many there are.
+    """
+
+    done: int
+    total: int
+
+
+def active_tasks(spark: SparkSession) -> Tasks:
+    """Return the tasks of the stages that run now."""
+    tracker = spark.sparkContext.statusTracker()
+    stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+    found = [one for one in stages if one is not None]
+    return Tasks(sum(one.numCompletedTasks for one in found), sum(one.numTasks for one in found))
+
+
+@contextmanager
+def progress(spark: SparkSession, what: str, *, shown: bool) -> Iterator[None]:
+    """Show the tasks of Spark's stages on standard error, while the body runs. Needs rich; without it shows nothing."""
+    if not shown or importlib.util.find_spec("rich") is None:
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("tasks"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
+        number = bar.add_task(what, total=None)
+
+        def update(tasks: Tasks) -> None:
+            # Between two stages there is nothing to show.
+            if tasks.total:
+                bar.update(number, completed=tasks.done, total=tasks.total)
+
+        with _polling(lambda: update(active_tasks(spark))):
+            yield
+
+
+@contextmanager
+def _polling(look: Callable[[], None]) -> Iterator[None]:
+    end = threading.Event()
+
+    def poll() -> None:
+        while not end.wait(INTERVAL):
+            look()
+
+    thread = threading.Thread(target=poll, name="aiokproto-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
