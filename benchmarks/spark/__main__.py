@@ -79,10 +79,17 @@ class Bench:
                 if turn >= self.warm_up:
                     found[name].append(figures)
         for name, rounds in found.items():
-            self.add(kind, data, name, rows, _medians(rounds), errors.get(name))
+            self.add(kind, data, name, rows, _medians(rounds), len(rounds), errors.get(name))
 
     def add(
-        self, kind: str, data: str, way: str, rows: int, figures: Mapping[str, float], error: str | None = None
+        self,
+        kind: str,
+        data: str,
+        way: str,
+        rows: int,
+        figures: Mapping[str, float],
+        rounds: int = 1,
+        error: str | None = None,
     ) -> None:
         self.cells.append(
             {
@@ -91,6 +98,7 @@ class Bench:
                 "data": data,
                 "way": way,
                 "rows": rows,
+                "rounds": rounds,
                 "median": dict(figures),
                 "error": error,
             }
