@@ -189,7 +189,7 @@ def main() -> int:
     )
     parser.add_argument("--results", type=Path, default=report.RESULTS, help="folder for the JSON")
     arguments = parser.parse_args()
-    parts = set(arguments.only or PARTS)
+    parts: set[str] = set(arguments.only or PARTS)
     results: dict[str, Any] = {
         "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "whole": False,
