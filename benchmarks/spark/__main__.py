@@ -79,10 +79,17 @@ class Bench:
                 if turn >= self.warm_up:
                     found[name].append(figures)
         for name, rounds in found.items():
-            self.add(kind, data, name, rows, _medians(rounds), errors.get(name))
+            self.add(kind, data, name, rows, _medians(rounds), len(rounds), errors.get(name))
 
     def add(
-        self, kind: str, data: str, way: str, rows: int, figures: Mapping[str, float], error: str | None = None
+        self,
+        kind: str,
+        data: str,
+        way: str,
+        rows: int,
+        figures: Mapping[str, float],
+        rounds: int = 1,
+        error: str | None = None,
     ) -> None:
         self.cells.append(
             {
@@ -91,6 +98,7 @@ class Bench:
                 "data": data,
                 "way": way,
                 "rows": rows,
+                "rounds": rounds,
                 "median": dict(figures),
                 "error": error,
             }
@@ -181,7 +189,7 @@ def main() -> int:
     )
     parser.add_argument("--results", type=Path, default=report.RESULTS, help="folder for the JSON")
     arguments = parser.parse_args()
-    parts = set(arguments.only or PARTS)
+    parts: set[str] = set(arguments.only or PARTS)
     results: dict[str, Any] = {
         "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "whole": False,

@@ -50,10 +50,16 @@ def _table(title: str, cells: Sequence[Cell]) -> Table:
         heading: column for heading, column in COLUMNS.items() if any(column[0] in cell["median"] for cell in cells)
     }
     rows = [
-        (cell["data"], f"{cell['rows']:,}", cell["way"], *(_figure(cell, *column) for column in shown.values()))
+        (
+            cell["data"],
+            f"{cell['rows']:,}",
+            str(cell["rounds"]),
+            cell["way"],
+            *(_figure(cell, *column) for column in shown.values()),
+        )
         for cell in cells
     ]
-    return Table(title, ("values", "rows", "way", *shown), rows, ("rows", *shown))
+    return Table(title, ("values", "rows", "rounds", "way", *shown), rows, ("rows", "rounds", *shown))
 
 
 def _figure(cell: Cell, name: str, digits: int) -> str:
@@ -65,9 +71,9 @@ def _figure(cell: Cell, name: str, digits: int) -> str:
 def how(results: Results) -> str:
     """How it was measured, in a paragraph."""
     return (
-        f"PySpark {results['spark']}; 4 partitions; medians of {results['rounds']} rounds, in which all ways took "
-        f"turns, with {results['scale']:g} of the full number of rows. CPU is that of all processes of Spark, Java's "
-        "and the Python workers'. The machine had other work, too (load average "
+        f"PySpark {results['spark']}; 4 partitions; medians of the rounds, in which all ways of a topic took turns. "
+        "CPU is that of all processes of Spark, Java's and the Python workers'. With a filter, rates and CPU are those "
+        "of all rows of the topic. The machine had other work, too (load average "
         f"{results['load']:.1f} at the start): compare CPU times, and those of one table alone. “Tuned” is the best "
         "that we found by hand for Spark's own connector (`benchmarks/spark/reading.py`, `writing.py`)."
     )

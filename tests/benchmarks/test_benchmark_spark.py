@@ -29,6 +29,7 @@ def cell(way: str, kind: str = "read", cores: int = 2, **median: float) -> dict[
         "data": "100 B",
         "way": way,
         "rows": 1000,
+        "rounds": 3,
         "median": median,
         "error": error,
     }
@@ -64,16 +65,16 @@ def test_a_table_for_each_kind_of_work_and_number_of_tasks() -> None:
         "Reading: 1 task at a time",
     ]
     assert [list(row) for row in reading.rows] == [
-        ["100 B", "1,000", "aiokproto", "2.00", "0.50", "0.10"],
-        ["100 B", "1,000", "Spark's own", "failed", "failed", "failed"],
+        ["100 B", "1,000", "3", "aiokproto", "2.00", "0.50", "0.10"],
+        ["100 B", "1,000", "3", "Spark's own", "failed", "failed", "failed"],
     ]
-    assert list(writing.headings) == ["values", "rows", "way", "million rows/s", "CPU µs a row"]
+    assert list(writing.headings) == ["values", "rows", "rounds", "way", "million rows/s", "CPU µs a row"]
 
 
 def test_the_page_has_figures_and_a_chart_of_the_newest_run() -> None:
     page = "<!-- begin: spark -->\nold\n<!-- end: spark -->\n"
     new = pages.put(page, "spark", pages.with_spark(FOUND))
-    assert "| 100 B | 1,000 | aiokproto | 2.00 | 0.50 | 0.10 |" in new
+    assert "| 100 B | 1,000 | 3 | aiokproto | 2.00 | 0.50 | 0.10 |" in new
     assert "load average 1.5" in new
     assert spark.CHART in new
 

@@ -15,7 +15,7 @@ from aiokproto.codec.messages.fetch import FetchRequest, PartitionData
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, DeadlineError
-from aiokproto.records import encode
+from aiokproto.records import BatchRecord, encode
 from aiokproto.simulation import Simulation
 from aiokproto.spark import worker as workers
 from aiokproto.spark.fetching import BY_NAME, RangeFetcher
@@ -27,7 +27,7 @@ from aiokproto.spark.reading import read_range
 from aiokproto.spark.worker import Worker
 from aiokproto.types import TopicPartition
 from tests.spark.kafka import Kafka
-from tests.spark.test_reading import some_records
+from tests.spark.test_reading import NOW, some_records
 
 
 @pytest.fixture
@@ -86,6 +86,31 @@ def test_a_topic_without_an_id_is_fetched_by_its_name(
     (table,) = read_range(worker, planned, options)
     assert table.num_rows == 3
     assert sent[0][1]["max_version"] == BY_NAME
+
+
+def test_a_short_range_does_not_fetch_much_behind_its_end(kafka: Kafka, topic: str) -> None:
+    kafka.create_topic(topic)
+    kafka.produce(topic, 0, some_records(3))
+    options = kafka.read_options(subscribe=topic)
+    kafka.run(kafka.client.topic(topic))
+    planned = plan_now(options).ranges[0]
+
+    def asked(end: int, *responses: bytes) -> int:
+        fetcher = RangeFetcher(kafka.client, replace(planned, end=end), options)
+        for records in responses:
+            data = PartitionData(partition_index=0, error_code=0, high_watermark=end, records=memoryview(records))
+            fetcher._batches(data)
+        return fetcher._request(1).max_bytes
+
+    large = encode([BatchRecord(0, NOW, None, bytes(100_000))])
+    assert asked(1) == 1 << 16
+    assert asked(1000) == int(1000 * 1024 * 1.1)
+    assert asked(1_000_000) == options.fetch.max_bytes == 4 << 20
+    # Then it is known how large records are.
+    assert asked(3, large) == int(2 * len(large) * 1.1)
+    assert asked(10_003, encode(some_records(3))) < 2 << 20
+    # A record that is larger than what was asked for comes cut, from brokers before 0.10.1.
+    assert asked(1000, large[:100]) == 2 * int(1000 * 1024 * 1.1)
 
 
 def test_a_batch_truncated_by_an_old_broker_is_fetched_whole(kafka: Kafka, topic: str) -> None:

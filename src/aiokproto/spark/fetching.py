@@ -31,6 +31,9 @@ BY_NAME = 12
 
 _INT32_MAX = (1 << 31) - 1
 
+_LEAST_BYTES = 1 << 16
+_ASSUMED_SIZE = 1 << 10
+
 
 def topic_deleted(offsets: OffsetRange) -> TopicChangedError:
     """Return the error for a topic that was deleted after planning."""
@@ -65,6 +68,8 @@ class RangeFetcher:
         self._range = offsets
         self._options = options
         self._max_bytes = options.fetch.max_bytes
+        # Of a record, and what it takes in a batch: assumed, then that of the last response.
+        self._size: float = _ASSUMED_SIZE
         # Cluster metadata of this generation may be older than the plan.
         self._first_generation = cluster.snapshot.generation
 
@@ -142,17 +147,20 @@ class RangeFetcher:
 
     def _request(self, max_wait_ms: int) -> FetchRequest:
         offsets, settings = self._range, self._options.fetch
+        # A short range must not fetch megabytes behind its end. If this is too little, another request gets the rest.
+        rest = int((offsets.end - self.position) * self._size * 1.1)
+        max_bytes = min(max(rest, _LEAST_BYTES), self._max_bytes)
         partition = FetchPartition(
             partition=offsets.partition,
             current_leader_epoch=self._cluster.snapshot.leader_epoch(offsets.topic, offsets.partition),
             fetch_offset=self.position,
-            partition_max_bytes=self._max_bytes,
+            partition_max_bytes=max_bytes,
         )
         return FetchRequest(
             replica_id=CONSUMER,
             max_wait_ms=max_wait_ms,
             min_bytes=settings.min_bytes,
-            max_bytes=self._max_bytes,
+            max_bytes=max_bytes,
             isolation_level=settings.isolation_level,
             topics=[FetchTopic(topic=offsets.topic, topic_id=offsets.topic_id, partitions=[partition])],
         )
@@ -174,8 +182,11 @@ class RangeFetcher:
         if last is None:
             # Brokers before 0.10.1 truncate even the first batch to the requested size.
             self._max_bytes = min(2 * self._max_bytes, _INT32_MAX)
+            self._size *= 2
             return []
         aborted = data.aborted_transactions if self._options.fetch.read_committed else None
+        if last.next_offset > self.position:
+            self._size = len(data.records) / (last.next_offset - self.position)
         self.position = max(self.position, last.next_offset)
         batches: list[RecordBatch | Run] = []
         if run is not None and (first := run.before(self._range.end)):

@@ -65,8 +65,8 @@ def transactions(kafka: Kafka, topic: str) -> int:
                 await one.__aenter__()
                 await other.__aenter__()
                 for place in range(5):
-                    for producer in (first, second, plain):
-                        await producer.send(topic, b"%d-%d" % (number, place), key=b"k", headers=[("h", b"v")])
+                    for writer in (one, other, plain):
+                        await writer.send(topic, b"%d-%d" % (number, place), key=b"k", headers=[("h", b"v")])
                 await (one.abort() if number % 3 == 0 else one.commit())
                 await (other.abort() if number % 3 == 1 else other.commit())
 
