@@ -82,6 +82,9 @@ async def forget_brokers(world: World, seconds: float) -> None:
 
     async def empty(call: RequestInfo, serve: Serve) -> Response | None:
         answer: Any = await serve(call.request)
+        if answer is None:
+            # Another of these faults withholds it already.
+            return None
         answer.brokers = []
         for topic in answer.topics:
             for partition in topic.partitions:
