@@ -48,7 +48,7 @@ class Bench:
         cores: Tasks at a time.
         rounds: Measured rounds; one or more before warm up.
         official: Whether Spark's own connector is there.
-        own_broker: Whether the broker is a process of these benchmarks, whose CPU time can be measured.
+        own_broker: Whether the broker is a process of these benchmarks, whose CPU time is known.
         cells: What was found.
     """
 

@@ -109,7 +109,7 @@ def test_a_short_range_does_not_fetch_much_behind_its_end(kafka: Kafka, topic: s
     # Then it is known how large records are.
     assert asked(3, large) == int(2 * len(large) * 1.1)
     assert asked(10_003, encode(some_records(3))) < 2 << 20
-    # A record that is larger than what was asked for comes cut, from brokers before 0.10.1.
+    # A record that is larger than the limit comes cut, from brokers before 0.10.1.
     assert asked(1000, large[:100]) == 2 * int(1000 * 1024 * 1.1)
 
 
