@@ -50,7 +50,7 @@ class FreeId(NamedTuple):
     Attributes:
         name: Its name: the transactional id without the prefix.
         producer_id: Its producer id.
-        epoch: Its epoch, until somebody uses it.
+        epoch: Its epoch, until an attempt uses it.
     """
 
     name: str
