@@ -102,6 +102,7 @@ class StateTopic:
         """
         self._id.current = known
         await self._id.initialize()
+        self._sequence = 0
         self._v2 = await self._id.has_v2(False)
 
     # -- the topic
