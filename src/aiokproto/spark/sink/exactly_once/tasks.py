@@ -59,7 +59,13 @@ async def start_producer(
     name, asking = task_id(plan.prefix, free.name), Transactions(cluster, transactions.timeout_ms)
     if not await asking.is_current(name, ProducerId(free.producer_id, free.epoch)):
         return await _start(options, transactions, plan, new_name())
-    return await _start(options, transactions, plan, free.name)
+    producer = await _start(options, transactions, plan, free.name)
+    # Otherwise one came in between. If that one is committed, its id must not get another transaction: who looks for
+    # the outcome would find that of the last.
+    if await asking.is_current(name, ProducerId(free.producer_id, free.epoch + 1)):
+        return producer
+    await producer.close()
+    return await _start(options, transactions, plan, new_name())
 
 
 async def _start(options: WriteOptions, transactions: TransactionOptions, plan: Plan, name: str) -> Producer:
