@@ -31,9 +31,7 @@ def test_the_last_batch_is_done_when_spark_runs_it_again(run: str, number: int, 
 
 def test_a_checkpoint_that_is_older_than_what_was_written_is_refused() -> None:
     """A batch with this number may have other rows by now: they would be dropped."""
-    with pytest.raises(
-        StateError, match="batch 6 of query .*Prefix=p, and batch 7 is committed: the checkpoint is older"
-    ):
+    with pytest.raises(StateError, match="Prefix=p, and batch 7 is committed: the checkpoint is older"):
         PLAN.is_done("query", 6)
 
 
@@ -57,10 +55,10 @@ def test_the_free_ids_are_in_one_message(partition: int) -> None:
     writers = pytest.importorskip("aiokproto.spark.sink.exactly_once.writers")
 
     class Context:
-        def partitionId(self) -> int:  # noqa: N802
+        def partitionId(self) -> int:
             return partition
 
-        def attemptNumber(self) -> int:  # noqa: N802
+        def attemptNumber(self) -> int:
             return 0
 
     given = {"semantics": "exactly_once", "transactionalIdPrefix": "p", "kafka.bootstrap.servers": "h:1", "topic": "t"}

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from aiokproto.broker import Cluster
+from aiokproto.codec.messages.describe_configs import DescribeConfigsRequest
+from aiokproto.error_codes import ErrorCode
+from aiokproto.simulation import Simulation
 from tests.simulation.seeds import BLOCKS, Workload, check_block, traces
 from tests.spark.sink.exactly_once import schedules
 
-WORKLOAD = Workload("schedules.run(seed=", schedules.schedule, schedules.run, 4)
+WORKLOAD = Workload("schedules.run(seed=", schedules.schedule, schedules.run, 8)
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
@@ -17,3 +21,17 @@ def test_the_rows_of_committed_batches_are_visible_once(block: int) -> None:
 
 def test_a_seed_gives_the_same_run_again() -> None:
     assert traces(WORKLOAD) == traces(WORKLOAD)
+
+
+def test_a_state_topic_whose_policy_cannot_be_seen_is_used_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    simulation = Simulation(1)
+
+    async def main() -> None:
+        async with Cluster(1, auto_create_topics=False) as cluster:
+            query = schedules.Query(simulation, cluster, two_phase=False)
+            query.calm()
+            with cluster.faults.fail(DescribeConfigsRequest, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
+                await query.drive(lambda coordinator: coordinator.plan(False))
+
+    simulation.run(main())
+    assert "its cleanup.policy, which must be compact, could not be checked: TOPIC_AUTHORIZATION" in caplog.text

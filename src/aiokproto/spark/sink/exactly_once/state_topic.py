@@ -136,6 +136,12 @@ class StateTopic:
         )
         response = await self._cluster.request(DescribeConfigsRequest(resources=[resource]))
         for result in response.results:
+            if result.error_code:
+                log.warning(
+                    "stateTopic=%s: its cleanup.policy, which must be compact, could not be checked: %s",
+                    self._topic,
+                    ErrorCode(result.error_code).name,
+                )
             for config in result.configs:
                 if config.value != "compact":
                     raise StateError(
