@@ -178,7 +178,7 @@ class Job:
             return await stable(client, self.topic, 0)
 
         assert await until(is_stable, lambda found: found), "a transaction is open"
-        return sorted(await read(client, self.topic))
+        return sorted(await read(client, self.topic), key=lambda value: value or b"")
 
 
 def batches(count: int, partitions: int = 3) -> list[list[list[bytes]]]:

@@ -14,7 +14,8 @@ from aiokproto.errors import FencedError
 from aiokproto.producer.handed_over import HandedOver, abort_open, end_handed_over
 from aiokproto.producer.producer_id import ProducerId
 from aiokproto.producer.transactional_id import TransactionalId
-from aiokproto.spark.sink.exactly_once.protocol import Batch, StateError, TransactionLossError, batch_record
+from aiokproto.spark.sink.exactly_once.coordinator import Coordinator
+from aiokproto.spark.sink.exactly_once.protocol import Batch, OnLoss, StateError, TransactionLossError, batch_record
 from aiokproto.spark.sink.exactly_once.state_topic import CONFIGS, StateTopic
 from aiokproto.spark.sink.exactly_once.tasks import start_producer
 from aiokproto.spark.sink.exactly_once.transactions import Transactions
@@ -303,3 +304,34 @@ async def test_a_new_state_topic_is_compacted_soon(job: Job, client: Client) -> 
     configs = {one.name: one.value for one in response.results[0].configs}
     assert {name: configs[name] for name in CONFIGS} == CONFIGS
     assert int(CONFIGS["max.message.bytes"]) < int(CONFIGS["segment.bytes"]) <= 1 << 24
+
+
+async def test_a_commit_that_spark_has_given_up_decides_nothing_after_the_abort(
+    job: Job, client: Client, version: str
+) -> None:
+    plan = await job.plan()
+    written = await job.task(plan, 0, [b"a"])
+    assert written.transaction is not None
+    options = job.parsed[1]
+    async with ClusterClient(ClusterConfig.parse(options.connection)) as cluster:
+        commit = StateTopic(cluster, options.connection, options.state_topic, job.prefix)
+        await commit.acquire(plan.token)
+        await job.drive(lambda coordinator: coordinator.abort(plan.token))
+        with pytest.raises(FencedError):
+            await commit.write(batch_record(job.prefix, Batch(RUN, 0, transactions=(written.transaction,))))
+    await job.run(batches(1))
+    assert await job.committed(client) == values(batches(1))
+
+
+async def test_a_driver_that_was_overtaken_does_not_abort_what_is_open(job: Job, client: Client, version: str) -> None:
+    options = job.parsed[1]
+    async with ClusterClient(ClusterConfig.parse(options.connection)) as cluster:
+        state = StateTopic(cluster, options.connection, options.state_topic, job.prefix)
+        await state.ensure()
+        await state.acquire()
+        overtaken = Coordinator(job.prefix, state, Transactions(cluster, 60_000), OnLoss.FAIL)
+        plan = await job.plan()
+        written = await job.task(plan, 0, [b"a"])
+        await overtaken._abort_orphans()
+    await job.commit(plan, 0, [written])
+    assert await job.committed(client) == [b"a"]

@@ -50,7 +50,7 @@ class FreeId(NamedTuple):
     Attributes:
         name: Its name: the transactional id without the prefix.
         producer_id: Its producer id.
-        epoch: Its epoch, until somebody uses it.
+        epoch: Its epoch, until someone uses it.
     """
 
     name: str
@@ -176,7 +176,7 @@ def read_state(prefix: str, records: Iterable[tuple[bytes | None, bytes | None]]
     batches: dict[str, Batch] = {}
     free: tuple[FreeId, ...] = ()
     for key, value in last.items():
-        # Also that of a foreign record that somebody has removed.
+        # Also that of a foreign record that someone has removed.
         if value is None:
             continue
         name = _object(key)

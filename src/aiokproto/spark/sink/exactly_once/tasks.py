@@ -1,4 +1,4 @@
-"""Writes the rows of a task in a transaction, which somebody else ends.
+"""Writes the rows of a task in a transaction, which someone else ends.
 
 A producer lives as long as the task: its transactional id is that of this attempt. If the task fails, it aborts its
 transaction; if its process is killed, the driver does, or the timeout.

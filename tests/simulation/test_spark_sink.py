@@ -8,10 +8,10 @@ from aiokproto.broker import Cluster
 from aiokproto.codec.messages.describe_configs import DescribeConfigsRequest
 from aiokproto.error_codes import ErrorCode
 from aiokproto.simulation import Simulation
+from tests.simulation import spark_sink
 from tests.simulation.seeds import BLOCKS, Workload, check_block, traces
-from tests.spark.sink.exactly_once import schedules
 
-WORKLOAD = Workload("schedules.run(seed=", schedules.schedule, schedules.run, 8)
+WORKLOAD = Workload("spark_sink.run(seed=", spark_sink.schedule, spark_sink.run, 8)
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
@@ -28,10 +28,10 @@ def test_a_state_topic_whose_policy_cannot_be_seen_is_used_with_a_warning(caplog
 
     async def main() -> None:
         async with Cluster(1, auto_create_topics=False) as cluster:
-            query = schedules.Query(simulation, cluster, two_phase=False)
+            query = spark_sink.Query(simulation, cluster, two_phase=False)
             query.calm()
             with cluster.faults.fail(DescribeConfigsRequest, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
-                await query.drive(lambda coordinator: coordinator.plan(False))
+                await query._process(lambda coordinator: coordinator.plan(False))
 
     simulation.run(main())
     assert "its cleanup.policy, which must be compact, could not be checked: TOPIC_AUTHORIZATION" in caplog.text
