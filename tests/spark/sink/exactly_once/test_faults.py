@@ -8,12 +8,16 @@ import pytest
 
 from aiokproto.client import Client
 from aiokproto.cluster import ClusterClient
+from aiokproto.codec.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import FencedError
 from aiokproto.producer.handed_over import HandedOver, abort_open, end_handed_over
+from aiokproto.producer.producer_id import ProducerId
 from aiokproto.producer.transactional_id import TransactionalId
-from aiokproto.spark.sink.exactly_once.protocol import Batch, StateError, TransactionLossError, batch_record
-from aiokproto.spark.sink.exactly_once.state_topic import StateTopic
+from aiokproto.spark.sink.exactly_once.coordinator import Coordinator
+from aiokproto.spark.sink.exactly_once.protocol import Batch, OnLoss, StateError, TransactionLossError, batch_record
+from aiokproto.spark.sink.exactly_once.state_topic import CONFIGS, StateTopic
+from aiokproto.spark.sink.exactly_once.tasks import start_producer
 from aiokproto.spark.sink.exactly_once.transactions import Transactions
 from aiokproto.spark.worker import Worker
 from tests.behaviour.transactional import stable
@@ -261,3 +265,73 @@ async def test_a_state_topic_that_would_lose_state_is_refused(
     await cluster.create_topic(f"{job.prefix}-state", partitions, config={"cleanup.policy": policy})
     with pytest.raises(StateError, match=text):
         await job.plan()
+
+
+async def test_an_attempt_that_hangs_before_its_start_does_not_write_with_an_id_that_was_committed(
+    job: Job, client: Client, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one has come in between, and its driver has died: what has become of it must still be found."""
+    await job.run([[[b"first"]]])
+    plan = await job.plan()
+    came: list[HandedOver] = []
+    is_current = Transactions.is_current
+
+    async def looks_and_hangs(self: Transactions, name: str, producer: ProducerId) -> bool:
+        found = await is_current(self, name, producer)
+        if found and not came:
+            came.append(HandedOver("", 0, 0, False))
+            options, transactions = job.parsed
+            other = await start_producer(self._cluster, options, transactions, plan, plan.free[0])
+            async with other.transaction() as transaction:
+                await transaction.send(job.topic, b"other")
+                came[0] = await transaction.hand_over()
+            await other.close()
+            await end_handed_over(self._cluster, came[0], commit=True)
+        return found
+
+    monkeypatch.setattr(Transactions, "is_current", looks_and_hangs)
+    late = await job.task(plan, 0, [b"late"])
+    monkeypatch.undo()
+    assert late.transaction is not None
+    assert came[0].transactional_id == f"{job.prefix}-{plan.free[0].name}"
+    assert late.transaction.transactional_id != came[0].transactional_id
+
+
+async def test_a_new_state_topic_is_compacted_soon(job: Job, client: Client) -> None:
+    await job.plan()
+    resource = DescribeConfigsResource(resource_type=2, resource_name=f"{job.prefix}-state", configuration_keys=None)
+    response = await client.request(DescribeConfigsRequest(resources=[resource]))
+    configs = {one.name: one.value for one in response.results[0].configs}
+    assert {name: configs[name] for name in CONFIGS} == CONFIGS
+    assert int(CONFIGS["max.message.bytes"]) < int(CONFIGS["segment.bytes"]) <= 1 << 24
+
+
+async def test_a_commit_that_spark_has_given_up_decides_nothing_after_the_abort(
+    job: Job, client: Client, version: str
+) -> None:
+    plan = await job.plan()
+    written = await job.task(plan, 0, [b"a"])
+    assert written.transaction is not None
+    options = job.parsed[1]
+    async with ClusterClient(ClusterConfig.parse(options.connection)) as cluster:
+        commit = StateTopic(cluster, options.connection, options.state_topic, job.prefix)
+        await commit.acquire(plan.token)
+        await job.drive(lambda coordinator: coordinator.abort(plan.token))
+        with pytest.raises(FencedError):
+            await commit.write(batch_record(job.prefix, Batch(RUN, 0, transactions=(written.transaction,))))
+    await job.run(batches(1))
+    assert await job.committed(client) == values(batches(1))
+
+
+async def test_a_driver_that_was_overtaken_does_not_abort_what_is_open(job: Job, client: Client, version: str) -> None:
+    options = job.parsed[1]
+    async with ClusterClient(ClusterConfig.parse(options.connection)) as cluster:
+        state = StateTopic(cluster, options.connection, options.state_topic, job.prefix)
+        await state.ensure()
+        await state.acquire()
+        overtaken = Coordinator(job.prefix, state, Transactions(cluster, 60_000), OnLoss.FAIL)
+        plan = await job.plan()
+        written = await job.task(plan, 0, [b"a"])
+        await overtaken._abort_orphans()
+    await job.commit(plan, 0, [written])
+    assert await job.committed(client) == [b"a"]

@@ -19,7 +19,8 @@ visible, and it can be dropped. After it the batch is committed, whoever dies: t
 the transactions that are still open (*roll forward*) before it gives work to anybody.
 
 **A batch that Spark runs again** although it is done, because the driver died before Spark noted that, is recognised by
-its number: the plan tells tasks the last one, and they write nothing.
+its number: the plan tells tasks the last one, and they write nothing. An earlier number is an error: the checkpoint is
+an old one, and the rows may be others.
 
 Why two drivers cannot both commit
 ==================================
@@ -43,13 +44,14 @@ task any number of times. Ids cannot be new each time either: coordinators keep 
 - A stage that Spark runs again has first attempts again, and PySpark does not tell them apart. So an attempt first
   looks whether its id has the epoch that the last commit has left. If not, another one was there, and it makes up a new
   one. (Only one that stops between this look and its start could still abort a transaction; the next step, or EndTxn,
-  reports that.)
+  reports that. It looks again after its start, and then writes nothing under this id.)
 - The commit makes the ids of its transactions free, together with done.
 
 A stream whose tasks do not fail so uses the same ids for ever, as many as it has partitions; a failure costs new ones.
 
 **Orphans** are open transactions of attempts without a message in the commit. Readers wait for them, so each plan and
-each commit lists all open transactions with the prefix, when no intent is open, and aborts them.
+each commit lists all open transactions with the prefix, when no intent is open, and aborts them. Between these two it
+looks whether the driver's id is still its own: a driver that hung before would abort what its successor has decided.
 
 Timeouts
 ========

@@ -21,6 +21,7 @@ from aiokproto.spark.sink.exactly_once.protocol import (
     State,
     TransactionLossError,
     batch_record,
+    driver_id,
     free_record,
     no_batch_record,
     resolve,
@@ -47,7 +48,9 @@ class TaskTransactions(Protocol):
 
     async def still_open(self, transactions: Sequence[HandedOver]) -> list[HandedOver]: ...
     async def commit(self, transactions: Sequence[HandedOver]) -> list[Ended]: ...
-    async def abort_all(self, prefix: str) -> int: ...
+    async def list_open(self, prefix: str) -> list[str]: ...
+    async def is_current(self, name: str, producer: ProducerId) -> bool: ...
+    async def abort(self, names: Sequence[str]) -> None: ...
 
 
 class Coordinator:
@@ -80,7 +83,7 @@ class Coordinator:
         if state.free:
             await self._state.write(free_record(self._prefix, ()))
         # No intent is open, so no batch has what is.
-        await self._transactions.abort_all(self._prefix)
+        await self._abort_orphans()
         return Plan(self._prefix, self._state.token, state.free, state.done(), two_phase)
 
     async def _roll_forward(self, state: State) -> State:
@@ -148,7 +151,7 @@ class Coordinator:
         await self._state.write(*records, free_record(self._prefix, [*self._freed(batch, ended), *spare]))
         # The batch is committed, whatever happens to the attempts that it does not have.
         try:
-            await self._transactions.abort_all(self._prefix)
+            await self._abort_orphans()
         except KafkaError as error:
             log.warning("%s: orphaned transactions stay open until the next batch: %s", self._prefix, error)
 
@@ -160,12 +163,29 @@ class Coordinator:
         """
         try:
             await self._state.acquire(token)
+            # Spark calls this while a commit() that it has given up still runs. It has the same token: the coordinator
+            # takes the second of them for a repeat of the first, and gives both the same epoch. The next one is
+            # given to that repeat, too; the one after it is this call's alone.
+            for _ in range(2):
+                await self._state.acquire(self._state.token)
         except FencedError as error:
             # Also after a commit() that failed: its decisions are for the next plan.
             log.warning("%s: the next plan aborts what is open: %s", self._prefix, error)
             return
         await self._roll_forward(await self._state.read())
-        await self._transactions.abort_all(self._prefix)
+        await self._abort_orphans()
+
+    async def _abort_orphans(self) -> None:
+        """Abort all that is open, once no intent is, unless another driver has taken over.
+
+        Raises:
+            KafkaError: The coordinators do not list it.
+        """
+        orphans = await self._transactions.list_open(self._prefix)
+        # Asked after the list was made: what the tasks of a later plan have opened, and may have been decided, is not
+        # in it, however late this goes on.
+        if orphans and await self._transactions.is_current(driver_id(self._prefix), self._state.token):
+            await self._transactions.abort(orphans)
 
     def _freed(self, batch: Batch, ended: Sequence[Ended]) -> list[FreeId]:
         begin = len(task_id(self._prefix, ""))

@@ -123,6 +123,21 @@ class Plan:
     done: Mapping[str, int]
     two_phase: bool
 
+    def is_done(self, run: str, number: int) -> bool:
+        """Return whether a batch is committed, so that Spark runs it again for nothing.
+
+        Raises:
+            StateError: A later one is. Spark runs only the last one again, so this one may have other rows.
+        """
+        done = self.done.get(run, -1)
+        if number < done:
+            raise StateError(
+                f"batch {number} of {run} is to be written under transactionalIdPrefix={self.prefix}, and batch {done} "
+                "is committed: the checkpoint is older than what was written, as one from a backup or a copy. Use the "
+                "newest checkpoint; or another transactionalIdPrefix, which writes again what this checkpoint lacks"
+            )
+        return number == done
+
 
 # -- the records
 
@@ -161,8 +176,11 @@ def read_state(prefix: str, records: Iterable[tuple[bytes | None, bytes | None]]
     batches: dict[str, Batch] = {}
     free: tuple[FreeId, ...] = ()
     for key, value in last.items():
+        # Also that of a foreign record that someone has removed.
+        if value is None:
+            continue
         name = _object(key)
-        if name.get("prefix") != prefix or value is None:
+        if name.get("prefix") != prefix:
             continue
         found = _object(value)
         if found.get("version") != FORMAT:

@@ -49,6 +49,16 @@ TIMEOUT_MS = 15_000
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 """``max.message.bytes`` of a new state topic: an intent with some 200,000 transactions."""
 
+CONFIGS = {
+    "cleanup.policy": "compact",
+    "max.message.bytes": str(MAX_MESSAGE_BYTES),
+    # Each plan reads the whole topic, and the newest segment is not compacted: with Kafka's defaults it has a gigabyte.
+    "segment.bytes": str(2 * MAX_MESSAGE_BYTES),
+    "min.cleanable.dirty.ratio": "0.1",
+    "delete.retention.ms": "3600000",
+}
+"""The configuration of a new state topic."""
+
 _TOPIC = 2
 """The type of topics in DescribeConfigs."""
 _V1, _V2 = 11, 12
@@ -102,6 +112,7 @@ class StateTopic:
         """
         self._id.current = known
         await self._id.initialize()
+        self._sequence = 0
         self._v2 = await self._id.has_v2(False)
 
     # -- the topic
@@ -125,6 +136,12 @@ class StateTopic:
         )
         response = await self._cluster.request(DescribeConfigsRequest(resources=[resource]))
         for result in response.results:
+            if result.error_code:
+                log.warning(
+                    "stateTopic=%s: its cleanup.policy, which must be compact, could not be checked: %s",
+                    self._topic,
+                    ErrorCode(result.error_code).name,
+                )
             for config in result.configs:
                 if config.value != "compact":
                     raise StateError(
@@ -133,12 +150,11 @@ class StateTopic:
                     )
 
     async def _create(self) -> None:
-        configs = {"cleanup.policy": "compact", "max.message.bytes": str(MAX_MESSAGE_BYTES)}
         topic = CreatableTopic(
             name=self._topic,
             num_partitions=1,
             replication_factor=-1,
-            configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
+            configs=[CreatableTopicConfig(name=name, value=value) for name, value in CONFIGS.items()],
         )
         response = await self._cluster.request(CreateTopicsRequest(topics=[topic]))
         for result in response.topics:
@@ -177,8 +193,10 @@ class StateTopic:
         consumer = Consumer(**self._connection, auto_offset_reset="earliest", isolation_level="read_committed")
         async with consumer:
             consumer.assign(where)
-            at = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
-            while await consumer.position(where) < end:
+            at, before = 0.0, -1
+            while (position := await consumer.position(where)) < end:
+                if position > before:
+                    at, before = asyncio.get_running_loop().time() + self._cluster.config.api_timeout, position
                 records += [(one.key, one.value) for one in await consumer.poll(timeout_ms=100, max_records=10_000)]
                 if asyncio.get_running_loop().time() > at:
                     raise DeadlineError(

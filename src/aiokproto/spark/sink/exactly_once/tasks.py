@@ -12,9 +12,11 @@ from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from aiokproto.cluster import ClusterClient
 from aiokproto.errors import KafkaError
 from aiokproto.producer import Producer, Transaction
 from aiokproto.producer.handed_over import HandedOver
+from aiokproto.producer.producer_id import ProducerId
 from aiokproto.spark.credentials import client_options
 from aiokproto.spark.sink.exactly_once.protocol import ID_LENGTH, FreeId, Plan, task_id
 from aiokproto.spark.sink.exactly_once.transactions import Transactions
@@ -34,15 +36,48 @@ def new_name() -> str:
     return secrets.token_hex(ID_LENGTH // 2)
 
 
-def claim(worker: Worker, transactions: TransactionOptions, prefix: str, free: FreeId) -> str:
-    """Return the name of a free id, or a new one if another attempt has used it.
+async def start_producer(
+    cluster: ClusterClient,
+    options: WriteOptions,
+    transactions: TransactionOptions,
+    plan: Plan,
+    free: FreeId | None,
+) -> Producer:
+    """Start a producer with a free id, or with a new one if there is none, or another attempt has used it.
+
+    Args:
+        cluster: Asks for the state of the free id.
+        options: The producer's.
+        transactions: The timeout of its transactions.
+        plan: The plan of the batch.
+        free: The free id, for a first attempt.
 
     Raises:
-        KafkaError: The coordinator does not respond, or does not let the client see the id.
+        KafkaError: No broker can be reached, or they reject this client or the transactional id.
     """
-    cluster = worker.cluster(transactions.connection)
-    asking = Transactions(cluster, transactions.timeout_ms).is_free(prefix, free)
-    return free.name if worker.start(asking).result() else new_name()
+    if free is None:
+        return await _start(options, transactions, plan, new_name())
+    name, asking = task_id(plan.prefix, free.name), Transactions(cluster, transactions.timeout_ms)
+    if not await asking.is_current(name, ProducerId(free.producer_id, free.epoch)):
+        return await _start(options, transactions, plan, new_name())
+    producer = await _start(options, transactions, plan, free.name)
+    # Otherwise one came in between. If that one is committed, its id must not get another transaction: who looks for
+    # the outcome would find that of the last.
+    if await asking.is_current(name, ProducerId(free.producer_id, free.epoch + 1)):
+        return producer
+    await producer.close()
+    return await _start(options, transactions, plan, new_name())
+
+
+async def _start(options: WriteOptions, transactions: TransactionOptions, plan: Plan, name: str) -> Producer:
+    producer = Producer(
+        **client_options(options.producer),
+        transactional_id=task_id(plan.prefix, name),
+        transaction_timeout_ms=None if plan.two_phase else transactions.timeout_ms,
+        transaction_two_phase_commit_enable=plan.two_phase,
+    )
+    await producer.start(keep_prepared=False)
+    return producer
 
 
 def write_transaction(
@@ -66,14 +101,8 @@ def write_transaction(
     # The coordinator knows no transaction without rows.
     if first is None:
         return 0, 0, None
-    name = new_name() if free is None else claim(worker, transactions, plan.prefix, free)
-    producer = Producer(
-        **client_options(options.producer),
-        transactional_id=task_id(plan.prefix, name),
-        transaction_timeout_ms=None if plan.two_phase else transactions.timeout_ms,
-        transaction_two_phase_commit_enable=plan.two_phase,
-    )
-    worker.start(producer.start(keep_prepared=False)).result()
+    cluster = worker.cluster(transactions.connection)
+    producer = worker.start(start_producer(cluster, options, transactions, plan, free)).result()
     try:
         transaction = producer.transaction()
         worker.start(transaction.__aenter__()).result()

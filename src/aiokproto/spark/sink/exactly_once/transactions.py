@@ -17,7 +17,8 @@ from aiokproto.errors import AuthorizationError, BrokerError, KafkaError, Partia
 from aiokproto.failures import Situation, classify
 from aiokproto.net.timeouts import deadline
 from aiokproto.producer.handed_over import HandedOver, abort_open, end_handed_over
-from aiokproto.spark.sink.exactly_once.protocol import Ended, FreeId, Outcome, is_task_id, task_id
+from aiokproto.producer.producer_id import ProducerId
+from aiokproto.spark.sink.exactly_once.protocol import Ended, Outcome, is_task_id
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -78,14 +79,14 @@ class Transactions:
             return Ended(outcome)
         return Ended(Outcome.COMMITTED, producer)
 
-    async def is_free(self, prefix: str, free: FreeId) -> bool:
-        """Return whether nobody has used a free id yet.
+    async def is_current(self, name: str, producer: ProducerId) -> bool:
+        """Return whether nobody has acquired an id since it has had this producer id and epoch.
 
         Raises:
             KafkaError: The coordinator does not respond, or does not let the client see the id.
         """
-        (state,) = await self._describe([task_id(prefix, free.name)])
-        return (state.producer_id, state.producer_epoch) == (free.producer_id, free.epoch)
+        (state,) = await self._describe([name])
+        return (state.producer_id, state.producer_epoch) == producer
 
     async def _describe(self, names: Sequence[str]) -> list[TransactionState]:
         """Return the state of each id; an id that the coordinator does not know has none."""
@@ -111,8 +112,8 @@ class Transactions:
                     found[state.transactional_id] = state
         return [found[name] for name in names]
 
-    async def abort_all(self, prefix: str) -> int:
-        """Abort all open transactions of tasks with a prefix; how many. What cannot be aborted now is logged.
+    async def list_open(self, prefix: str) -> list[str]:
+        """Return the ids of all tasks with a prefix that have an open transaction.
 
         Raises:
             KafkaError: The coordinators do not list them.
@@ -125,17 +126,19 @@ class Transactions:
             response = error.response
         check(response.error_code, "ListTransactions")
         names = [one.transactional_id for one in response.transaction_states]
-        orphans = [name for name in names if is_task_id(prefix, name)]
-        return sum(await _each(self._abort, orphans))
+        return [name for name in names if is_task_id(prefix, name)]
 
-    async def _abort(self, name: str) -> bool:
+    async def abort(self, names: Sequence[str]) -> None:
+        """Abort the open transactions of these ids. What cannot be aborted now is logged."""
+        await _each(self._abort, names)
+
+    async def _abort(self, name: str) -> None:
         try:
             await abort_open(self._cluster, name, self._timeout_ms)
         except KafkaError as error:
             log.warning("the open transaction of %s is not aborted: %s", name, error)
-            return False
-        log.info("aborted the open transaction of %s, which no batch has", name)
-        return True
+        else:
+            log.info("aborted the open transaction of %s, which no batch has", name)
 
 
 def _asked(name: str) -> Asked:

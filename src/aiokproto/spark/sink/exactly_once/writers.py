@@ -46,7 +46,7 @@ class WrittenTransaction(WrittenRows):
         token: The token of the plan.
         run: The query or job.
         spare: The free id that the task was given and did not use.
-        others: The free ids of the plan.
+        others: The free ids of the plan, in the message of the first partition.
         transaction: The transaction; None if the task has no rows.
         skipped: Whether the batch was committed before, and the rows were not written.
     """
@@ -82,13 +82,15 @@ def _write(
     """Write the rows of a task, unless its batch is done."""
     transactions = options.transactions
     assert transactions is not None, "the sink is transactional"
-    report = partial(WrittenTransaction, token=plan.token, run=run, others=plan.free)
-    if number <= plan.done.get(run, -1):
+    context = TaskContext.get()
+    assert context is not None, "it runs in a task"
+    # One message is enough: in all of them the driver would get as many ids as the square of the partitions.
+    others = plan.free if context.partitionId() == 0 else ()
+    report = partial(WrittenTransaction, token=plan.token, run=run, others=others)
+    if plan.is_done(run, number):
         for _ in batches:
             pass
         return report(rows=0, size=0, spare=None, transaction=None, skipped=True)
-    context = TaskContext.get()
-    assert context is not None, "it runs in a task"
     given = plan.free[context.partitionId() :][:1] if context.attemptNumber() == 0 else ()
     free = given[0] if given else None
     try:
@@ -112,7 +114,7 @@ def _commit(
         return
     first = written[0]
     if first.skipped:
-        logger.info("batch %d of %s was committed before: nothing is written", number, first.run)
+        logger.warning("batch %d of %s was committed before: nothing is written", number, first.run)
         return
     open_ones = [one.transaction for one in written if one.transaction is not None]
 
