@@ -230,6 +230,9 @@ def test_a_plain_connection_is_not_reused_for_an_encrypted_one(monkeypatch: pyte
         async def start(self) -> None:
             await asyncio.sleep(0)
 
+        def check(self) -> None:
+            pass
+
         topic = close = lambda self, *_: self.start()
 
     monkeypatch.setattr(workers, "ClusterClient", FakeCluster)

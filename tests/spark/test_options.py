@@ -30,6 +30,7 @@ VALUES = {
     "assign": '{"t": [0]}',
     "startingOffsetsByTimestamp": '{"t": {"0": 1}}',
     "endingOffsetsByTimestamp": '{"t": {"0": 1}}',
+    "filterPushdown": "true",
     "includeHeaders": "true",
     "failOnDataLoss": "true",
     "startingOffsetsByTimestampStrategy": "error",

@@ -100,6 +100,8 @@ REFUSED = {
     "kafka.sasl.kerberos.min.time.before.relogin": _TICKETS,
     "kafka.sasl.kerberos.ticket.renew.jitter": _TICKETS,
     "kafka.sasl.kerberos.ticket.renew.window.factor": _TICKETS,
+    "kafka.sasl.oauthbearer.allow.unverified.audience": _BROKER_VALIDATES,
+    "kafka.sasl.oauthbearer.allow.unverified.issuer": _BROKER_VALIDATES,
     "kafka.sasl.oauthbearer.clock.skew.seconds": _BROKER_VALIDATES,
     "kafka.sasl.oauthbearer.expected.audience": _BROKER_VALIDATES,
     "kafka.sasl.oauthbearer.expected.issuer": _BROKER_VALIDATES,
