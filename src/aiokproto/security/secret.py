@@ -52,7 +52,7 @@ class Secret:
         """Return the secret in the file. It blocks; raises as :meth:`read`."""
         assert isinstance(self._source, Path)
         try:
-            text = _read(self._source)
+            text = read_file(self._source)
         except Exception as error:
             raise BrokerConnectionError(f"{self.option} cannot be read: {_shown(error)}") from error
         return self._checked(text)
@@ -109,7 +109,13 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _read(path: Path) -> str:
+def read_file(path: Path) -> str:
+    """Return the text of a file, without the line end.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is longer than :data:`MAX_FILE_SIZE`, or not UTF-8.
+    """
     with path.open(encoding="utf-8") as file:
         text = file.read(MAX_FILE_SIZE + 1)
     if len(text) > MAX_FILE_SIZE:

@@ -25,7 +25,7 @@ from typing import Any
 
 from aiokproto.config import ConnectionOptions
 from aiokproto.errors import ConfigurationError
-from aiokproto.security.secret import MAX_FILE_SIZE
+from aiokproto.security.secret import read_file
 
 PROVIDERS = ("env", "file", "directory")
 """The configuration providers, by the names that Kafka's documentation gives them."""
@@ -189,21 +189,13 @@ def _look_up(option: str, provider: str, path: str, key: str) -> str:
             )
         return os.environ[key]
     if provider == "directory":
-        return _content(Path(path) / key)
+        return read_file(Path(path) / key)
     if not path:
-        return _content(Path(key))
-    found = _properties(_content(Path(path)))
+        return read_file(Path(key))
+    found = _properties(read_file(Path(path)))
     if key not in found:
         raise ConfigurationError(f"{option}: {path} has no property {key}")
     return found[key]
-
-
-def _content(path: Path) -> str:
-    with path.open(encoding="utf-8") as file:
-        text = file.read(MAX_FILE_SIZE + 1)
-    if len(text) > MAX_FILE_SIZE:
-        raise ValueError(f"{path} is longer than {MAX_FILE_SIZE} characters")
-    return text.removesuffix("\n").removesuffix("\r")
 
 
 def _properties(text: str) -> dict[str, str]:

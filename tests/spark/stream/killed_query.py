@@ -8,9 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +18,10 @@ from pyspark.sql.types import StructType
 from aiokproto.spark.source import KafkaDataSource
 from aiokproto.spark.stream.options import parse_stream_options
 from aiokproto.spark.stream.stream_reader import KafkaStreamReader
-from tests.patience import PATIENCE
+from tests.spark.killable import run_killable
 from tests.spark.session import start_session
+from tools.setup.project import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 CALLS = ("initialOffset", "latestOffset", "partitions", "read")
 STEPS = tuple(f"{when} {call}" for call in CALLS for when in ("before", "after"))
 _STEP = "KILLED_AT"
@@ -48,19 +46,7 @@ class KilledQuery:
 
     def run(self) -> int:
         """Run it until all that is there is read; the exit status, minus the signal that killed it."""
-        with tempfile.TemporaryDirectory() as warehouse:
-            command = [sys.executable, "-m", "tests.spark.stream.killed_query", json.dumps(asdict(self)), warehouse]
-            process = subprocess.Popen(
-                command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-            )
-            try:
-                output, _ = process.communicate(timeout=4 * PATIENCE)
-            finally:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    process.wait()
-            assert process.returncode in (0, -signal.SIGKILL), output[-3000:]
-            return process.returncode
+        return run_killable("tests.spark.stream.killed_query", json.dumps(asdict(self)))
 
 
 def step(name: str) -> None:

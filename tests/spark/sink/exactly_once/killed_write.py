@@ -8,9 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,10 +24,10 @@ from aiokproto.spark.sink.exactly_once.transactions import Transactions
 from aiokproto.spark.sink.exactly_once.writers import TransactionalStreamWriter
 from aiokproto.spark.sink.options import parse_write_options
 from aiokproto.spark.source import KafkaDataSource
-from tests.patience import PATIENCE
+from tests.spark.killable import run_killable
 from tests.spark.session import start_session
+from tools.setup.project import ROOT
 
-ROOT = Path(__file__).resolve().parents[4]
 _STEP, _GROUP = "KILLED_AT", "KILLED_GROUP"
 
 DRIVER = (
@@ -70,24 +68,7 @@ class KilledWrite:
 
     def run(self) -> int:
         """Run it until all that is there is written; the exit status, minus the signal that killed it."""
-        with tempfile.TemporaryDirectory() as warehouse:
-            command = [sys.executable, "-m", "tests.spark.sink.exactly_once.killed_write", json.dumps(asdict(self))]
-            process = subprocess.Popen(
-                [*command, warehouse],
-                cwd=ROOT,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                start_new_session=True,
-            )
-            try:
-                output, _ = process.communicate(timeout=10 * PATIENCE)
-            finally:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    process.wait()
-            assert process.returncode in (0, -signal.SIGKILL), output[-3000:]
-            return process.returncode
+        return run_killable("tests.spark.sink.exactly_once.killed_write", json.dumps(asdict(self)))
 
 
 def step(name: str) -> None:
