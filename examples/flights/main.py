@@ -2,7 +2,6 @@
 
 A report of them, made by Spark, goes back to Kafka.
 
-
 ``make demo`` runs it on the embedded broker; ``BOOTSTRAP=host:port make demo`` on that cluster. It checks itself and
 exits with 1, saying what differs, if a single flight is lost, doubled or changed. ``--flights N`` takes only the first.
 """
