@@ -11,9 +11,10 @@ import pytest
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
+from aiokproto.codec.schema import Request
 from aiokproto.errors import BootstrapError, ClientClosedError, NotKafkaError
 from tests.cluster.fake import brokers, started
-from tests.net.peer import config, peer, raw_peer, serves
+from tests.net.peer import Answer, config, peer, raw_peer, serves
 from tests.net.waiting import held_port, until
 from tests.patience import PATIENCE
 
@@ -75,7 +76,7 @@ async def test_a_broker_that_is_still_starting_is_waited_for() -> None:
         cluster = ClusterClient(config(bootstrap_servers=(("127.0.0.1", port),), bootstrap_timeout=1000))
         starting = asyncio.ensure_future(cluster.start())
         try:
-            await until(lambda: cluster._pool.by_preference([-1]) == [-1] and bool(cluster._pool._dial_states))
+            await until(lambda: cluster._pool.by_preference() == [-1] and bool(cluster._pool._dial_states))
             async with brokers() as (fake, (broker,)), peer(fake.answers(), port):
                 await starting
                 assert cluster.snapshot.brokers[1].port == broker.port
@@ -90,6 +91,20 @@ async def test_metadata_without_brokers_is_ignored() -> None:
         with pytest.raises(BootstrapError, match="lists no brokers"):
             async with started(broker.port):
                 pass
+
+
+async def test_while_an_old_broker_lists_none_its_bootstrap_address_is_asked_for_coordinators() -> None:
+    """0.8 lists no brokers until the first topic exists (version 0 of Metadata)."""
+    answers: dict[type[Request[Any]], Answer] = {
+        ApiVersionsRequest: serves(Metadata=(0, 0), FindCoordinator=(0, 0), Heartbeat=(0, 0))
+    }
+    async with brokers(more=answers) as (fake, (broker,)):
+        fake.brokers, listed = {}, fake.brokers
+        async with started(broker.port) as cluster:
+            assert not cluster.snapshot.brokers
+            assert cluster.some_broker() == -1
+            fake.brokers, fake.coordinators = listed, {"g": 1}
+            assert (await cluster.request(BEAT)).error_code == 0
 
 
 async def test_no_common_version() -> None:

@@ -92,8 +92,7 @@ class BrokerLookup:
         return {self._any(retry): request}
 
     def _any(self, retry: RetryState) -> int:
-        brokers = self._metadata.snapshot.brokers or self._pool.bootstrap_nodes
-        return self._pool.by_preference(brokers, retry.avoid)[0]
+        return self._pool.by_preference(retry.avoid)[0]
 
     async def _by_coordinator(self, request: Request[R], key: str | None, retry: RetryState, until: float) -> Parts[R]:
         """Group by coordinator. An id whose lookup fails becomes a part of its own, so it does not delay the others."""

@@ -408,7 +408,7 @@ class ClusterClient:
 
     def some_broker(self) -> int:
         """Return the id of a broker that will probably respond soon."""
-        return self._pool.by_preference(self._metadata.snapshot.brokers)[0]
+        return self._pool.by_preference()[0]
 
     def stats(self) -> ClientStats:
         """Return the statistics. No I/O."""

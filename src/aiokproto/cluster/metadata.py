@@ -396,10 +396,10 @@ class MetadataUpdater:
     async def _request(self, names: list[str] | None, create: bool, until: float) -> MetadataResponse:
         """Try the known brokers one after the other, then the bootstrap addresses (KIP-899)."""
         # A known broker is preferred to the bootstrap addresses, which may be a load balancer, or outdated.
-        known = [] if self._rebootstrap else self._pool.by_preference(self.snapshot.brokers)
+        known = [] if self._rebootstrap else self._pool.by_preference()
         if self._rebootstrap:
             await self._pool.resolve_bootstrap(until)
-        nodes = [*known, *self._pool.bootstrap_nodes]
+        nodes = list(dict.fromkeys([*known, *self._pool.bootstrap_nodes]))
         response, failures = await self._try(nodes, names, create, until, _REFRESH)
         if response is None:
             tried = "; ".join(f"{node}: {error}" for node, error in failures[-5:])

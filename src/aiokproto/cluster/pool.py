@@ -206,8 +206,11 @@ class Pool:
             (node_id, channel), lambda: self._dial(node, channel), timeout, lambda: self._deadline_text(node, timeout)
         )
 
-    def by_preference(self, nodes: Iterable[int], avoid: Collection[int] = ()) -> list[int]:
-        """Sort nodes by how soon they will probably respond; equal ones are in random order, to spread the load."""
+    def by_preference(self, avoid: Collection[int] = ()) -> list[int]:
+        """Return all brokers, sorted by how soon they will probably respond; equal ones in random order.
+
+        While no broker is known (0.8 lists none until the first topic exists), these are the bootstrap addresses.
+        """
 
         def rank(node_id: int) -> tuple[bool, int, bool, int, float]:
             connection = self.ready(node_id)
@@ -218,7 +221,7 @@ class Pool:
             # The order of the fields is the order of importance.
             return (node_id in avoid, failures, silent, load, uniform(0, 1))
 
-        return sorted(nodes, key=rank)
+        return sorted(self._brokers or self._bootstrap, key=rank)
 
     def disconnect(self, node_id: int, channel: str) -> None:
         """Close a connection with all requests in flight on it. The next request connects again."""

@@ -224,8 +224,8 @@ class RequestDriver:
 
             if hedged:
                 # By preference and without `target`: any broker serves a hedged request.
-                nodes = self._pool.by_preference(self._metadata.snapshot.brokers, retry.avoid)
-                hedged_response, failures = await first_response(nodes or [target], send_to, lambda error: False)
+                nodes = self._pool.by_preference(retry.avoid)
+                hedged_response, failures = await first_response(nodes, send_to, lambda error: False)
                 if hedged_response is None:
                     raise failures[-1][1]
                 response = hedged_response
@@ -339,7 +339,7 @@ class RequestDriver:
             return isinstance(error, BrokerError) or classify(error, _FINDING) not in _RETRIED
 
         async def attempt() -> int:
-            nodes = self._pool.by_preference(self._metadata.snapshot.brokers, retry.avoid)
+            nodes = self._pool.by_preference(retry.avoid)
             retry.node = nodes[0]
             found, failures = await first_response(nodes, find_on, final)
             if found is None:
