@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from aiokproto.cluster import ClusterClient
+from aiokproto.cluster.snapshot import ClusterSnapshot, PartitionInfo, TopicInfo
 from aiokproto.codec.messages.fetch import FetchRequest, PartitionData
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerError, DeadlineError
+from aiokproto.errors import BrokerError, DeadlineError, UnknownTopicError
 from aiokproto.records import BatchRecord, encode
 from aiokproto.simulation import Simulation
 from aiokproto.spark import worker as workers
@@ -210,6 +211,25 @@ async def test_retries_and_their_interval_follow_the_options(
         await request_leaders(cluster, "ListOffsets", [TopicPartition(topic, 0)], refuse, options)
     assert calls == retries + 1
     assert paused == [1.234] * retries
+
+
+async def test_a_topic_that_the_metadata_have_dropped_does_not_exist(kafka: Kafka, topic: str) -> None:
+    """Not a partition without a leader, which would be waited for."""
+    options = kafka.read_options(subscribe=topic, **{"fetchOffset.numRetries": "0"})
+    led = TopicInfo("led", ZERO_UUID, (PartitionInfo(leader=1),))
+
+    class FakeCluster:
+        snapshot = ClusterSnapshot(topics={"led": led, "leaderless": TopicInfo("leaderless", ZERO_UUID, ())})
+
+    async def send(node: int, partitions: list[TopicPartition]) -> list[Any]:
+        return [(partition, PartitionData()) for partition in partitions]
+
+    cluster: Any = FakeCluster()
+    wanted = [TopicPartition("led", 0), TopicPartition("leaderless", 0)]
+    with pytest.raises(BrokerError, match="leaderless-0: LEADER_NOT_AVAILABLE"):
+        await request_leaders(cluster, "ListOffsets", wanted, send, options)
+    with pytest.raises(UnknownTopicError, match=f"ListOffsets of {topic}-0"):
+        await request_leaders(cluster, "ListOffsets", [*wanted, TopicPartition(topic, 0)], send, options)
 
 
 def test_a_worker_is_that_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,7 @@ async def request_leaders(
         options: The number of retries, and the interval between them.
 
     Raises:
+        UnknownTopicError: A topic was deleted, after ``fetchOffset.numRetries``.
         BrokerError, BrokerConnectionError, DeadlineError: The last failure, after ``fetchOffset.numRetries``.
     """
     responses: dict[TopicPartition, R] = {}
@@ -45,7 +46,7 @@ async def request_leaders(
         for leader, requested in _by_leader(cluster, set(partitions) - responses.keys()).items():
             try:
                 if leader is None:
-                    raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"{api} of {requested[0]}")
+                    raise _no_leader(cluster, api, requested)
                 for partition, response in await send(leader, requested):
                     if response.error_code:
                         failure = error_for(response.error_code, f"{api} of {partition} at broker {leader}")
@@ -60,6 +61,14 @@ async def request_leaders(
         cluster.invalidate(str(failure))
         retries -= 1
         await asyncio.sleep(options.offset_retry_interval)
+
+
+def _no_leader(cluster: ClusterClient, api: str, partitions: list[TopicPartition]) -> BrokerError:
+    # The metadata had the topics when their partitions were listed, and drop one after several responses without it.
+    for partition in partitions:
+        if partition.topic not in cluster.snapshot.topics:
+            return error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{api} of {partition}")
+    return error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"{api} of {partitions[0]}")
 
 
 def _by_leader(cluster: ClusterClient, partitions: Iterable[TopicPartition]) -> dict[int | None, list[TopicPartition]]:

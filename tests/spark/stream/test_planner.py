@@ -10,7 +10,7 @@ import pytest
 from aiokproto.errors import KafkaError, UnknownTopicError
 from aiokproto.records import BatchRecord
 from aiokproto.spark.offsets import DataLossError
-from aiokproto.spark.planning import TopicChangedError
+from aiokproto.spark.planning import TopicChangedError, list_offsets
 from aiokproto.spark.stream.offsets import StreamOffset, parse_offset
 from aiokproto.spark.stream.options import parse_stream_options
 from aiokproto.spark.stream.planner import StreamPlanner
@@ -230,6 +230,23 @@ def test_a_topic_that_was_deleted_is_an_error(kafka: Kafka, topic: str, stream: 
     first = one.end(one.initial())
     kafka.delete_topic(topic)
     with pytest.raises(UnknownTopicError):
+        one.end(first)
+
+
+def test_a_topic_that_is_dropped_while_its_offsets_are_requested_is_an_error(
+    kafka: Kafka, topic: str, stream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.create_topic(topic, 1)
+    one = stream(startingOffsets="earliest")
+    first = one.end(one.initial())
+
+    async def dropped(cluster: Any, *arguments: Any) -> Any:
+        offsets = await list_offsets(cluster, *arguments)
+        cluster._metadata._publish(cluster.snapshot.without([topic]))
+        return offsets
+
+    monkeypatch.setattr("aiokproto.spark.stream.planner.list_offsets", dropped)
+    with pytest.raises(UnknownTopicError, match=topic):
         one.end(first)
 
 

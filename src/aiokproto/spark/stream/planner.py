@@ -15,6 +15,8 @@ from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.config import ClusterConfig
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import error_for
 from aiokproto.net.timeouts import deadline
 from aiokproto.spark.credentials import client_options
 from aiokproto.spark.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, resolve, split
@@ -208,7 +210,11 @@ class StreamPlanner:
 
     def _topic_ids(self, partitions: Collection[TopicPartition]) -> dict[str, bytes]:
         topics = self._cluster.snapshot.topics
-        return {name: topics[name].topic_id for name in sorted({one.topic for one in partitions})}
+        names = sorted({one.topic for one in partitions})
+        # The metadata drop a deleted topic at any time, also while its offsets are requested.
+        if gone := [name for name in names if name not in topics]:
+            raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"metadata of {gone[0]}")
+        return {name: topics[name].topic_id for name in names}
 
     async def _ends(self, partitions: Collection[TopicPartition]) -> Ends:
         found = await list_offsets(self._cluster, dict.fromkeys(partitions, LATEST), self._read)
