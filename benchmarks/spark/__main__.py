@@ -19,13 +19,16 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from benchmarks import report as machine
-from benchmarks import runner, tables
+from benchmarks import tables
 from benchmarks.__main__ import broker_at
 from benchmarks.spark import latency, reading, report, writing
 from benchmarks.spark.data import DATA, Data, topic_of
 from benchmarks.spark.reading import Work
 from benchmarks.spark.session import other_seconds, session, spark_seconds
+from tests.spark.connector.jars import fetched_connector
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -147,9 +150,12 @@ def stream(bench: Bench, scale: float) -> None:
 
 
 def connector_jars() -> Path | None:
-    """The jars of Spark's own connector that the tests have fetched, of the newest release."""
-    found = sorted((runner.ROOT / ".cache").glob("spark-connector-*/"))
-    return found[-1] if found else None
+    """The jars of Spark's own connector that the tests use too; None, with a warning, if they cannot be fetched."""
+    try:
+        return fetched_connector()
+    except pytest.skip.Exception as error:
+        print(f"Spark's own connector is not measured: {error}", file=sys.stderr)
+        return None
 
 
 def save(folder: Path, results: Mapping[str, Any]) -> Path:
@@ -184,11 +190,10 @@ def main() -> int:
     parser.add_argument("--cores", type=int, nargs="+", default=[2, 1], help="tasks at a time (default 2, then 1)")
     parser.add_argument("--only", choices=PARTS, action="append", help="part to measure; can be repeated")
     parser.add_argument("--data", choices=list(DATA), nargs="+", default=list(DATA), help="topics to measure")
-    parser.add_argument(
-        "--jars", type=Path, metavar="DIR", default=connector_jars(), help="Spark's own connector (default: the tests')"
-    )
+    parser.add_argument("--jars", type=Path, metavar="DIR", help="Spark's own connector (default: that of the tests)")
     parser.add_argument("--results", type=Path, default=report.RESULTS, help="folder for the JSON")
     arguments = parser.parse_args()
+    arguments.jars = arguments.jars or connector_jars()
     parts: set[str] = set(arguments.only or PARTS)
     results: dict[str, Any] = {
         "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
