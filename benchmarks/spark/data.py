@@ -54,7 +54,7 @@ DATA = {
         Data("1 KB", 1_500_000, 1024, 1024),
         Data("100 B, lz4", 10_000_000, 100, 100, compression="lz4"),
         Data("1 KB, zstd", 1_500_000, 1024, 1024, compression="zstd"),
-        Data("100 B, one a batch", 400_000, 100, 100, batch_bytes=ONE_RECORD),
+        Data("100 B, one a batch", 2_000_000, 100, 100, batch_bytes=ONE_RECORD),
     )
 }
 

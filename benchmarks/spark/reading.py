@@ -25,6 +25,8 @@ TUNED = {
 
 VALUE, ALL = ("value",), ("*",)
 
+SLOW = tuple(source.name() for source in others.SOURCES)
+
 
 def ways(spark: SparkSession, servers: str, topic: str, *, official: bool) -> Mapping[str, Work]:
     """Name → what reads the whole topic, and drops the rows."""

@@ -70,12 +70,13 @@ def _figure(cell: Cell, name: str, digits: int) -> str:
 
 def how(results: Results) -> str:
     """How it was measured, in a paragraph."""
+    sockets = "TCP, Spark's default" if results["tcp"] else "Unix domain sockets (see [tuning](spark.md#tuning))"
     return (
-        f"PySpark {results['spark']}; 4 partitions; medians of the rounds, in which all ways of a topic took turns. "
-        "CPU is that of all processes of Spark, Java's and the Python workers'. With a filter, rates and CPU are those "
-        "of all rows of the topic. The machine had other work, too (load average "
-        f"{results['load']:.1f} at the start): compare CPU times, and those of one table alone. “Tuned” is the best "
-        "that we found by hand for Spark's own connector (`benchmarks/spark/reading.py`, `writing.py`)."
+        f"PySpark {results['spark']}, with its Java and Python processes connected by {sockets}; 4 partitions; medians "
+        "of the rounds, in which all ways of a topic took turns. CPU is that of all processes of Spark, Java's and the "
+        "Python workers'. With a filter, rates and CPU are those of all rows of the topic. The load average was "
+        f"{results['load']:.1f} at the start: compare figures of one table alone. “Tuned” is the best that we found by "
+        "hand for Spark's own connector (`benchmarks/spark/reading.py`, `writing.py`)."
     )
 
 

@@ -19,14 +19,18 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
-def session(cores: int, jars: Path | None) -> Iterator[SparkSession]:
-    """A session with a task for each of ``cores``, and with Spark's own connector if ``jars`` are given."""
+def session(cores: int, jars: Path | None, *, tcp: bool = False) -> Iterator[SparkSession]:
+    """A session with a task for each of ``cores``, and with Spark's own connector if ``jars`` are given.
+
+    ``tcp``: Java and Python are connected by TCP, as is Spark's default, and not by Unix domain sockets.
+    """
     # Workers import the data sources of the other clients.
     given = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, (str(ROOT), *given.split(os.pathsep)))))
     settings = {
         "spark.master": f"local[{cores}]",
         "spark.driver.memory": "3g",
+        "spark.python.unix.domain.socket.enabled": str(not tcp).lower(),
         "spark.sql.streaming.numRecentProgressUpdates": "100000",
     }
     if jars is not None:

@@ -31,7 +31,10 @@ def ways(
 
         return run
 
-    found = {"aiokproto": write("aiokproto")}
+    found = {
+        "aiokproto": write("aiokproto"),
+        "aiokproto, exactly once": write("aiokproto", semantics="exactly_once", transactionalIdPrefix=topic),
+    }
     if official:
         found |= {"Spark's own": write("kafka"), "Spark's own, tuned": write("kafka", **TUNED)}
     return found
