@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aiokproto.broker import Broker, Security, ThreadedCluster
-from aiokproto.spark import StorageError, commit_group_offsets, load, read, register, rerun
-from tests.patience import PATIENCE
+from aiokproto.spark import StorageError, load, read, register, rerun
 from tests.spark.kafka import Kafka
 from tests.spark.session import CONNECT
-from tests.spark.stream.test_stream import committed, eventually
 from tests.spark.test_reading import some_records
 
 if TYPE_CHECKING:
@@ -124,23 +122,6 @@ def test_outputs_on_hdfs_are_refused(spark: SparkSession, kafka: Kafka, topic: s
     kafka.create_topic(topic)
     with pytest.raises(StorageError, match="not a session of Spark Connect"):
         load(spark, topic, "hdfs://127.0.0.1:1/out", bootstrap_servers=kafka.bootstrap_servers)
-
-
-def test_a_group_has_the_offsets_of_a_stream(spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path) -> None:
-    kafka.create_topic(topic, 2)
-    kafka.produce(topic, 0, some_records(3))
-    kafka.produce(topic, 1, some_records(5))
-    listener = commit_group_offsets(spark, f"{topic}-monitor", bootstrap_servers=kafka.bootstrap_servers)
-    try:
-        rows = spark.readStream.format("aiokproto").options(
-            **kafka.options(subscribe=topic, startingOffsets="earliest")
-        )
-        stream = rows.load().writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = stream.trigger(availableNow=True).start(str(tmp_path / "out"))
-        assert query.awaitTermination(4 * int(PATIENCE))
-        assert eventually(lambda: committed(kafka, topic), {0: 3, 1: 5})
-    finally:
-        spark.streams.removeListener(listener)
 
 
 def test_the_servers_processes_resolve_references(
