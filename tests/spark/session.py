@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+CONNECT = "SPARK_CONNECT"
+"""The environment variable with the address of a server of Spark Connect, on which tests then have their sessions."""
+
 
 def start_session(warehouse: Path, settings: Mapping[str, str] | None = None) -> SparkSession:
     """Start one; the caller stops it."""
@@ -18,6 +21,8 @@ def start_session(warehouse: Path, settings: Mapping[str, str] | None = None) ->
 
     from aiokproto.spark import register
 
+    if CONNECT in os.environ:
+        return SparkSession.builder.remote(os.environ[CONNECT]).getOrCreate()
     # Else workers run whatever `python3` is first on PATH, and find no pyarrow there.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName("tests")

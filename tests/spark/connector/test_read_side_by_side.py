@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aiokproto.producer import Producer
+from tests.behaviour.test_log import COMPACT, read
+from tests.behaviour.waiting import until
+from tests.clusters import real_cluster
+from tests.kafka.pool import RunningKafka
 from tests.spark.kafka import Kafka
 from tests.spark.test_reading import CODECS, some_records
 
@@ -96,3 +102,50 @@ def test_both_read_the_same_rows(official: SparkSession, kafka: Kafka, topic: st
         # A third of the transactional ones is aborted, of either producer.
         left = count if level == "read_uncommitted" or name != "transactions" else count - 2 * 3 * 5
         assert len(found) == left
+
+
+KEPT = (3, 8, 9, 25, 31, 39, 40)
+"""The offsets that compaction leaves: those of keys that occur once, and the last one of the key of all others."""
+
+TOMBSTONES = (9, 31)
+
+RANGES = ((0, 41), (1, 9), (4, 8), (5, 41), (9, 10), (10, 25), (26, 39), (32, 40))
+"""Offsets that begin, end, or both, where compaction left nothing."""
+
+
+async def compacted(kafka: RunningKafka, topic: str) -> None:
+    """Write a topic, in small batches and in large ones, and wait until Kafka's cleaner has been there."""
+
+    async def send(producer: Producer, number: int, timestamp: int | None = 1_000) -> None:
+        key = "common" if number == 39 or number not in KEPT else f"own-{number}"
+        value = None if number in TOMBSTONES else b"%d" % number
+        await producer.send(topic, value, key=key.encode(), timestamp=timestamp)
+
+    async with real_cluster(kafka) as cluster:
+        await cluster.create_topic(topic, config=COMPACT)
+        async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            for number in range(20):
+                await send(producer, number)
+            await asyncio.gather(*(send(producer, number) for number in range(20, 40)))
+            # The newest segment is left alone; this begins it.
+            await send(producer, 40, None)
+        await until(lambda: read(cluster, topic), lambda found: [one.offset for one in found] == list(KEPT))
+
+
+@pytest.mark.kafka
+def test_both_read_the_same_rows_of_a_compacted_topic(official: SparkSession, kafka1: RunningKafka, topic: str) -> None:
+    asyncio.run(compacted(kafka1, topic))
+    servers = {"kafka.bootstrap.servers": kafka1.bootstrap_servers, "subscribe": topic, "includeHeaders": "true"}
+
+    def rows(connector: str, **options: str) -> list[Any]:
+        return official.read.format(connector).options(**servers, **options).load().orderBy("offset").collect()
+
+    def of(offsets: tuple[int, ...], start: int, end: int) -> list[int]:
+        return [offset for offset in offsets if start <= offset < end]
+
+    for start, end in RANGES:
+        ends = {"startingOffsets": json.dumps({topic: {"0": start}}), "endingOffsets": json.dumps({topic: {"0": end}})}
+        found = rows("aiokproto", **ends)
+        assert [row["offset"] for row in found] == of(KEPT, start, end)
+        assert [row["offset"] for row in found if row["value"] is None] == of(TOMBSTONES, start, end)
+        assert found == rows("kafka", **ends) == rows("aiokproto", **ends, minPartitions="7")

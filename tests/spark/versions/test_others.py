@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
-from xml.etree import ElementTree
 
 import pytest
 
 from tests.fetching import Commands, fetched
+from tests.spark.scenarios import Failures, all_tests, python_path, run_tests
 from tests.spark.versions import test_scenario
-from tools.setup.project import ROOT
 
 if TYPE_CHECKING:
     from _pytest.mark import ParameterSet
@@ -25,7 +22,7 @@ OLDEST = "4.0.0"
 RELEASES = (OLDEST, "4.0.5", "4.1.4", "4.2.1")
 """The oldest, and the newest of each minor release."""
 
-SCENARIO = [name for name in vars(test_scenario) if name.startswith("test_")]
+SCENARIO = [test.__name__ for test in all_tests(test_scenario)]
 
 FIRST = {
     "test_driver_jvm_and_tasks_are_of_the_expected_release",
@@ -33,14 +30,13 @@ FIRST = {
     "test_loads",
     "test_a_stream_reads_each_record_once",
     "test_a_stream_is_written",
+    "test_a_stream_is_written_exactly_once",
+    "test_json_is_written_and_read_with_a_password_of_the_environment",
 }
 """What says most about a release: of the newest of each minor release, it is part of every run."""
 
 # The first test of a release fetches some 450 MB, and runs all that is selected of the scenario.
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
-
-Failures = dict[str, str]
-"""What went wrong in each test of the scenario that failed or was not run."""
 
 
 def pyspark(release: str) -> Commands:
@@ -62,23 +58,10 @@ def failures(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 def run(release: str, names: list[str], report: Path) -> Failures:
     folder = fetched(f"pyspark-{release}", pyspark(release))
+    environment = {"PYTHONPATH": python_path(folder), test_scenario.EXPECTED: release}
+    tests = [vars(test_scenario)[name] for name in names]
     # Before 4.2 PySpark leaves it to the collector to close its sockets.
-    quiet = ("-p", "no:cacheprovider", "-W", "ignore::ResourceWarning")
-    tests = [f"{test_scenario.__file__}::{name}" for name in names]
-    command = [sys.executable, "-m", "pytest", *quiet, f"--junit-xml={report}", *tests]
-    environment = {**os.environ, "PYTHONPATH": str(folder), test_scenario.EXPECTED: release}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    unknown = dict.fromkeys(names, f"not run:\n{done.stdout}{done.stderr}")
-    return unknown | problems(report) if report.exists() else unknown
-
-
-def problems(report: Path) -> Failures:
-    """The problems of each test in a JUnit report; an empty text for those that passed."""
-    found: Failures = {}
-    for case in ElementTree.parse(report).iter("testcase"):
-        name = case.attrib["name"]
-        found[name] = found.get(name, "") + "\n".join(problem.text or "" for problem in case)
-    return found
+    return run_tests(tests, report, environment, "-W", "ignore::ResourceWarning")
 
 
 def case(release: str, name: str) -> ParameterSet:

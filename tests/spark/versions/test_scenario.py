@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from aiokproto.broker import Broker, Security, ThreadedCluster
+from aiokproto.records import BatchRecord
 from aiokproto.spark import load, read, register, rerun, runs, vacuum
 from tests.patience import PATIENCE
 from tests.spark.kafka import Kafka
+from tests.spark.sink.exactly_once.test_writes import committed
 from tests.spark.test_reading import some_records
 from tests.spark.test_source import collected, fill
 
@@ -140,26 +143,64 @@ def test_what_cannot_be_written_is_refused(spark: SparkSession, kafka: Kafka, to
         rows.write.format("aiokproto").options(**kafka.options()).mode("append").save()
 
 
+def write_stream(spark: SparkSession, kafka: Kafka, source: str, topic: str, checkpoint: Path, **options: str) -> None:
+    """Write what a topic has, and a checkpoint does not, to another one."""
+    given = kafka.options(subscribe=source, startingOffsets="earliest", includeHeaders="true")
+    rows = spark.readStream.format("aiokproto").options(**given).load()
+    stream = rows.writeStream.format("aiokproto").options(**kafka.options(topic=topic, **options))
+    query = stream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    try:
+        assert query.awaitTermination(4 * int(PATIENCE))
+    finally:
+        query.stop()
+
+
 def test_a_stream_is_written(spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path) -> None:
     """With headers and nulls, which reach a stream as Python objects before 4.1."""
     source = f"{topic}-source"
     kafka.create_topic(source)
     kafka.create_topic(topic)
     kafka.produce(source, 0, some_records(40))
-    options = kafka.options(subscribe=source, startingOffsets="earliest", includeHeaders="true")
-    rows = spark.readStream.format("aiokproto").options(**options).load()
-    stream = rows.writeStream.format("aiokproto").options(**kafka.options(topic=topic))
-    query = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
-    try:
-        assert query.awaitTermination(4 * int(PATIENCE))
-    finally:
-        query.stop()
+    write_stream(spark, kafka, source, topic, tmp_path / "checkpoint")
     columns = ("key", "value", "headers", "partition", "offset")
     written, given = (
         frame(spark, kafka, subscribe=name, includeHeaders="true").select(*columns).orderBy("offset").collect()
         for name in (topic, source)
     )
     assert written == given
+
+
+def test_a_stream_is_written_exactly_once(spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path) -> None:
+    """In two runs from one checkpoint."""
+    source = f"{topic}-source"
+    kafka.create_topic(source)
+    kafka.create_topic(topic)
+    for first in (0, 20):
+        kafka.produce(source, 0, [BatchRecord(n, 1000, None, b"%d" % n) for n in range(first, first + 20)])
+        write_stream(spark, kafka, source, topic, tmp_path / "checkpoint", semantics="exactly_once")
+    assert committed(spark, kafka, topic) == sorted(map(str, range(40)))
+
+
+def test_json_is_written_and_read_with_a_password_of_the_environment(spark: SparkSession, topic: str) -> None:
+    # A variable that all processes of a session have, whatever release runs them.
+    security = Security("SASL_PLAINTEXT", users={"etl": os.environ["PYSPARK_PYTHON"]})
+    with ThreadedCluster(Broker(security=security)) as cluster:
+        cluster.create_topic(topic, partitions=2)
+        options = {
+            "kafka.bootstrap.servers": cluster.bootstrap_servers,
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "SCRAM-SHA-256",
+            "kafka.sasl.username": "etl",
+            "kafka.sasl.password": "${env:PYSPARK_PYTHON}",
+            "subscribe": topic,
+            "topic": topic,
+            "value.format": "json",
+        }
+        rows = spark.range(6).selectExpr("struct(cast(id AS int) AS a, 'x' AS b) AS value")
+        rows.write.format("aiokproto").options(**options).mode("append").save()
+        options["value.schema"] = "a INT, b STRING"
+        found = spark.read.format("aiokproto").options(**options).load().where("value.b = 'x'")
+        assert sorted(row["a"] for row in found.select("value.a").collect()) == list(range(6))
 
 
 def test_loads(spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from aiokproto.spark.offsets import format_offsets
 from aiokproto.spark.options import OFFSET_OPTIONS, TOPIC_IDS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Observation, SparkSession
+    from pyspark.sql import Column, DataFrame, Observation, SparkSession
 
     Transform = Callable[[DataFrame], DataFrame]
 
@@ -75,13 +75,15 @@ class SparkJob:
             frame = self._transform(frame)
             if not isinstance(frame, DataFrame):
                 raise ConfigurationError(f"transform must return a DataFrame, got {type(frame).__name__}")
-        frame = frame.withColumns({name: functions.expr(text) for name, text in self._partition_by.items() if text})
+        frame = _with_columns(frame, {name: functions.expr(text) for name, text in self._partition_by.items() if text})
         _check_schema(frame)
         copies = _copies(frame, self._partition_by)
         columns = columns_of(frame.schema.jsonValue())
         # Checked before anything is written. The commit checks again, because other loads may commit meanwhile.
         self._history.with_columns(replace(self._manifest, columns=columns))
-        frame = frame.observe(written, count).withColumns({copy: functions.col(name) for copy, name in copies.items()})
+        frame = _with_columns(
+            frame.observe(written, count), {copy: functions.col(name) for copy, name in copies.items()}
+        )
         frame.write.options(**_COMMITTER).partitionBy(*copies).parquet(self._uri(directory))
         rows = _observed_rows(written)
         source_rows = _observed_rows(source)
@@ -189,6 +191,11 @@ def read_parquet(spark: SparkSession, *paths: str) -> DataFrame:
     return spark.read.options(**_STRICT).parquet(*paths)
 
 
+def _with_columns(frame: DataFrame, columns: dict[str, Column]) -> DataFrame:
+    # Spark Connect's client rejects an empty mapping.
+    return frame.withColumns(columns) if columns else frame
+
+
 def _check_schema(frame: DataFrame) -> None:
     types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
     if lacking := [name for name in POSITION_COLUMNS if name not in types]:
@@ -204,8 +211,6 @@ def _check_schema(frame: DataFrame) -> None:
 
 def _observed_rows(observation: Observation) -> int | None:
     """Return the number of rows that an observation counted; None if Spark does not report it."""
-    from py4j.protocol import Py4JJavaError
-
     rows: futures.Future[int] = futures.Future()
 
     def get_rows() -> None:
@@ -215,13 +220,14 @@ def _observed_rows(observation: Observation) -> int | None:
             rows.set_exception(error)
 
     # The optimizer removes the observations of a query that it proves empty: then `get` blocks forever in Spark 4.0,
-    # and fails in later releases.
+    # fails in later releases, and has no rows over Spark Connect.
     threading.Thread(target=get_rows, name="aiokproto-observation", daemon=True).start()
     try:
         return rows.result(OBSERVATION_SECONDS)
-    except futures.TimeoutError:
+    except (futures.TimeoutError, KeyError):
         return None
-    except Py4JJavaError as error:
+    # Not py4j's class: clients of Spark Connect need no py4j.
+    except Exception as error:
         if "toPyRow" not in str(error):
             raise
         return None
