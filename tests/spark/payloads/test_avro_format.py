@@ -232,3 +232,20 @@ def test_referenced_schemas_come_first() -> None:
     assert AvroSchema.from_text(schema.to_text()) == schema
     using = AvroDecoder("value.schema", schema, "none", None)
     assert decode(using, b"\x04").column.to_pylist() == [{"n": {"x": 2}}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ({"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 1}, (b"\x02\x05", b"\x04\x7f\xff")),
+        ({"type": "long", "logicalType": "timestamp-millis"}, (b"\x02", b"\xfe" + b"\xff" * 8 + b"\x01")),
+        ("int", (b"\x02", b"\x80\x80\x80\x80\x80\x01")),
+    ],
+    ids=str,
+)
+def test_a_value_that_its_type_cannot_hold_is_malformed(kind: Any, values: tuple[bytes, bytes]) -> None:
+    good, bad = values
+    rows = pa.array([good, bad, b"", None, good], pa.binary())
+    found = AvroDecoder("value.schema", AvroSchema(json.dumps(kind)), "none", None).decode(rows)
+    assert [*found.malformed] == [1, 2]
+    assert found.column.is_valid().to_pylist() == [True, False, False, False, True]

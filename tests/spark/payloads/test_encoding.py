@@ -96,6 +96,10 @@ def test_json_of_single_values() -> None:
     assert json_writer(pa.float64())(float("nan")) == '"NaN"'
     assert json_writer(pa.float64())(float("-inf")) == '"-Infinity"'
     assert json_writer(pa.map_(pa.int32(), pa.string()))([(1, "x")]) == '{"1":"x"}'
+    assert json_writer(pa.map_(pa.date32(), pa.int32()))([(date(2020, 1, 2), 1)]) == '{"2020-01-02":1}'
+    assert json_writer(pa.map_(pa.string(), pa.int32()))([('é"', 1)]) == '{"é\\"":1}'
+    (single,) = pa.array([0.1], pa.float32()).to_pylist()
+    assert [json_writer(pa.float32())(one) for one in (single, float("inf"))] == ["0.1", '"Infinity"']
     with pytest.raises(ConfigurationError, match="cannot be written as JSON"):
         json_writer(pa.duration("us"))
 
@@ -144,6 +148,13 @@ def test_what_cannot_be_written_names_the_row() -> None:
     other = parse_schema("value.schema", "a INT, b INT")
     with pytest.raises(InvalidRecordError, match=r"^rows from 100 on: column value: field b is not in the schema"):
         encode(Payload("value", "avro", json.dumps(required), "failfast"), [{"a": 1}], other)
+
+
+def test_a_year_that_python_does_not_have_names_the_rows() -> None:
+    late = pa.array([{"d": 2932897}], pa.struct([("d", pa.date32())]))
+    batch = pa.RecordBatch.from_arrays([late], ["value"])
+    with pytest.raises(InvalidRecordError, match="rows from 100 on: column value: date value out of range"):
+        PayloadEncoder([Payload("value", "json", None, "permissive")]).encode(batch, 100)
 
 
 def test_formats_that_cannot_be_written(worker: Worker) -> None:

@@ -67,9 +67,16 @@ def as_spark(value: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-texts = st.sampled_from(["", "x", 'é\n"', "2020-01-02", "2020-01-02T03:04:05Z", "2020-01-02 03:04:05.5+02:00", "NaN"])
+texts = st.sampled_from(["", "x", 'é\n"', "NaN", "\ud83d"]) | st.sampled_from(
+    ["2020-01-02", "2020-01-02T03", "2020-01-02T03:04:05Z", "2020-01-02 03:04:05.5+02:00", "2020-01-02T03:04:05+19"]
+)
 values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.floats(allow_nan=False, width=32) | texts,
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**34), 2**34)
+    | st.sampled_from([2**63, -(2**70)])
+    | st.floats(allow_nan=False, width=32)
+    | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abcdltnxz"), inner, max_size=4),
     max_leaves=8,
 )
@@ -80,6 +87,7 @@ lines = (
     | st.sampled_from(
         [b"", b" ", b"{}", b"{", b"}", b'{"a":1}{"a":2}', b'{"a":\n1}', b'{"b":"x}', b'","a":1}', b"\xff"]
     )
+    | st.sampled_from([b'{"b":"\xff"}', b'{"b":"\xed\xa0\x80"}', b'{"\xff":1}', b'\xef\xbb\xbf{"a":1}', b'{"b":"\0"}'])
 )
 
 
@@ -133,6 +141,8 @@ def test_no_rows_and_only_nulls() -> None:
         ("t DECIMAL(38,10)", '{"t":1e-400}', "0E-10"),
         ("t DECIMAL(5,2)", '{"t":1e999999999}', "None"),
         ("t INT", '{"t":' + "9" * 100_000 + "}", "None"),
+        ("t TIMESTAMP", '{"t":' + "9" * 100_000 + "}", "None"),
+        ("t TIMESTAMP", '{"t":-9223372036855}', "None"),
     ],
 )
 def test_forms_and_limits_of_single_values(schema: str, text: str, value: str) -> None:
@@ -142,3 +152,33 @@ def test_forms_and_limits_of_single_values(schema: str, text: str, value: str) -
 
 def test_deep_json_is_malformed() -> None:
     assert [*decode(SIMPLE, [b"[" * 100_000, b'{"a":' * 100_000]).malformed] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "number"),
+    [
+        ("t DATE", "0000-01-01", -719528),
+        ("t DATE", "-0001-03-01", -719834),
+        ("t DATE", "10000-01-01", 2932897),
+        ("t DATE", "5881580-07-11", 2**31 - 1),
+        ("t DATE", "5881580-07-12", None),
+        ("t DATE", "10001-02-29", None),
+        ("t TIMESTAMP", "0000-01-01", -719528 * 86_400_000_000),
+        ("t TIMESTAMP", "+10000-01-01T01:00:00 Europe/Berlin", 2932897 * 86_400_000_000),
+        ("t TIMESTAMP", "294247-01-10T04:00:54.775807Z", 2**63 - 1),
+        ("t TIMESTAMP", "294247-01-10T04:00:54.775808Z", None),
+        ("t TIMESTAMP_NTZ", "-290308-12-21T19:59:05.224192", -(2**63)),
+    ],
+)
+def test_years_that_python_does_not_have(schema: str, text: str, number: int | None) -> None:
+    found = decode(parse_schema("value.schema", schema), [b'{"t":"%s"}' % text.encode()])
+    values = found.column.field(0)
+    assert values.cast(pa.int32() if values.type == pa.date32() else pa.int64()).to_pylist() == [number]
+    assert bool(found.malformed) == (number is None)
+
+
+def test_text_that_is_not_utf8_is_malformed_in_the_fast_way_too() -> None:
+    rows: list[bytes | None] = [b'{"b":"x"}'] * 20
+    found = decode(parse_schema("value.schema", "b STRING"), [*rows, b'{"b":"\xff"}'])
+    assert [*found.malformed] == [20]
+    assert found.column.to_pylist() == [{"b": "x"}] * 20 + [{"b": None}]

@@ -65,11 +65,27 @@ class AvroDecoder:
             except MalformedError as error:
                 malformed[row] = str(error)
                 found.append(None)
+        try:
+            return Decoded(self._column(found), malformed)
+        except (pa.ArrowInvalid, OverflowError):
+            # Avro has values that their types do not: a decimal with more digits, a time in milliseconds that is too
+            # late for microseconds.
+            for row, value in enumerate(found):
+                try:
+                    self._column([value])
+                except (pa.ArrowInvalid, OverflowError) as error:
+                    malformed[row] = f"a value is none of its type: {error}"
+                    found[row] = None
+            return Decoded(self._column(found), dict(sorted(malformed.items())))
+
+    def _column(self, found: list[Any]) -> pa.Array:
+        import pyarrow as pa
+
         types = self.types
         column = pa.array(found, types.values)
         if types.seen != types.values:
             column = column.view(types.seen)
-        return Decoded(column if types.column == types.seen else column.cast(types.column), malformed)
+        return column if types.column == types.seen else column.cast(types.column)
 
     def _confluent(self, data: bytes) -> Any:
         if data[:1] != MAGIC or len(data) < HEAD:

@@ -91,7 +91,8 @@ class PayloadEncoder:
                 continue
             try:
                 values, encode = self._values(name, arrays[place])
-            except (pa.ArrowException, ConfigurationError) as error:
+            # OverflowError: a year that Python's dates do not have.
+            except (pa.ArrowException, ConfigurationError, OverflowError) as error:
                 raise InvalidRecordError(f"rows from {first} on: column {name}: {error}") from None
             arrays[place] = pa.array(_encoded(payload, values, encode, first), pa.binary())
         return pa.RecordBatch.from_arrays(arrays, names)
@@ -217,13 +218,18 @@ def json_writer(kind: pa.DataType) -> Callable[[Any], str]:
         )
     if types.is_map(kind):
         item = _or_null(json_writer(kind.item_type))
-        key_text = str if types.is_string(kind.key_type) else json_writer(kind.key_type)
-        return lambda pairs: "{" + ",".join(f"{json.dumps(key_text(k))}:{item(v)}" for k, v in pairs) + "}"
+        write_key = json_writer(kind.key_type)
+        key_text = str if types.is_string(kind.key_type) else lambda key: write_key(key).strip('"')
+        return lambda pairs: (
+            "{" + ",".join(f"{json.dumps(key_text(k), ensure_ascii=False)}:{item(v)}" for k, v in pairs) + "}"
+        )
     if types.is_list(kind):
         element = _or_null(json_writer(kind.value_type))
         return lambda values: "[" + ",".join(map(element, values)) + "]"
     if types.is_boolean(kind):
         return lambda value: "true" if value else "false"
+    if types.is_float32(kind):
+        return _float32
     if types.is_floating(kind):
         return lambda value: repr(value) if math.isfinite(value) else f'"{_NOT_FINITE[repr(value)]}"'
     if types.is_integer(kind):
@@ -239,6 +245,13 @@ def json_writer(kind: pa.DataType) -> Callable[[Any], str]:
     if types.is_string(kind):
         return lambda value: json.dumps(value, ensure_ascii=False)
     raise ConfigurationError(f"{kind} cannot be written as JSON: cast it, or use to_json")
+
+
+def _float32(value: float) -> str:
+    import numpy as np
+
+    # As few digits as tell it from other floats of 32 bits, where repr() has those of 64.
+    return str(np.float32(value)) if math.isfinite(value) else f'"{_NOT_FINITE[repr(value)]}"'
 
 
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}

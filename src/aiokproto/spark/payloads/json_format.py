@@ -115,6 +115,8 @@ def _fast(values: pa.Array, transit: pa.DataType, kind: pa.DataType) -> pa.Array
     data = lines.buffers()[2]
     options = json.ParseOptions(explicit_schema=pa.schema(list(transit)), unexpected_field_behavior="ignore")
     try:
+        # Arrow's reader of JSON does not check that text is UTF-8, this cast does.
+        lines.cast(pa.string())
         # In one piece, so that no row is longer than a block.
         reading = json.ReadOptions(use_threads=False, block_size=max(data.size, 1))
         table = json.read_json(pa.BufferReader(data), read_options=reading, parse_options=options)
@@ -167,8 +169,20 @@ def _converted(column: pa.Array, kind: pa.DataType) -> pa.Array:
 def _instants(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return the times of texts, all with a zone or all without: those are UTC."""
     import pyarrow as pa
+    from pyarrow import compute
 
     try:
-        return texts.cast(kind)
+        found = texts.cast(kind)
     except pa.ArrowInvalid:
         return texts.cast(pa.timestamp("us")).cast(kind)
+    utc = compute.call_function("ends_with", [texts], compute.MatchSubstringOptions("Z"))
+    # Arrow reads offsets of more than 18 hours, and Spark does not.
+    if not _all(utc) and not _all(compute.call_function("invert", [_matches(texts, r"[+-](1[89]|2\d)(:?\d\d)?$")])):
+        raise pa.ArrowInvalid("an offset is too large")
+    return found
+
+
+def _matches(texts: pa.Array, pattern: str) -> pa.Array:
+    from pyarrow import compute
+
+    return compute.call_function("match_substring_regex", [texts], compute.MatchSubstringOptions(pattern))

@@ -21,25 +21,58 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _DATE = re.compile(r"([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[T ].*)?)?)?")
-_CLOCK = r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{0,9}))?)?"
-_TIMESTAMP = re.compile(rf"([+-]?\d{{4,6}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[T ](?:{_CLOCK})?\s*(.*))?)?)?")
+_CLOCK = r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?"
+_TIMESTAMP = re.compile(rf"([+-]?\d{{4,6}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[T ]{_CLOCK}\s*(.*))?)?)?")
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{1,2}))?(?::?(\d{1,2}))?")
+_MOST_OFFSET = timedelta(hours=18)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH_DAY = _EPOCH.toordinal()
+_DAYS_OF_400_YEARS = 146_097
+_DAY = 86_400_000_000
+_INT64_MAX = (1 << 63) - 1
+_SPACE = re.compile(r"[\0- ]+")
+_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _FLOATS = {
     "NaN": float("nan"),
-    **dict.fromkeys(("Infinity", "+Infinity", "INF", "+INF"), float("inf")),
+    **dict.fromkeys(("Infinity", "+Infinity", "+INF"), float("inf")),
     **dict.fromkeys(("-Infinity", "-INF"), float("-inf")),
 }
 
+_SHORT_ZONES = {
+    "EST": "Etc/GMT+5",
+    "HST": "Etc/GMT+10",
+    "MST": "Etc/GMT+7",
+    "ACT": "Australia/Darwin",
+    "AET": "Australia/Sydney",
+    "AGT": "America/Argentina/Buenos_Aires",
+    "ART": "Africa/Cairo",
+    "AST": "America/Anchorage",
+    "BET": "America/Sao_Paulo",
+    "BST": "Asia/Dhaka",
+    "CAT": "Africa/Harare",
+    "CNT": "America/St_Johns",
+    "CST": "America/Chicago",
+    "CTT": "Asia/Shanghai",
+    "EAT": "Africa/Addis_Ababa",
+    "ECT": "Europe/Paris",
+    "IET": "America/Indiana/Indianapolis",
+    "IST": "Asia/Kolkata",
+    "JST": "Asia/Tokyo",
+    "MIT": "Pacific/Apia",
+    "NET": "Asia/Yerevan",
+    "NST": "Pacific/Auckland",
+    "PLT": "Asia/Karachi",
+    "PNT": "America/Phoenix",
+    "PRT": "America/Puerto_Rico",
+    "PST": "America/Los_Angeles",
+    "SST": "Pacific/Guadalcanal",
+    "VST": "Asia/Ho_Chi_Minh",
+}
+"""What Java's ``ZoneId.SHORT_IDS`` has, with which Spark reads zones."""
+
 
 class _Number(str):
-    """A number as it is written."""
-
-    __slots__ = ()
-
-
-class _Constant(_Number):
-    """NaN, or an infinity."""
+    """A number as it is written, or NaN, or an infinity."""
 
     __slots__ = ()
 
@@ -54,7 +87,7 @@ class _Malformed(Exception):
 
 Converter = Callable[[Any], Any]
 
-_DECODER = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_Constant)
+_DECODER = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_Number)
 
 
 def row_reader(kind: pa.DataType) -> Callable[[bytes], tuple[dict[str, Any] | None, bool]]:
@@ -162,7 +195,7 @@ def _map(item: Converter) -> Converter:
         if not isinstance(value, dict):
             raise _Malformed
         found, whole = _each(list(value.values()), item)
-        pairs = list(zip(value, found, strict=True))
+        pairs = list(zip(map(_unicode, value), found, strict=True))
         if not whole:
             raise _Malformed(pairs)
         return pairs
@@ -211,7 +244,12 @@ def _float(value: Any) -> float:
 
 def _string(value: Any) -> str:
     # What is no string becomes its text.
-    return str(value) if isinstance(value, str) else _text(value)
+    return _unicode(str(value) if isinstance(value, str) else _text(value))
+
+
+def _unicode(text: str) -> str:
+    """Return a text that UTF-8 can have: half of a surrogate pair, which an escape can be, is ``?`` as with Java."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def _text(value: Any) -> str:
@@ -228,7 +266,7 @@ def _binary(value: Any) -> bytes:
     if not isinstance(value, str) or isinstance(value, _Number):
         raise TypeError
     try:
-        return base64.b64decode(value, validate=True)
+        return base64.b64decode(_SPACE.sub("", value), validate=True)
     except binascii.Error:
         raise ValueError from None
 
@@ -237,12 +275,15 @@ def _decimal(precision: int, scale: int) -> Converter:
     unit = Decimal(1).scaleb(-scale)
 
     def convert(value: Any) -> Decimal:
-        if not isinstance(value, str) or isinstance(value, _Constant) or len(value) > 1000:
+        if not isinstance(value, str) or len(value) > 1000:
             raise TypeError
+        text = value if isinstance(value, _Number) else value.replace(",", "")
+        if not _DECIMAL.fullmatch(text):
+            raise ValueError
         with localcontext() as context:
             context.prec = 1100
             try:
-                found = Decimal(value).quantize(unit, ROUND_HALF_UP)
+                found = Decimal(text).quantize(unit, ROUND_HALF_UP)
             except InvalidOperation:
                 raise ValueError from None
         if len(found.as_tuple().digits) > precision:
@@ -252,12 +293,23 @@ def _decimal(precision: int, scale: int) -> Converter:
     return convert
 
 
-def _date(value: Any) -> date:
+def _date(value: Any) -> int:
+    """Return days since the epoch."""
     match = _DATE.fullmatch(value.strip()) if isinstance(value, str) and not isinstance(value, _Number) else None
     if match is None:
         raise ValueError
     year, month, day = (int(part or 1) for part in match.groups())
-    return date(year, month, day)
+    eras, year = _of_python(year)
+    days = date(year, month, day).toordinal() - _EPOCH_DAY + eras * _DAYS_OF_400_YEARS
+    if not -(1 << 31) <= days < 1 << 31:
+        raise OverflowError
+    return days
+
+
+def _of_python(year: int) -> tuple[int, int]:
+    """Return a year that Python's dates have, and how many times 400 years it is away. The calendar repeats then."""
+    eras = max((year - 9600) // 400, 0) + min((year - 1) // 400, 0)
+    return eras, year - 400 * eras
 
 
 def _timestamp(value: Any) -> int:
@@ -271,7 +323,9 @@ def _timestamp_ntz(value: Any) -> int:
 def _micros(value: Any, default: tzinfo | None) -> int:
     """Return microseconds since the epoch; without a default, for a time that must not have a zone."""
     if isinstance(value, _Number) and default is not None:
-        return int(value) * 1_000_000
+        if len(value) > 30:
+            raise OverflowError
+        return _checked_micros(int(value) * 1_000_000)
     match = _TIMESTAMP.fullmatch(value.strip()) if isinstance(value, str) and not isinstance(value, _Number) else None
     if match is None:
         raise ValueError
@@ -280,8 +334,16 @@ def _micros(value: Any, default: tzinfo | None) -> int:
     hour, minute, second = (int(part or 0) for part in parts[3:])
     if zone and default is None:
         raise ValueError
+    eras, year = _of_python(year)
     moment = datetime(year, month, day, hour, minute, second, tzinfo=_zone(zone) if zone else timezone.utc)
-    return (moment - _EPOCH) // timedelta(microseconds=1) + int((fraction or "0").ljust(6, "0")[:6])
+    micros = (moment - _EPOCH) // timedelta(microseconds=1) + int((fraction or "0").ljust(6, "0")[:6])
+    return _checked_micros(micros + eras * _DAYS_OF_400_YEARS * _DAY)
+
+
+def _checked_micros(micros: int) -> int:
+    if not -_INT64_MAX - 1 <= micros <= _INT64_MAX:
+        raise OverflowError
+    return micros
 
 
 def _zone(text: str) -> tzinfo:
@@ -290,10 +352,10 @@ def _zone(text: str) -> tzinfo:
     if match := _OFFSET.fullmatch(text):
         hours, minutes, seconds = (int(part or 0) for part in match.groups()[1:])
         offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
-        if minutes > 59:
+        if minutes > 59 or offset > _MOST_OFFSET:
             raise ValueError
         return timezone(-offset if match[1] == "-" else offset)
     # Its keys are names of files.
-    if not re.fullmatch(r"[A-Za-z]\w*(/[A-Za-z][\w+-]*){1,2}", text):
+    if not re.fullmatch(r"[A-Za-z]\w*(/[A-Za-z][\w+-]*){0,2}", text):
         raise ValueError
-    return ZoneInfo(text)
+    return ZoneInfo(_SHORT_ZONES.get(text, text))
