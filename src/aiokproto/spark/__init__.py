@@ -119,7 +119,9 @@ def register(spark: SparkSession, *, pushdown: bool = False) -> None:
         spark: The session.
         pushdown: Whether batch reads skip records that the filters of the query exclude by ``topic``, ``partition``,
             ``offset`` or ``timestamp``. This sets ``spark.sql.python.filterPushdown.enabled`` in the session, for all
-            Python data sources. Before Spark 4.1 it has no effect: Spark filters the rows, as without it.
+            Python data sources. Before Spark 4.1 it has no effect: Spark filters the rows, as without it. Up to 4.3,
+            load a DataFrame of its own for each query: in a later query without filters Spark would use what the
+            filters of an earlier one have left.
     """
     _require_pyspark()
     from pyspark.errors import AnalysisException
