@@ -311,11 +311,24 @@ def test_a_query_has_the_same_rows_with_pushdown(pushing: SparkSession, kafka: K
 
 
 @pytest.mark.spark
-def test_a_session_in_which_all_reads_are_pushed_down(pushing: SparkSession, kafka: Kafka, filled: str) -> None:
+def test_spark_keeps_what_a_filter_has_left_of_a_data_frame(pushing: SparkSession, kafka: Kafka, filled: str) -> None:
+    """What `register` warns of, and the docs. Once Spark plans each query anew, all this can go."""
+    given_ = kafka.options(subscribe=filled, filterPushdown="true")
+    frame = pushing.read.format("aiokproto").options(**given_).load()
+    left = frame.where("partition = 1").count()
+    assert frame.count() == left
+    assert pushing.read.format("aiokproto").options(**given_).load().count() > left
+
+
+@pytest.mark.spark
+def test_a_session_in_which_all_reads_are_pushed_down(
+    pushing: SparkSession, kafka: Kafka, filled: str, caplog: pytest.LogCaptureFixture
+) -> None:
     from aiokproto.spark import register
 
     pushing.conf.set(SETTING, "false")
     register(pushing, pushdown=True)
+    assert "load a DataFrame of its own for each query" in caplog.text
     try:
         assert pushing.conf.get(SETTING) == "true"
 

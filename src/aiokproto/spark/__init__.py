@@ -19,6 +19,7 @@ started before the installation need :func:`register`.
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from aiokproto.spark.stream.group_offsets import GroupOffsets, commit_group_offsets
     from aiokproto.spark.stream.offsets import CheckpointError
     from aiokproto.spark.truncation import TruncationError
+
+logger = logging.getLogger("aiokproto.spark")
 
 __all__ = [
     "CheckpointError",
@@ -119,9 +122,9 @@ def register(spark: SparkSession, *, pushdown: bool = False) -> None:
         spark: The session.
         pushdown: Whether batch reads skip records that the filters of the query exclude by ``topic``, ``partition``,
             ``offset`` or ``timestamp``. This sets ``spark.sql.python.filterPushdown.enabled`` in the session, for all
-            Python data sources. Before Spark 4.1 it has no effect: Spark filters the rows, as without it. Up to 4.3,
-            load a DataFrame of its own for each query: in a later query without filters Spark would use what the
-            filters of an earlier one have left.
+            Python data sources. Before Spark 4.1 it has no effect: Spark filters the rows, as without it. Load a
+            DataFrame of its own for each query: Spark up to 4.3 would use what the filters of an earlier query have
+            left in a later one without filters. A warning says so.
     """
     _require_pyspark()
     from pyspark.errors import AnalysisException
@@ -129,6 +132,11 @@ def register(spark: SparkSession, *, pushdown: bool = False) -> None:
     from aiokproto.spark.source import KafkaDataSource, PushdownDataSource
 
     if pushdown:
+        # Nothing of this package is called for the later query, so that it could refuse.
+        logger.warning(
+            "filter pushdown: load a DataFrame of its own for each query; Spark keeps what the filters of a query have "
+            "left of a DataFrame, and later queries of it without filters miss the other rows"
+        )
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
         spark.dataSource.register(PushdownDataSource if pushdown else KafkaDataSource)
