@@ -190,7 +190,7 @@ def test_a_column_keeps_its_type(output: Output) -> None:
 
     first = output.load(transform=with_column("int"))
     output.kafka.produce(output.topic, 0, numbered(2, 10))
-    text = "column 'n' is string, but int in the output"
+    text = "this load: column 'n' is string, but int in the output"
     with pytest.raises(SchemaError, match=text):
         output.load(transform=with_column("string"))
     assert len(output.data()) == 1

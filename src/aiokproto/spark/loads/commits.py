@@ -151,7 +151,7 @@ class CommitLog:
                 logger.warning("commit %s in %s: cannot check whether it exists: %r", name, self._storage.uri, error)
                 failure = error
         raise CommitUncertainError(
-            f"run {manifest.run_id}: unknown whether it was committed as {name} in {self._storage.uri}: {failure}. "
+            f"{manifest.title}: unknown whether it was committed as {name} in {self._storage.uri}: {failure}. "
             f"Its files in {manifest.data} are kept; look at runs() before you load again"
         )
 

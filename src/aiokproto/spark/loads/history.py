@@ -68,14 +68,14 @@ class History:
             return self._replaced(manifest)
         if self.cluster_id is not None and manifest.cluster_id != self.cluster_id:
             raise ConflictError(
-                f"run {manifest.run_id} has records of cluster {manifest.cluster_id}, expected {self.cluster_id}"
+                f"{manifest.title} has records of cluster {manifest.cluster_id}, expected {self.cluster_id}"
             )
         topic_ids, positions = dict(self.topic_ids), dict(self.positions)
         for one in manifest.partitions:
             known = topic_ids.setdefault(one.topic, one.topic_id)
             if NO_ID not in (known, one.topic_id) and known != one.topic_id:
                 raise ConflictError(
-                    f"run {manifest.run_id} has records of another topic {one.topic}: its id is {one.topic_id}, "
+                    f"{manifest.title} has records of another topic {one.topic}: its id is {one.topic_id}, "
                     f"expected {known}"
                 )
             if known == NO_ID:
@@ -94,16 +94,16 @@ class History:
             loaded = "not loaded at all" if one.after is None else f"loaded up to offset {one.after.offset}"
             now = f"offset {before.offset} of leader epoch {before.epoch}" if before else "nothing"
             raise ConflictError(
-                f"run {manifest.run_id} was planned when {one.topic_partition} was {loaded}, "
+                f"{manifest.title} was planned when {one.topic_partition} was {loaded}, "
                 f"and now it is loaded up to {now}: another load was committed meanwhile"
             )
         if before is not None and one.start < before.offset and one.diverged is None:
-            raise ConflictError(f"run {manifest.run_id} has offsets of {one.topic_partition} that are loaded already")
+            raise ConflictError(f"{manifest.title} has offsets of {one.topic_partition} that are loaded already")
 
     def _replaced(self, manifest: Manifest) -> History:
         if manifest.replaces != (current := self.current_number(manifest.run_id)):
             raise ConflictError(
-                f"run {manifest.run_id} was rerun meanwhile: its current manifest is {current}, not {manifest.replaces}"
+                f"{manifest.title} was rerun meanwhile: its current manifest is {current}, not {manifest.replaces}"
             )
         numbers = {**self.current, manifest.run_id: manifest.number}
         columns = self.with_columns(manifest)
@@ -118,7 +118,7 @@ class History:
         found = {name: dict(types) for name, types in self.columns.items()}
         for name, kind in manifest.replaced_columns.items():
             if not found.get(name, {}).get(kind):
-                raise ManifestError(f"run {manifest.run_id} replaces a column {name!r} that the output does not have")
+                raise ManifestError(f"{manifest.title} replaces a column {name!r} that the output does not have")
             found[name][kind] -= 1
             if not found[name][kind]:
                 del found[name][kind]
@@ -126,7 +126,7 @@ class History:
             types = found.setdefault(name, {})
             if kind not in types and (other := misfit(kind, types)) is not None:
                 raise SchemaError(
-                    f"run {manifest.run_id}: column {name!r} is {describe(kind)}, but {describe(other)} in the output. "
+                    f"{manifest.title}: column {name!r} is {describe(kind)}, but {describe(other)} in the output. "
                     "Spark cannot read files with different types together: cast the column in transform, rerun the "
                     "loads that have it without it, or load into another output"
                 )

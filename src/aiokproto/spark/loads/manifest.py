@@ -94,6 +94,11 @@ class Manifest:
     replaced_columns: Columns = field(default_factory=dict)
 
     @property
+    def title(self) -> str:
+        """What errors call the load: before its commit the first attempt has no number."""
+        return "this load" if self.run_id.startswith("-") else f"run {self.run_id}"
+
+    @property
     def rows(self) -> int:
         """Rows written, of all partitions."""
         return sum(one.rows for one in self.partitions)
