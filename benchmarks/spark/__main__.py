@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 PARTS = ("read", "filter", "write", "latency")
 FILTERED = "100 B"
 WRITTEN = ("100 B", "1 KB")
-WRITE_SHARE = 5
+WRITE_SHARE = 2
 """Rows that are written are so many times fewer than those that are read: writing takes longer."""
 CONNECTORS = {"aiokproto": "aiokproto", "Spark's own": "kafka"}
 STREAM_SECONDS = 60.0
