@@ -208,6 +208,12 @@ async def test_an_address_where_nobody_listens() -> None:
         await TokenEndpoint(f"http://127.0.0.1:{port}/token", **QUICK).request({}, {}, ())
 
 
+@pytest.mark.parametrize("host", ["a..b", f"{'x' * 64}.example"])
+async def test_a_host_that_no_name_server_can_have(host: str) -> None:
+    with pytest.raises(BrokerConnectionError, match=r"gave no token: Unicode\w*Error: .*label"):
+        await TokenEndpoint(f"https://{host}/token", **QUICK).request({}, {}, ())
+
+
 async def test_cancelling_closes_the_connection() -> None:
     async with oidc(lambda asked: None) as provider:
         asking = asyncio.ensure_future(ask(provider))
@@ -287,6 +293,8 @@ def test_urls(url: str, shown: str, authority: str, target: str) -> None:
         ("https:///s3cret", "expected an absolute URL"),
         ("https://issuer/s3cret ä", "expected an absolute URL"),
         ("https://issuer/s3cret\r\nHost: x", "expected an absolute URL"),
+        ("https://issuer/s3cret\0", "expected an absolute URL"),
+        ("https://issuer\r\n/s3cret", "expected an absolute URL"),
         ("https://issuer:port/s3cret", "the URL is malformed"),
         ("https://[::1/s3cret", "the URL is malformed"),
         ("https://me:s3cret@issuer/", "user and password do not belong into the URL"),

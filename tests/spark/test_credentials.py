@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from aiokproto.spark.stream.options import parse_stream_options
 
 SECRET = "bread-and-butter"
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="etl" password="{}";'
+JAAS = "kafka.sasl.jaas.config"
 SASL = {"kafka.bootstrap.servers": "h:1", "kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
 
 token = UnsecuredToken("etl")
@@ -86,7 +89,79 @@ def test_any_password_can_be_in_the_quotes_of_a_login_module(password: str, quot
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ANY_PASSWORD", password)
         text = PLAIN.replace('"', quote).format("${env:ANY_PASSWORD}")
-        assert parse_jaas(resolve("o", text)).options["password"] == password
+        assert parse_jaas(resolve(JAAS, text)).options["password"] == password
+        # What is before the reference within the quotes, and before these, changes nothing.
+        text = text.replace("${", "it is: ${").replace("required", "required /* it's */ a='b\\'c'")
+        assert parse_jaas(resolve(JAAS, text)).options["password"] == f"it is: {password}"
+
+
+def test_quotes_in_other_options_are_characters_of_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANY_PASSWORD", "a\\b'c")
+    assert resolve("schema.registry.basic.auth.user.info", "o'neil:'${env:ANY_PASSWORD}") == "o'neil:'a\\b'c"
+
+
+def test_what_a_reference_finds_is_not_a_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANY_PASSWORD", "${env:ANY_PASSWORD}")
+    assert resolve("o", "${env:ANY_PASSWORD}") == "${env:ANY_PASSWORD}"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("${env:A:B}", "env takes no path: expected ${env:NAME}"),
+        ("${directory:name}", "directory takes a path and a name: expected ${directory:/path:name}"),
+        ("${directory::name}", "directory takes a path and a name: expected ${directory:/path:name}"),
+        ("${directory:/run:}", "directory takes a path and a name: expected ${directory:/path:name}"),
+        ("${directory:/run:../etc/passwd}", "../etc/passwd is not the name of a file in /run"),
+        ("${directory:/run:/etc/passwd}", "/etc/passwd is not the name of a file in /run"),
+        ("${directory:/run:..}", ".. is not the name of a file in /run"),
+        ("${file:${env:HOME}/x}", "a reference within a reference is not resolved"),
+        ("${file:/run/${env:HOME}:x}", "a reference within a reference is not resolved"),
+    ],
+)
+def test_references_that_cannot_be(text: str, problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^o: {re.escape(problem)}"):
+        resolve("o", text)
+
+
+def test_a_directory_can_have_links(tmp_path: Path) -> None:
+    """Kubernetes mounts secrets as links to files of a hidden folder."""
+    (tmp_path / "..data").mkdir()
+    (tmp_path / "..data" / "password").write_text(SECRET)
+    (tmp_path / "password").symlink_to("..data/password")
+    assert resolve("o", f"${{directory:{tmp_path}:password}}") == SECRET
+
+
+@pytest.mark.parametrize(
+    ("content", "value"),
+    [
+        ("# C:\\\nkey=x", "x"),
+        ("key=a\\\n   b\\\n # c", "ab# c"),
+        ("key=x\\", "x"),
+        ("key=x\\\\\nother=y", "x\\"),
+        ("key=x\\\r\n y\r\nother=z", "xy"),
+        ("key=x\u2028\x85\x1cy", "x\u2028\x85\x1cy"),
+        ("key=\\ud83d\\ude00", "\U0001f600"),
+        ("key : = x ", "= x "),
+        ("key=first\nkey=last", "last"),
+        ("\n \t\f\n\f key x", "x"),
+    ],
+)
+def test_properties_are_read_as_by_java(file: Path, content: str, value: str) -> None:
+    file.write_bytes(content.encode())
+    assert resolve("o", f"${{file:{file}:key}}") == value
+
+
+@pytest.mark.parametrize("option", ["kafka.sasl.jaas.config", "kafka.sasl.password"])
+def test_no_error_shows_bytes_of_a_file(file: Path, option: str) -> None:
+    file.write_bytes(b"bread\xff\xfe")
+    name = option.removeprefix("kafka.").replace(".", "_")
+    with pytest.raises((ConfigurationError, ValueError)) as caught:
+        client_options({name: f"${{file:{file}}}"})[name]()
+    shown = "".join(traceback.format_exception(caught.value))
+    assert f"{file}: it is not UTF-8" in shown
+    assert "0xff" not in shown
+    assert "bread" not in repr(caught.value)
 
 
 def test_passwords_are_looked_up_for_each_authentication(file: Path) -> None:
@@ -139,6 +214,16 @@ def test_functions_are_imported_where_a_client_is_made() -> None:
         connection(kafka__sasl__mechanism="OAUTHBEARER", aiokproto__sasl__token="f")
     aws = connection(kafka__sasl__mechanism="AWS_MSK_IAM", aiokproto__sasl__aws__credentials=name)
     assert client_options(aws)["sasl_aws_credentials"] is token
+
+
+def test_a_module_that_raises_is_an_error_of_the_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "module_that_raises.py").write_text("raise RuntimeError('not here')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    options = connection(kafka__sasl__mechanism="OAUTHBEARER", aiokproto__sasl__token="module_that_raises:f")
+    with pytest.raises(
+        ConfigurationError, match=r"^aiokproto\.sasl\.token=.* cannot be imported: RuntimeError: not here"
+    ):
+        client_options(options)
 
 
 def test_configuration_providers_need_not_be_configured() -> None:

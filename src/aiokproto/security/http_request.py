@@ -86,7 +86,7 @@ def parse_url(option: str, text: object, *, allow_http: bool) -> Url:
         port = parts.port
     except ValueError:
         raise ConfigurationError(f"{option}: the URL is malformed") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or not text.isascii() or " " in text:
+    if parts.scheme not in ("http", "https") or not parts.hostname or not _is_sendable(text):
         raise ConfigurationError(f"{option}: expected an absolute URL, 'https://host/path', in ASCII")
     if "@" in parts.netloc:
         raise ConfigurationError(f"{option}: user and password do not belong into the URL: use client id and secret")
@@ -99,6 +99,10 @@ def parse_url(option: str, text: object, *, allow_http: bool) -> Url:
         )
     target = _target(parts)
     return Url(tls, parts.hostname, port or (443 if tls else 80), target, shown)
+
+
+def _is_sendable(text: str) -> bool:
+    return text.isascii() and text.isprintable() and " " not in text
 
 
 def _target(parts: SplitResult) -> str:
@@ -154,11 +158,9 @@ async def request(
         raise HttpError(step) from None
     except asyncio.IncompleteReadError:
         raise HttpError("the connection was closed before the response was complete") from None
-    except (OSError, ssl.SSLError) as error:
+    except (OSError, UnicodeError) as error:
+        # UnicodeError: the host has a label that is empty or too long.
         raise HttpError(f"{type(error).__name__}: {error}") from error
-    except ValueError:
-        # Of readline(): the line is longer than the limit.
-        raise HttpError(f"the response has a line of more than {MAX_LINE} bytes") from None
 
 
 def _head(method: str, url: Url, headers: Mapping[str, str], body: bytes) -> bytes:
@@ -219,7 +221,10 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
 
 
 async def _line(reader: asyncio.StreamReader) -> str:
-    line = await reader.readline()
+    try:
+        line = await reader.readline()
+    except ValueError:
+        raise HttpError(f"the response has a line of more than {MAX_LINE} bytes") from None
     if not line.endswith(b"\n"):
         raise asyncio.IncompleteReadError(line, None)
     return line.decode("latin-1").rstrip("\r\n")

@@ -117,7 +117,11 @@ def read_file(path: Path) -> str:
         ValueError: It is longer than :data:`MAX_FILE_SIZE`, or not UTF-8.
     """
     with path.open(encoding="utf-8") as file:
-        text = file.read(MAX_FILE_SIZE + 1)
+        try:
+            text = file.read(MAX_FILE_SIZE + 1)
+        except UnicodeDecodeError:
+            # The error has the bytes, and shows the first one that it could not decode.
+            raise ValueError(f"{path}: it is not UTF-8") from None
     if len(text) > MAX_FILE_SIZE:
         raise ValueError(f"{path} is longer than {MAX_FILE_SIZE} characters")
     return text.removesuffix("\n").removesuffix("\r")

@@ -31,10 +31,12 @@ PROVIDERS = ("env", "file", "directory")
 """The configuration providers, by the names that Kafka's documentation gives them."""
 
 _REFERENCE = re.compile(rf"\$\{{({'|'.join(PROVIDERS)}):(?:([^}}:]*):)?([^}}]*)\}}")
+_QUOTED = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^"']""", re.DOTALL)
+"""What is not an open quote, in a login module."""
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
-_PROPERTY = re.compile(r"((?:\\.|[^\s=:\\])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+_PROPERTY = re.compile(r"((?:\\.|[^ \t\f=:\\])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 
 _KINDS = {name: str(getattr(kind, "__forward_arg__", kind)) for name, kind in ConnectionOptions.__annotations__.items()}
 SECRETS = frozenset(name for name, kind in _KINDS.items() if "SecretSource" in kind)
@@ -110,16 +112,19 @@ def resolve(option: str, text: str) -> str:
         text: The text, as ``${env:NAME}`` or ``username="etl" password="${file:/run/secrets/kafka:password}"``.
 
     Raises:
-        ConfigurationError: An environment variable, or a key in a file, does not exist.
+        ConfigurationError: A reference is malformed; or an environment variable, or a key in a file, does not exist.
         OSError: A file cannot be read.
         ValueError: A file is longer than 1 MiB, or not UTF-8.
     """
 
     def value(match: re.Match[str]) -> str:
+        # Without the text: a secret that is given as it is could look like a reference.
+        if "${" in match[0][1:]:
+            raise ConfigurationError(f"{option}: a reference within a reference is not resolved")
         found = _look_up(option, *match.groups(default=""))
-        quote = text[match.start() - 1 : match.start()]
-        if quote in ('"', "'"):
-            # Within the quotes of a login module, which the same quote in a password would end.
+        quote = _QUOTED.sub("", text[: match.start()])[:1] if option == _LOGIN_MODULE else ""
+        if quote:
+            # The same quote in a password would end those of the login module.
             return found.replace("\\", "\\\\").replace(quote, f"\\{quote}").replace("\n", "\\n")
         return found
 
@@ -181,14 +186,24 @@ def java_name(name: str) -> str:
     return f"kafka.{name.replace('_', '.')}"
 
 
+_LOGIN_MODULE = java_name("sasl_jaas_config")
+
+
 def _look_up(option: str, provider: str, path: str, key: str) -> str:
     if provider == "env":
+        if path:
+            raise ConfigurationError(f"{option}: env takes no path: expected ${{env:NAME}}")
         if key not in os.environ:
             raise ConfigurationError(
                 f"{option}: the environment variable {key} is not set (for executors: spark.executorEnv.{key})"
             )
         return os.environ[key]
     if provider == "directory":
+        if not path or not key:
+            raise ConfigurationError(f"{option}: directory takes a path and a name: expected ${{directory:/path:name}}")
+        # As in Kafka, where the name is one of those in the directory.
+        if key == ".." or Path(key).name != key:
+            raise ConfigurationError(f"{option}: {key} is not the name of a file in {path}")
         return read_file(Path(path) / key)
     if not path:
         return read_file(Path(key))
@@ -200,10 +215,27 @@ def _look_up(option: str, provider: str, path: str, key: str) -> str:
 
 def _properties(text: str) -> dict[str, str]:
     """Parse a file of Java's properties."""
-    joined = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t\f]*", r"\1", text)
-    lines = (line.lstrip(" \t\f") for line in joined.splitlines())
-    matches = (_PROPERTY.fullmatch(line) for line in lines if line and line[0] not in "#!")
-    return {_unescaped(match[1]): _unescaped(match[2]) for match in matches if match is not None}
+    found: dict[str, str] = {}
+    joined = ""
+    # Not splitlines(), which knows more line ends than Java. A comment is never continued.
+    for text_line in text.split("\n"):
+        line = text_line.lstrip(" \t\f")
+        if not joined and line[:1] in ("", "#", "!"):
+            continue
+        continued = (len(line) - len(line.rstrip("\\"))) % 2 == 1
+        joined += line[:-1] if continued else line
+        if not continued:
+            _add_property(found, joined)
+            joined = ""
+    if joined:
+        _add_property(found, joined)
+    return found
+
+
+def _add_property(found: dict[str, str], line: str) -> None:
+    match = _PROPERTY.fullmatch(line)
+    assert match is not None, "any line is a property"
+    found[_unescaped(match[1])] = _unescaped(match[2])
 
 
 def _unescaped(text: str) -> str:
@@ -211,7 +243,8 @@ def _unescaped(text: str) -> str:
         found = match[1]
         return chr(int(found[1:], 16)) if len(found) == 5 else _ESCAPED.get(found, found)
 
-    return _ESCAPE.sub(char, text)
+    # Java's characters are of UTF-16: outside the BMP they are written as two.
+    return _ESCAPE.sub(char, text).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def _function(option: str, name: str) -> Callable[..., Any]:
@@ -223,6 +256,9 @@ def _function(option: str, name: str) -> Callable[..., Any]:
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
         raise ConfigurationError(f"{theirs}={name!r} cannot be imported: {error}") from None
+    # The module may raise anything.
+    except Exception as error:
+        raise ConfigurationError(f"{theirs}={name!r} cannot be imported: {type(error).__name__}: {error}") from error
     if not callable(found):
         raise ConfigurationError(f"{theirs}={name!r}: {type(found).__name__} is no function")
     return found  # type: ignore[no-any-return]

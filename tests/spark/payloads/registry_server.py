@@ -12,13 +12,17 @@ from urllib.parse import unquote
 
 
 class SchemaRegistry:
-    """Schemas by id, and versions of subjects. ``authorization`` is the header that requests must have, if any."""
+    """Schemas by id, and versions of subjects. ``authorization`` is the header that requests must have, if any.
+
+    ``body`` takes the place of what responses have.
+    """
 
     def __init__(self, context: ssl.SSLContext | None = None, authorization: str | None = None) -> None:
         self.schemas: list[dict[str, Any]] = []
         self.subjects: dict[str, list[int]] = {}
         self.requests: list[str] = []
         self.failures = 0
+        self.body: bytes | None = None
         self.authorization = authorization
         outer = self
 
@@ -35,7 +39,7 @@ class SchemaRegistry:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 outer.requests.append(f"{self.command} {self.path}")
                 status, found = outer.answer(self.command, self.path, self.headers.get("Authorization"), body)
-                data = json.dumps(found).encode()
+                data = json.dumps(found).encode() if outer.body is None else outer.body
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()

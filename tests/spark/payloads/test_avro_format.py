@@ -14,6 +14,7 @@ import pytest
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.spark.payloads.avro_format import AvroDecoder
+from aiokproto.spark.payloads.avro_types import parse_avro
 from aiokproto.spark.payloads.json_format import Decoded
 from aiokproto.spark.payloads.registry import AvroSchema, RegistryError, UnknownSchemaError
 
@@ -224,6 +225,20 @@ def test_schemas_that_spark_cannot_have(schema: Any, problem: str) -> None:
         decoder(schema)
     assert str(caught.value).startswith("value.schema")
     assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('{"aiokproto": 1}', "'type' is missing"),
+        ('{"type": "array", "items": ' * 500 + '"int"' + "}" * 500, "it nests too deeply"),
+        ("[" * 100_000, "it nests too deeply"),
+    ],
+)
+def test_texts_that_are_no_schema(text: str, problem: str) -> None:
+    for schema in (AvroSchema.from_text(text), AvroSchema('"int"', (text,))):
+        with pytest.raises(ConfigurationError, match=f"^value.schema is no Avro schema: .*{problem}"):
+            parse_avro("value.schema", schema)
 
 
 def test_referenced_schemas_come_first() -> None:

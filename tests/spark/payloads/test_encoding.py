@@ -140,6 +140,23 @@ def test_a_schema_of_the_options_is_looked_up_or_registered(worker: Worker, serv
     assert with_writer_schemas(lambda: worker, [payload])[0].schema == first.schema
 
 
+@pytest.mark.parametrize("schema", ['"nothing"', '["int", "string"]'])
+def test_a_schema_that_cannot_be_written_is_not_registered(worker: Worker, server: SchemaRegistry, schema: str) -> None:
+    payload = Payload(
+        "value",
+        "avro",
+        schema,
+        "failfast",
+        framing="confluent",
+        registry=RegistryOptions(server.url),
+        subject="s",
+        register=True,
+    )
+    with pytest.raises(ConfigurationError, match=r"^value\.schema (is no Avro schema|has a union)"):
+        with_writer_schemas(lambda: worker, [payload])
+    assert not server.requests
+
+
 def test_what_cannot_be_written_names_the_row() -> None:
     required = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
     kind = parse_schema("value.schema", "a INT")

@@ -77,6 +77,8 @@ def parse_avro(option: str, schema: AvroSchema) -> ParsedSchema:
         return ParsedSchema(fastavro.parse_schema(_plain(json.loads(schema.schema)), named_schemas=named), named)
     except fastavro.schema.UnknownType as error:
         raise ConfigurationError(f"{option} is no Avro schema: unknown type {error}") from None
+    except RecursionError:
+        raise ConfigurationError(f"{option} is no Avro schema: it nests too deeply") from None
     except (fastavro.schema.SchemaParseException, ValueError, KeyError, TypeError) as error:
         problem = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise ConfigurationError(f"{option} is no Avro schema: {problem}") from None

@@ -52,6 +52,8 @@ def _with_schema(loop: Callable[[], Loop], payload: Payload) -> Payload:
             found = loop().start(registry.of_subject(payload.subject, payload.version)).result()
         else:
             found = AvroSchema.from_text(payload.schema)
+            # A schema that cannot be written is not registered.
+            _check(option, found)
             request = registry.id_of(payload.subject, found, register=payload.register)
             try:
                 found = replace(found, id=loop().start(request).result())
@@ -60,9 +62,13 @@ def _with_schema(loop: Callable[[], Loop], payload: Payload) -> Payload:
                     f"{option} is not registered in subject {payload.subject} "
                     f"(schema.registry.auto.register=true registers it): {error}"
                 ) from None
-    if arrow_types(option, parse_avro(option, found)).shape is not None:
-        raise ConfigurationError(f"{option} has a union of several types, which rows cannot be written with")
+    _check(option, found)
     return replace(payload, schema=found.to_text())
+
+
+def _check(option: str, schema: AvroSchema) -> None:
+    if arrow_types(option, parse_avro(option, schema)).shape is not None:
+        raise ConfigurationError(f"{option} has a union of several types, which rows cannot be written with")
 
 
 class PayloadEncoder:

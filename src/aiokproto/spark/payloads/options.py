@@ -32,7 +32,8 @@ _OF_A_COLUMN: Mapping[str, Reader] = {
 }
 
 _REGISTRY: Mapping[str, Reader] = {
-    _URL: str.strip,
+    # It may have a password, with which it is refused once its references are resolved.
+    _URL: Hidden,
     "schema.registry.basic.auth.user.info": Hidden,
     "schema.registry.bearer.auth.token": Hidden,
     "schema.registry.ssl.cafile": str,

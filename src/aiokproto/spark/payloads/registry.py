@@ -1,7 +1,9 @@
 """A client of schema registries, with the HTTP API of Confluent's.
 
 A process keeps what it has found by id or version, which never changes; the latest version of a subject is requested
-each time, and only by the driver.
+each time, and only by the driver. What is not there is not kept: it may be registered later.
+
+The ids come from records, and a response from whoever answers: both are checked before anything is kept.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ import json
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from aiokproto.cancelling import timeout
 from aiokproto.errors import ConfigurationError, KafkaError
 from aiokproto.security.http_request import HttpError, HttpResponse, Url, parse_url, request
-from aiokproto.spark.credentials import fingerprint, resolve
+from aiokproto.security.shown import shown
+from aiokproto.spark.credentials import fingerprint, refers, resolve
 from aiokproto.spark.payloads.options import RegistryOptions
 
 ATTEMPTS = 4
@@ -26,6 +30,8 @@ BACKOFF = 0.2
 """Wait before the second request (s); doubles with each further one."""
 MAX_REFERENCES = 200
 """Most schemas that a schema may refer to, directly or not."""
+KEPT = 1000
+"""Most schemas that a process keeps; the oldest are dropped."""
 
 _TYPE = "application/vnd.schemaregistry.v1+json"
 
@@ -35,7 +41,7 @@ class RegistryError(KafkaError):
 
 
 class UnknownSchemaError(RegistryError):
-    """The registry has no such schema, subject or version."""
+    """The registry has no such schema, subject or version, or the schema is none of Avro."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +72,30 @@ class AvroSchema:
         except ValueError:
             # A bare name is a schema, too, as in {"type": "string"}.
             return cls(json.dumps(text))
-        if isinstance(found, dict) and found.get("aiokproto") == 1:
+        except RecursionError:
+            return cls(text)
+        if isinstance(found, dict) and found.keys() == {"aiokproto", "schema", "references", "id"}:
             return cls(found["schema"], tuple(found["references"]), found["id"])
         return cls(text)
 
 
-_found: dict[tuple[str, str], Any] = {}
+class _Version(NamedTuple):
+    """The subject and the number of a version."""
+
+    subject: str
+    number: int
+
+
+class _Found(NamedTuple):
+    """What a registry has under an id, or as a version of a subject."""
+
+    kind: str
+    schema: str
+    references: Sequence[_Version]
+    id: int | None
+
+
+_found: dict[tuple[str, str], _Found] = {}
 """By registry and path, what never changes."""
 
 
@@ -84,63 +108,87 @@ class Registry:
         self._key = fingerprint(values)
         self._timeout = options.timeout
         self._headers = {"Accept": f"{_TYPE}, application/json"}
-        secret = ""
-        if values["user_info"]:
-            secret = "Basic " + base64.b64encode(values["user_info"].encode()).decode()
-        if values["token"]:
-            secret = f"Bearer {values['token']}"
+        secret = _authorization(values)
         if secret:
-            if not (secret.isascii() and secret.isprintable()):
-                raise ConfigurationError("schema.registry.bearer.auth.token has characters that HTTP cannot send")
             self._headers["Authorization"] = secret
+        # A registry may repeat them in its errors.
+        self._hidden = [one for one in (secret.partition(" ")[2], values["user_info"], values["token"]) if one]
+        if values["user_info"]:
+            self._hidden.append(values["user_info"].partition(":")[2])
         self._urls = [_url(text.strip(), bool(secret)) for text in values["url"].split(",") if text.strip()]
+        if not self._urls:
+            raise ConfigurationError("schema.registry.url is empty")
         self._ssl = _context(values) if any(url.tls for url in self._urls) else None
 
     async def by_id(self, schema_id: int) -> AvroSchema:
         """Return the schema with an id.
 
         Raises:
-            UnknownSchemaError: There is none.
-            RegistryError: It is none of Avro; or the registry does not respond, or rejects the client.
+            UnknownSchemaError: There is none, or it is none of Avro.
+            RegistryError: The registry does not respond, or rejects the client, or its response is malformed.
         """
         found = await self._cached(f"/schemas/ids/{schema_id}")
         return await self._with_references(found, schema_id)
 
     async def of_subject(self, subject: str, version: str) -> AvroSchema:
         """Return a version of a subject's schema; raises as :meth:`by_id`."""
-        path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
-        found = await (self._request("GET", path) if version == "latest" else self._cached(path))
-        return await self._with_references(found, _integer(found, "id"))
+        path = _path(subject, version)
+        found = await (self._schema(path) if version == "latest" else self._cached(path))
+        if found.id is None:
+            raise RegistryError(f"GET {self._shown}{path}: the response has no id")
+        return await self._with_references(found, found.id)
 
     async def id_of(self, subject: str, schema: AvroSchema, *, register: bool) -> int:
         """Return the id of a schema in a subject; ``register`` adds it. Raises as :meth:`by_id`."""
         path = f"/subjects/{quote(subject, safe='')}" + ("/versions" if register else "")
-        return _integer(await self._request("POST", path, {"schema": schema.schema}), "id")
+        found = _id(await self._request("POST", path, {"schema": schema.schema}))
+        if found is None:
+            raise RegistryError(f"POST {self._shown}{path}: the response has no id")
+        return found
 
-    async def _with_references(self, found: Mapping[str, Any], schema_id: int) -> AvroSchema:
-        kind = found.get("schemaType", "AVRO")
-        if kind != "AVRO":
-            raise RegistryError(f"schema {schema_id} of the registry {self._urls[0].shown} is {kind}, not Avro")
-        references: dict[tuple[str, int], str] = {}
-        await self._add_references(found.get("references") or (), references)
-        return AvroSchema(str(found.get("schema")), tuple(references.values()), schema_id)
+    @property
+    def _shown(self) -> str:
+        return self._urls[0].shown.rstrip("/")
 
-    async def _add_references(self, names: Sequence[Any], known: dict[tuple[str, int], str], depth: int = 0) -> None:
-        for one in names:
-            subject, version = str(one["subject"]), int(one["version"])
-            if (subject, version) in known:
+    async def _with_references(self, found: _Found, schema_id: int) -> AvroSchema:
+        if found.kind != "AVRO":
+            kind = shown(found.kind)
+            raise UnknownSchemaError(f"schema {schema_id} of the registry {self._shown} is {kind}, not Avro")
+        references: dict[_Version, str] = {}
+        await self._add_references(found.references, references, ())
+        return AvroSchema(found.schema, tuple(references.values()), schema_id)
+
+    async def _add_references(
+        self, versions: Sequence[_Version], known: dict[_Version, str], within: tuple[_Version, ...]
+    ) -> None:
+        for one in versions:
+            if one in known:
                 continue
-            if len(known) >= MAX_REFERENCES or depth >= MAX_REFERENCES:
-                raise RegistryError(f"a schema of {self._urls[0].shown} refers to more than {MAX_REFERENCES} others")
-            found = await self._cached(f"/subjects/{quote(subject, safe='')}/versions/{version}")
+            if one in within:
+                which = f"version {one.number} of subject {shown(repr(one.subject))} of {self._shown}"
+                raise RegistryError(f"{which} refers to itself")
+            if len(known) >= MAX_REFERENCES or len(within) >= MAX_REFERENCES:
+                raise RegistryError(f"a schema of {self._shown} refers to more than {MAX_REFERENCES} others")
+            found = await self._cached(_path(one.subject, one.number))
             # Those that it refers to itself come first, for whoever reads them in order.
-            await self._add_references(found.get("references") or (), known, depth + 1)
-            known[subject, version] = str(found.get("schema"))
+            await self._add_references(found.references, known, (*within, one))
+            known[one] = found.schema
 
-    async def _cached(self, path: str) -> Any:
+    async def _schema(self, path: str) -> _Found:
+        found = await self._request("GET", path)
+        try:
+            return _parsed(found)
+        except ValueError as error:
+            raise RegistryError(f"GET {self._shown}{path}: {error}") from None
+
+    async def _cached(self, path: str) -> _Found:
         key = (self._key, path)
         if key not in _found:
-            _found[key] = await self._request("GET", path)
+            found = await self._schema(path)
+            if len(_found) >= KEPT:
+                del _found[next(iter(_found))]
+            _found[key] = found
+            return found
         return _found[key]
 
     async def _request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
@@ -155,33 +203,111 @@ class Registry:
                     problem = str(error)
                     continue
                 if response.status < 500 and response.status != 429:
-                    return _content(response, f"{method} {url.shown.rstrip('/')}{path}")
+                    return self._content(response, f"{method} {url.shown.rstrip('/')}{path}")
                 problem = f"HTTP status {response.status}"
-        shown = ", ".join(url.shown for url in self._urls)
-        raise RegistryError(f"the schema registry {shown} does not respond: {problem} ({method} {path})")
+        urls = ", ".join(url.shown for url in self._urls)
+        raise RegistryError(f"the schema registry {urls} does not respond: {problem} ({method} {path})")
 
     async def _send(self, method: str, url: Url, path: str, body: Mapping[str, Any] | None) -> HttpResponse:
         target = url._replace(target=url.target.rstrip("/") + path)
         headers = dict(self._headers) if body is None else {**self._headers, "Content-Type": _TYPE}
-        return await request(
-            method,
-            target,
-            headers,
-            b"" if body is None else json.dumps(body).encode(),
-            ssl_context=self._ssl,
-            connect_timeout=self._timeout,
-            read_timeout=self._timeout,
-        )
+        try:
+            async with timeout(self._timeout):
+                return await request(
+                    method,
+                    target,
+                    headers,
+                    b"" if body is None else json.dumps(body).encode(),
+                    ssl_context=self._ssl,
+                    connect_timeout=self._timeout,
+                    read_timeout=self._timeout,
+                )
+        except asyncio.TimeoutError:
+            raise HttpError(f"no complete response in {self._timeout:g} s") from None
+
+    def _content(self, response: HttpResponse, what: str) -> Mapping[str, Any]:
+        try:
+            found = json.loads(response.body)
+        except (ValueError, RecursionError):
+            found = None
+        message = found.get("message") if isinstance(found, dict) else None
+        message = shown(message, hidden=self._hidden) if isinstance(message, str) else ""
+        if response.status == 404 and isinstance(found, dict) and "error_code" in found:
+            raise UnknownSchemaError(f"{what}: {message}")
+        if not 200 <= response.status < 300:
+            raise RegistryError(f"{what}: HTTP status {response.status} {message}".rstrip())
+        if not isinstance(found, dict):
+            raise RegistryError(f"{what}: the response is not that of a schema registry")
+        return found
+
+
+def _path(subject: str, version: object) -> str:
+    return f"/subjects/{quote(subject, safe='')}/versions/{version}"
+
+
+def _parsed(found: Mapping[str, Any]) -> _Found:
+    """Return what a response has; raises ``ValueError``."""
+    schema, kind, references = found.get("schema"), found.get("schemaType"), found.get("references")
+    if not isinstance(schema, str):
+        raise ValueError("the response has no schema")
+    if not isinstance(references, list | None):
+        raise ValueError("its references are malformed: expected a list")
+    versions = [_version(one) for one in references or ()]
+    return _Found("AVRO" if kind is None else str(kind), schema, versions, _id(found))
+
+
+def _version(reference: Any) -> _Version:
+    fields = reference if isinstance(reference, dict) else {}
+    subject, number = fields.get("subject"), fields.get("version")
+    # JSON can have a lone surrogate; a URL cannot.
+    if type(subject) is str and type(number) is int and subject.encode(errors="ignore").decode() == subject:
+        return _Version(subject, number)
+    raise ValueError("its references are malformed: expected subjects and versions")
+
+
+def _id(found: Mapping[str, Any]) -> int | None:
+    value = found.get("id")
+    # Not a bool, which is an int to isinstance().
+    return value if type(value) is int and 0 <= value < 1 << 32 else None
+
+
+def _authorization(values: Mapping[str, Any]) -> str:
+    """Return the value of the header, or an empty text."""
+    if not (values["token"] or values["user_info"]):
+        return ""
+    option = "bearer.auth.token" if values["token"] else "basic.auth.user.info"
+    try:
+        data = (values["token"] or values["user_info"]).encode()
+        found = f"Bearer {data.decode('ascii')}" if values["token"] else f"Basic {base64.b64encode(data).decode()}"
+    except UnicodeError:
+        # The error has all of the text.
+        found = ""
+    if not (found and found.isprintable()):
+        raise ConfigurationError(f"schema.registry.{option} has characters that HTTP cannot send")
+    return found
+
+
+_NAMES = {
+    "user_info": "basic.auth.user.info",
+    "token": "bearer.auth.token",
+    "cafile": "ssl.cafile",
+    "certfile": "ssl.certfile",
+    "keyfile": "ssl.keyfile",
+}
 
 
 def _resolved(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    option = f"schema.registry.{name}"
+    option = f"schema.registry.{_NAMES.get(name, name)}"
     try:
-        return resolve(option, value)
+        found = resolve(option, value)
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{option} cannot be resolved: {error}") from None
+    # Like a missing option it would mean: no login, or the system's certificate authorities.
+    if not found and refers(value):
+        raise ConfigurationError(f"{option} is empty: {value} has nothing in it")
+    return found
 
 
 def _url(text: str, with_secret: bool) -> Url:
@@ -191,38 +317,23 @@ def _url(text: str, with_secret: bool) -> Url:
             "use schema.registry.basic.auth.user.info"
         )
     url = parse_url("schema.registry.url", text, allow_http=True)
+    if "?" in url.target:
+        raise ConfigurationError(f"schema.registry.url: {url.shown} has a query, where paths of schemas follow")
     if with_secret and not url.tls and url.host not in ("localhost", "127.0.0.1", "::1"):
         raise ConfigurationError(f"schema.registry.url: {url.shown} is not encrypted: use https to send a password")
     return url
 
 
 def _context(values: Mapping[str, Any]) -> ssl.SSLContext:
+    cafile, certfile, keyfile = (values[name] for name in ("cafile", "certfile", "keyfile"))
+    used = f"schema.registry.ssl.cafile={cafile}"
     try:
-        context = ssl.create_default_context(cafile=values["cafile"])
-        if values["certfile"]:
-            context.load_cert_chain(values["certfile"], values["keyfile"])
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(f"schema.registry.ssl: a file cannot be read: {error}") from None
+        context = ssl.create_default_context(cafile=cafile)
+        if certfile:
+            used = f"schema.registry.ssl.certfile={certfile}"
+            used += f", schema.registry.ssl.keyfile={keyfile}" if keyfile else ""
+            # Never without a password: OpenSSL would ask for it on the terminal.
+            context.load_cert_chain(certfile, keyfile, password="")
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{used} cannot be used: {error}") from None
     return context
-
-
-def _content(response: HttpResponse, what: str) -> Any:
-    try:
-        found = json.loads(response.body)
-    except ValueError:
-        found = None
-    if response.status == 404 and isinstance(found, dict) and "error_code" in found:
-        raise UnknownSchemaError(f"{what}: {str(found.get('message'))[:200]}")
-    if not 200 <= response.status < 300:
-        message = found.get("message", "") if isinstance(found, dict) else ""
-        raise RegistryError(f"{what}: HTTP status {response.status} {str(message)[:200]}".rstrip())
-    if not isinstance(found, dict):
-        raise RegistryError(f"{what}: the response is not that of a schema registry")
-    return found
-
-
-def _integer(found: Mapping[str, Any], name: str) -> int:
-    value = found.get(name)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise RegistryError(f"the response of the schema registry has no {name}")
-    return value
