@@ -6,12 +6,14 @@ It starts a Spark of its own, by default on all cores of this machine.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aiokproto.cli.progress import progress
@@ -23,45 +25,78 @@ if TYPE_CHECKING:
     from aiokproto.spark import LoadResult, Manifest
 
 _EPILOG = """\
-exit codes: 0 done, 1 it failed, 2 the command line or an option is wrong
+exit codes: 0 done, 1 it failed, 2 the command line or an option is wrong, 130 interrupted (Ctrl-C)
 
 example: aiokproto load append flights /data/flights --bootstrap-servers localhost:9092 \\
              --option value.format=json --option 'value.schema=carrier STRING' --partition-by 'day=to_date(timestamp)'
 """
 
+_LOG_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and run a command. Returns the exit code."""
-    options = _parser().parse_args(argv)
-    command: Callable[[argparse.Namespace], None] = options.command
+    parser = _parser()
+    options, rest = parser.parse_known_args(argv)
+    if rest:
+        parser.error(_unrecognized(rest))
+    command: Callable[[argparse.Namespace], Iterable[str]] = options.command
     try:
-        command(options)
+        lines = list(command(options))
+    except KeyboardInterrupt:
+        return _failed("interrupted: `aiokproto load runs` lists the loads that were committed", 130)
     except ConfigurationError as error:
         return _failed(error, 2)
     except (KafkaError, ImportError, OSError) as error:
         return _failed(error, 1)
     except Exception as error:
-        # Spark's own, which are as long as its stack; ours is in it.
-        if not type(error).__module__.startswith(("pyspark.", "py4j.")):
+        # One of Spark, or of a storage's library, is for the user, and as long as its stack; others are bugs.
+        if type(error).__module__.partition(".")[0] in ("aiokproto", *sys.stdlib_module_names):
             raise
-        return _failed(_reason(str(error)), 1)
+        return _failed(_reason(str(error)) or type(error).__name__, 1)
+    return _written(lines)
+
+
+def _unrecognized(rest: Sequence[str]) -> str:
+    # Without values: they may be secrets, as the rest of a value with spaces that has no quotes.
+    names = [one.partition("=")[0] for one in rest if one.startswith("--")]
+    if names:
+        return f"unrecognized options: {', '.join(names)}"
+    return f"{len(rest)} arguments too many: write values with spaces in quotes, and TOPICs and OUT side by side"
+
+
+def _written(lines: Iterable[str]) -> int:
+    # Python has none if the caller closed it. The command is done, whoever reads its output.
+    if sys.stdout is None:
+        return 0
+    try:
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+        sys.stdout.flush()
+    except OSError as error:
+        # Python would flush once more at exit, and print a traceback.
+        with Path(os.devnull).open("w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        # The reader of a pipe may have seen enough.
+        return 0 if isinstance(error, BrokenPipeError) else _failed(f"standard output: {error}", 1)
     return 0
 
 
 def _failed(error: object, code: int) -> int:
-    sys.stderr.write(f"error: {error}\n")
+    if sys.stderr is not None:
+        sys.stderr.write(f"error: {error}\n")
     return code
 
 
 def _reason(text: str) -> str:
-    """Return the line of an error of Spark that has an error of this package, or its first line."""
-    found = [line for line in text.splitlines() if re.match(r"\s*aiokproto\.[\w.]+(Error|Exception): ", line)]
-    return (found or text.splitlines() or [text])[0].strip()
+    """Return the line of an error of Spark that has an error of this package, or Java's, or its first line."""
+    lines = text.strip().splitlines()
+    ours = [line for line in lines if re.match(r"\s*aiokproto\.[\w.]+(Error|Exception): ", line)]
+    javas = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
+    return [*ours, *javas, *lines, ""][0].strip()
 
 
-def _append(options: argparse.Namespace) -> None:
+def _append(options: argparse.Namespace) -> Iterator[str]:
     from aiokproto.spark import load
 
     with _Session(options) as spark, progress(spark, "loading", shown=options.progress):
@@ -70,15 +105,15 @@ def _append(options: argparse.Namespace) -> None:
             options.topics,
             options.out,
             bootstrap_servers=options.bootstrap_servers,
-            starting=options.from_timestamp or "earliest",
+            starting="earliest" if options.from_timestamp is None else options.from_timestamp,
             on_truncation="continue" if options.continue_after_truncation else "fail",
             options=dict(options.option),
             partition_by=_partitions(options.partition_by),
         )
-    _report(options, result)
+    yield _report(options, result)
 
 
-def _rerun(options: argparse.Namespace) -> None:
+def _rerun(options: argparse.Namespace) -> Iterator[str]:
     from aiokproto.spark import rerun
 
     with _Session(options) as spark, progress(spark, f"rerunning {options.run_id}", shown=options.progress):
@@ -91,42 +126,41 @@ def _rerun(options: argparse.Namespace) -> None:
             options=dict(options.option),
             partition_by=_partitions(options.partition_by),
         )
-    _report(options, result)
+    yield _report(options, result)
 
 
-def _runs(options: argparse.Namespace) -> None:
+def _runs(options: argparse.Namespace) -> Iterator[str]:
     from aiokproto.spark import runs
 
     with _Session(options, needed=_on_hdfs(options.out)) as spark:
         found = runs(options.out, spark)
     if options.json:
-        _print(json.dumps([_summary(one) for one in found], indent=1))
+        yield json.dumps([_summary(one) for one in found], indent=1)
         return
     for one in found:
         ranges = " ".join(f"{each.topic_partition}:{each.start}-{each.end}" for each in one.partitions)
-        _print(f"{one.run_id}  {one.created}  attempt {one.attempt}  {one.rows:,} rows  {ranges}")
+        yield f"{one.run_id}  {one.created}  attempt {one.attempt}  {one.rows:,} rows  {ranges}"
 
 
-def _vacuum(options: argparse.Namespace) -> None:
+def _vacuum(options: argparse.Namespace) -> Iterator[str]:
     from aiokproto.spark import vacuum
 
     with _Session(options, needed=_on_hdfs(options.out)) as spark:
         found = vacuum(options.out, older_than=options.older_than, dry_run=options.dry_run, spark=spark)
     for one in found:
-        _print(f"{'would remove' if options.dry_run else 'removed'} {one.name}  {one.size:,} bytes")
+        yield f"{'would remove' if options.dry_run else 'removed'} {one.name}  {one.size:,} bytes"
 
 
-def _report(options: argparse.Namespace, result: LoadResult) -> None:
+def _report(options: argparse.Namespace, result: LoadResult) -> str:
     if options.json:
         ranges = [
             {"topic": one.topic, "partition": one.partition, "start": one.start, "end": one.end, "rows": one.rows}
             for one in result.partitions
         ]
-        _print(json.dumps({"run_id": result.run_id, "rows": result.rows, "partitions": ranges}))
-    elif result.run_id is None:
-        _print("no new records")
-    else:
-        _print(f"{result.run_id}  {result.rows:,} rows of {len(result.partitions)} partitions")
+        return json.dumps({"run_id": result.run_id, "rows": result.rows, "partitions": ranges})
+    if result.run_id is None:
+        return "no new records"
+    return f"{result.run_id}  {result.rows:,} rows of {len(result.partitions)} partitions"
 
 
 def _summary(manifest: Manifest) -> Mapping[str, Any]:
@@ -138,12 +172,8 @@ def _summary(manifest: Manifest) -> Mapping[str, Any]:
     return {**{name: found[name] for name in kept}, "rows": manifest.rows, "partitions": partitions}
 
 
-def _print(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-
-
 def _on_hdfs(out: str) -> bool:
-    return out.startswith(("hdfs:", "viewfs:"))
+    return out.lower().startswith(("hdfs:", "viewfs:"))
 
 
 def _partitions(given: Sequence[tuple[str, str]]) -> Mapping[str, str] | None:
@@ -165,13 +195,13 @@ class _Session:
 
     def __exit__(self, *_: object) -> None:
         if self._spark is not None:
-            self._spark.stop()
+            # It fails if Java is gone already, and would hide what the command did, or why it failed.
+            with contextlib.suppress(Exception):
+                self._spark.stop()
 
     def _start(self) -> SparkSession:
-        try:
-            from pyspark.sql import SparkSession
-        except ImportError:
-            raise ConfigurationError('aiokproto load needs PySpark: pip install "aiokproto[spark]"') from None
+        from pyspark.sql import SparkSession
+
         # By default workers are the `python3` of PATH, which may have no pyarrow.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         settings = {
@@ -194,9 +224,10 @@ def _parser() -> argparse.ArgumentParser:
         description="Append topics to Parquet files, each record once, with Spark.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    append = commands.add_parser("append", help="append the new records of topics")
+    append = commands.add_parser("append", help="append the new records of topics", allow_abbrev=False)
     append.add_argument("topics", nargs="+", metavar="TOPIC", help="topics to load")
     append.add_argument("out", metavar="OUT", help="a directory, as a path or URI (s3a://…, hdfs://…)")
     append.add_argument(
@@ -211,7 +242,9 @@ def _parser() -> argparse.ArgumentParser:
         help="if the log has lost loaded records, load those that replaced them, too",
     )
     append.set_defaults(command=_append)
-    rerun = commands.add_parser("rerun", help="read the offsets of an earlier load again, and replace its rows")
+    rerun = commands.add_parser(
+        "rerun", help="read the offsets of an earlier load again, and replace its rows", allow_abbrev=False
+    )
     rerun.add_argument("out", metavar="OUT")
     rerun.add_argument("run_id", metavar="RUN_ID", help="the load, as `runs` lists it")
     rerun.add_argument(
@@ -220,10 +253,12 @@ def _parser() -> argparse.ArgumentParser:
     rerun.set_defaults(command=_rerun)
     for one in (append, rerun):
         _add_load(one)
-    runs = commands.add_parser("runs", help="list the loads of an output")
+    runs = commands.add_parser("runs", help="list the loads of an output", allow_abbrev=False)
     runs.add_argument("out", metavar="OUT")
     runs.set_defaults(command=_runs)
-    vacuum = commands.add_parser("vacuum", help="remove files of loads that failed or were replaced")
+    vacuum = commands.add_parser(
+        "vacuum", help="remove files of loads that failed or were replaced", allow_abbrev=False
+    )
     vacuum.add_argument("out", metavar="OUT")
     vacuum.add_argument(
         "--older-than",
@@ -263,7 +298,7 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     add(
         "--progress",
         action=argparse.BooleanOptionalAction,
-        default=sys.stderr.isatty(),
+        default=sys.stderr is not None and sys.stderr.isatty(),
         help="show a progress bar, which needs rich (default: on a terminal)",
     )
 
@@ -274,7 +309,12 @@ def _add_spark(parser: argparse.ArgumentParser) -> None:
         "--conf", type=_setting, action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark"
     )
     parser.add_argument(
-        "--spark-log-level", default="ERROR", metavar="LEVEL", help="level of Spark's log (default: %(default)s)"
+        "--spark-log-level",
+        type=str.upper,
+        choices=_LOG_LEVELS,
+        default="ERROR",
+        metavar="LEVEL",
+        help="level of Spark's log: %(choices)s (default: %(default)s)",
     )
 
 
@@ -302,7 +342,10 @@ def _time(text: str) -> int | datetime:
         raise argparse.ArgumentTypeError(f"{text!r} is neither ISO 8601 nor milliseconds") from None
     if found.tzinfo is None:
         raise argparse.ArgumentTypeError(f"{text!r} has no time zone: 2026-01-31T12:00:00Z")
-    return found.astimezone(timezone.utc)
+    try:
+        return found.astimezone(timezone.utc)
+    except OverflowError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not between the years 1 and 9999, in UTC") from None
 
 
 def _age(text: str) -> timedelta:

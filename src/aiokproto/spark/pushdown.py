@@ -9,6 +9,7 @@ Spark checks all filters again: a filter that is not understood here costs time,
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
@@ -31,6 +32,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
 _EQUAL = ("EqualTo", "EqualNullSafe")
 _PARTS_OF_TEXT = ("StringStartsWith", "StringEndsWith", "StringContains")
+_UNKNOWN_WITH_NULL = ("EqualTo", "GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual", *_PARTS_OF_TEXT)
 
 
 @dataclass(frozen=True)
@@ -51,11 +53,15 @@ class Conditions:
 
     def narrow(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
         """Return the parts of the ranges that the filters on topic, partition and offset leave."""
-        left: list[OffsetRange] = []
-        for one in ranges:
-            if _has(self.partitions, one.partition) and all(_topic_is(found, one.topic) for found in self.topic):
-                left += _parts(one, self.offsets)
-        return left
+        wholes = list(ranges)
+        # Once for each topic: a list of names can be long, and a topic can have many partitions.
+        topics = {name for name in {one.topic for one in wholes} if all(_topic_is(found, name) for found in self.topic)}
+        return [
+            part
+            for one in wholes
+            if one.topic in topics and _between(self.partitions, one.partition, one.partition)
+            for part in _parts(one, self.offsets)
+        ]
 
     def starting_at(
         self, ranges: Iterable[OffsetRange], first: Mapping[TopicPartition, int | None]
@@ -112,7 +118,7 @@ def _unknown(one: Any) -> bool:
         one = one.child
         if _kind(one) == "In" and None in one.value:
             return True
-    return _kind(one) not in ("EqualNullSafe", "In") and getattr(one, "value", ...) is None
+    return _kind(one) in _UNKNOWN_WITH_NULL and one.value is None
 
 
 def _numbers(one: Any) -> Numbers:
@@ -163,9 +169,18 @@ def _joined(values: Sequence[int]) -> Numbers:
 
 
 def _both(first: Numbers, second: Numbers) -> Numbers:
-    """Return the numbers that are in both."""
-    common = [(max(low, other), min(high, last)) for low, high in first for other, last in second]
-    return tuple(sorted((low, high) for low, high in common if low <= high))
+    """Return the numbers that are in both. Linear: lists in a query can have many thousand numbers."""
+    common: list[tuple[int, int]] = []
+    at, other = 0, 0
+    while at < len(first) and other < len(second):
+        low, high = max(first[at][0], second[other][0]), min(first[at][1], second[other][1])
+        if low <= high:
+            common.append((low, high))
+        if first[at][1] == high:
+            at += 1
+        else:
+            other += 1
+    return tuple(common)
 
 
 def _others(numbers: Numbers) -> Numbers:
@@ -176,16 +191,21 @@ def _others(numbers: Numbers) -> Numbers:
     return tuple((low, high) for low, high in zip(lows, highs, strict=True) if low <= high)
 
 
-def _has(numbers: Numbers, value: int) -> bool:
-    return any(low <= value <= high for low, high in numbers)
+def _between(numbers: Numbers, first: int, last: int) -> Numbers:
+    """Return the intervals that have numbers between two, both inclusive."""
+    start = bisect_left(numbers, first, key=lambda interval: interval[1])
+    end = bisect_right(numbers, last, key=lambda interval: interval[0])
+    return numbers[start:end]
 
 
 def _parts(whole: OffsetRange, offsets: Numbers) -> Iterator[OffsetRange]:
-    parts = _both(offsets, ((whole.start, whole.end - 1),))
+    if not whole.size:
+        return
+    parts = _between(offsets, whole.start, whole.end - 1)
     if len(parts) > MOST_RANGES:
         parts = ((parts[0][0], parts[-1][1]),)
     for first, last in parts:
-        yield replace(whole, start=first, end=last + 1)
+        yield replace(whole, start=max(first, whole.start), end=min(last + 1, whole.end))
 
 
 def _topic_is(one: Any, topic: str) -> bool:

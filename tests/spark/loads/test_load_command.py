@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -16,7 +17,9 @@ import pytest
 from aiokproto.cli import load as command
 from aiokproto.cli import progress as module
 from aiokproto.cli.progress import Tasks, progress
+from aiokproto.errors import ConfigurationError
 from aiokproto.records import BatchRecord
+from aiokproto.spark import LoadResult
 from tests.patience import PATIENCE
 from tests.spark.kafka import Kafka
 
@@ -65,6 +68,14 @@ def test_arguments() -> None:
         ["append", "a", "/out", *NEEDED, "--partition-by", "day="],
         ["vacuum", "/out", "--older-than", "7"],
         ["rerun", "/out", *NEEDED],
+        ["append", "a", "/out", *NEEDED, "--from-timestamp", "0001-01-01T00:00+14:00"],
+        ["append", "a", "/out", *NEEDED, "--spark-log-level", "loud"],
+        ["append", "a", "/out", *NEEDED, "--kafka.sasl.password='secret'"],
+        ["append", "a", "/out", *NEEDED, "--kafka.sasl.password", "'secret'"],
+        ["append", "a", "/out", *NEEDED, "--option", "kafka.sasl.jaas.config=x", "password='secret';"],
+        ["append", "a", "/out", *NEEDED, "--p='secret'"],
+        ["append", "a", "b", *NEEDED, "/out"],
+        ["vacuum", "/out", "--dry"],
     ],
 )
 def test_wrong_arguments_end_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,12 +93,135 @@ def test_an_output_without_loads_is_an_error(tmp_path: Path, capsys: pytest.Capt
     assert command.main(["runs", "~/out"]) == 2
 
 
+def test_an_age_longer_than_the_calendar_removes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["vacuum", str(tmp_path), "--older-than", "999999w"]) == 1
+    assert "nothing was loaded" in capsys.readouterr().err
+
+
+def test_a_manifest_of_something_else_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "_aiokproto" / "commits" / f"{1:012}.json"
+    path.parent.mkdir(parents=True)
+    for text in (b"", b"\xff", b"[" * 100_000, b"[]", b"null", b'{"format": 9}', b'{"format": 3}'):
+        path.write_bytes(text)
+        assert command.main(["runs", str(tmp_path)]) == 1
+        assert f"manifest _aiokproto/commits/{path.name}" in capsys.readouterr().err
+
+
+class Session:
+    """A session whose Java process is gone when it is stopped."""
+
+    stopped = False
+
+    def stop(self) -> None:
+        self.stopped = True
+        raise ConnectionRefusedError("Java is gone")
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> Session:
+    """What commands start instead of Spark."""
+    made = Session()
+    monkeypatch.setattr(command._Session, "_start", lambda _: made)
+    return made
+
+
+def loading(monkeypatch: pytest.MonkeyPatch, result: BaseException | LoadResult) -> list[dict[str, Any]]:
+    """Let ``load`` return or raise; return the arguments of its calls."""
+    calls: list[dict[str, Any]] = []
+
+    def load(*_: object, **arguments: Any) -> LoadResult:
+        calls.append(arguments)
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    monkeypatch.setattr("aiokproto.spark.load", load, raising=False)
+    return calls
+
+
+LOAD = ["append", "a", "/out", *NEEDED, "--no-progress"]
+DONE = LoadResult("000001-ab", 5, ())
+
+
+def test_a_load_that_is_done_is_reported_whatever_stops_the_session(
+    monkeypatch: pytest.MonkeyPatch, session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loading(monkeypatch, DONE)
+    assert command.main(LOAD) == 0
+    assert capsys.readouterr().out.startswith("000001-ab  5 rows")
+    assert session.stopped
+
+
+def test_the_epoch_is_a_time_to_start_at(monkeypatch: pytest.MonkeyPatch, session: Session) -> None:
+    calls = loading(monkeypatch, DONE)
+    command.main([*LOAD, "--from-timestamp", "0"])
+    command.main(LOAD)
+    assert [one["starting"] for one in calls] == [0, "earliest"]
+
+
+def test_ctrl_c_stops_the_session_and_ends_with_130(
+    monkeypatch: pytest.MonkeyPatch, session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loading(monkeypatch, KeyboardInterrupt())
+    assert command.main(LOAD) == 130
+    assert capsys.readouterr().err.startswith("error: interrupted")
+    assert session.stopped
+
+
+def test_an_error_of_a_storages_library_is_one_line_and_a_bug_is_raised(
+    monkeypatch: pytest.MonkeyPatch, session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind = type("NoCredentialsError", (Exception,), {"__module__": "botocore.exceptions"})
+    for error, shown in ((kind("no credentials\n at x"), "no credentials"), (kind(), "NoCredentialsError")):
+        loading(monkeypatch, error)
+        assert command.main(LOAD) == 1
+        assert capsys.readouterr().err == f"error: {shown}\n"
+    loading(monkeypatch, ValueError("bug"))
+    with pytest.raises(ValueError, match="bug"):
+        command.main(LOAD)
+
+
+def test_output_that_is_not_read_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loading(monkeypatch, DONE)
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        assert command.main(LOAD) == 0
+    # As Python starts with closed descriptors.
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert command.main(["append", "a", "/out", *NEEDED]) == 0
+    loading(monkeypatch, ConfigurationError("wrong"))
+    assert command.main(["append", "a", "/out", *NEEDED]) == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+def test_output_that_cannot_be_written_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loading(monkeypatch, DONE)
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert command.main(LOAD) == 1
+    assert "standard output" in capsys.readouterr().err
+
+
+def test_the_scheme_of_an_output_has_any_case() -> None:
+    assert command._on_hdfs("HDFS://nn/out")
+    assert not command._on_hdfs("/hdfs/out")
+
+
 def test_of_an_error_of_spark_the_line_with_ours_is_shown() -> None:
     text = (
         "An error occurred\nTraceback:\n  File x\naiokproto.spark.offsets.DataLossError: t-0 is gone\n\tat org.apache"
     )
     assert command._reason(text) == "aiokproto.spark.offsets.DataLossError: t-0 is gone"
     assert command._reason("[PARSE] no\nmore") == "[PARSE] no"
+    java = "An error occurred while calling o1.x.\n: org.apache.spark.SparkException: no such master\n\tat y"
+    assert command._reason(java) == "org.apache.spark.SparkException: no such master"
 
 
 def test_the_bar_shows_the_tasks_of_the_stages_that_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,7 +150,7 @@ class Manifest:
         """
         try:
             return cls.of_json(json.loads(text), name)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ManifestError(f"manifest {name} cannot be read: {error}") from error
 
 

@@ -48,7 +48,7 @@ def vacuum(
     if older_than < timedelta(0):
         raise ConfigurationError(f"older_than={older_than}: must not be negative")
     output = open_storage(out, spark)
-    limit = datetime.now(timezone.utc) - older_than
+    now = datetime.now(timezone.utc)
     # Listed before the commits are read: a directory in the list that is committed meanwhile is seen as committed.
     folders = [folder for folder in output.folders() if DIRECTORY.fullmatch(folder.name)]
     commits = CommitLog(output)
@@ -62,7 +62,7 @@ def vacuum(
     orphans = [
         folder
         for folder in folders
-        if folder.name not in needed and folder.modified is not None and folder.modified <= limit
+        if folder.name not in needed and folder.modified is not None and now - folder.modified >= older_than
     ]
     for folder in orphans:
         logger.info("%s %s of %s", "would remove" if dry_run else "removing", folder.name, output.uri)
