@@ -99,6 +99,7 @@ def _reason(text: str) -> str:
 def _append(options: argparse.Namespace) -> Iterator[str]:
     from aiokproto.spark import load
 
+    partition_by = _partitions(options.partition_by)
     with _Session(options) as spark, progress(spark, "loading", shown=options.progress):
         result = load(
             spark,
@@ -108,7 +109,7 @@ def _append(options: argparse.Namespace) -> Iterator[str]:
             starting="earliest" if options.from_timestamp is None else options.from_timestamp,
             on_truncation="continue" if options.continue_after_truncation else "fail",
             options=dict(options.option),
-            partition_by=_partitions(options.partition_by),
+            partition_by=partition_by,
         )
     yield _report(options, result)
 
@@ -116,6 +117,7 @@ def _append(options: argparse.Namespace) -> Iterator[str]:
 def _rerun(options: argparse.Namespace) -> Iterator[str]:
     from aiokproto.spark import rerun
 
+    partition_by = _partitions(options.partition_by)
     with _Session(options) as spark, progress(spark, f"rerunning {options.run_id}", shown=options.progress):
         result = rerun(
             spark,
@@ -124,7 +126,7 @@ def _rerun(options: argparse.Namespace) -> Iterator[str]:
             bootstrap_servers=options.bootstrap_servers,
             allow_fewer_rows=options.allow_fewer_rows,
             options=dict(options.option),
-            partition_by=_partitions(options.partition_by),
+            partition_by=partition_by,
         )
     yield _report(options, result)
 
@@ -177,6 +179,9 @@ def _on_hdfs(out: str) -> bool:
 
 
 def _partitions(given: Sequence[tuple[str, str]]) -> Mapping[str, str] | None:
+    names = [name for name, _ in given]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ConfigurationError(f"--partition-by {twice[0]} is given twice")
     return dict(given) or None
 
 

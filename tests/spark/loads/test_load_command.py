@@ -85,6 +85,13 @@ def test_wrong_arguments_end_with_2(arguments: list[str], capsys: pytest.Capture
     assert "'secret'" not in capsys.readouterr().err
 
 
+def test_a_column_to_divide_files_by_is_given_once(capsys: pytest.CaptureFixture[str]) -> None:
+    twice = ["--partition-by", "day=a", "--partition-by", "day=b"]
+    for given_ in (["append", "a", "/out"], ["rerun", "/out", "000001-aa"]):
+        assert command.main([*given_, *NEEDED, *twice]) == 2
+        assert "--partition-by day is given twice" in capsys.readouterr().err
+
+
 def test_an_output_without_loads_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["runs", str(tmp_path)]) == 0
     assert capsys.readouterr().out == ""
