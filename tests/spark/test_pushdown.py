@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
 from aiokproto.records import BatchRecord
 from aiokproto.spark.offsets import OffsetRange
-from aiokproto.spark.planning import plan_now
+from aiokproto.spark.planning import list_offsets, plan_now
 from aiokproto.spark.pushdown import ALL, MOST_RANGES, NONE, Conditions, Numbers, parse_filters
 from tests.spark.kafka import Kafka
 
@@ -262,6 +264,26 @@ def test_a_time_is_where_its_first_record_is(kafka: Kafka, filled: str) -> None:
     assert planned(kafka, filled, since(3500), offset("LessThan", 4)) == [(0, 3, 4)]
     assert planned(kafka, filled, since(3500), offset("LessThan", 3)) == []
     assert planned(kafka, filled, since(9000)) == []
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.TOPIC_AUTHORIZATION_FAILED])
+def test_a_topic_in_a_format_without_timestamps_is_read_whole(
+    kafka: Kafka, filled: str, monkeypatch: pytest.MonkeyPatch, code: ErrorCode
+) -> None:
+    """As without the filter, which Spark applies."""
+
+    async def without_times(cluster: Any, timestamps: Any, options: Any) -> Any:
+        if any(time >= 0 for time in timestamps.values()):
+            raise BrokerError(code, "ListOffsets")
+        return await list_offsets(cluster, timestamps, options)
+
+    monkeypatch.setattr("aiokproto.spark.planning.list_offsets", without_times)
+    since = source.GreaterThanOrEqual(("timestamp",), at(2000))
+    if code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
+        assert planned(kafka, filled, since, offset("LessThan", 4)) == [(0, 0, 4), (1, 0, 2)]
+    else:
+        with pytest.raises(BrokerError, match=code.name):
+            planned(kafka, filled, since)
 
 
 def test_filters_narrow_the_range_of_the_options(kafka: Kafka, filled: str) -> None:

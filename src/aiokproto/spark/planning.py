@@ -22,7 +22,8 @@ from aiokproto.codec.messages.list_offsets import (
 )
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.config import ClusterConfig
-from aiokproto.errors import ConfigurationError, KafkaError
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError, ConfigurationError, KafkaError
 from aiokproto.spark.credentials import client_options
 from aiokproto.spark.leaders import request_leaders
 from aiokproto.spark.offsets import EARLIEST, LATEST, Bound, Log, OffsetRange, resolve
@@ -129,8 +130,15 @@ async def narrow(cluster: ClusterClient, options: ReadOptions, found: Plan, cond
     ranges = [one for one in conditions.narrow(found.ranges) if one.size]
     if ranges and conditions.since is not None:
         wanted = dict.fromkeys((one.topic_partition for one in ranges), conditions.since)
-        first = await list_offsets(cluster, wanted, options)
-        ranges = conditions.starting_at(ranges, {one: _offset(response) for one, response in first.items()})
+        try:
+            first = await list_offsets(cluster, wanted, options)
+        except BrokerError as error:
+            # Records in the format of Kafka before 0.10 have no timestamps to search; Spark compares those that others
+            # of the topic have.
+            if error.code is not ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
+                raise
+        else:
+            ranges = conditions.starting_at(ranges, {one: _offset(response) for one, response in first.items()})
     return replace(found, ranges=tuple(ranges))
 
 
