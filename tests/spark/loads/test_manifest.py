@@ -75,6 +75,18 @@ def test_an_invalid_manifest_is_refused_with_its_name(text: bytes) -> None:
         Manifest.from_text(text, "7.json")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("rows", "x"), ("rows", None), ("start", 1.5), ("topic", []), ("columns", 5), ("run_id", 7), ("created", None)],
+)
+def test_a_field_of_another_type_is_refused(name: str, value: object) -> None:
+    written = manifest(1, loaded(0, 0, 5)).as_json()
+    (part,) = written["partitions"]
+    (part if name in part else written)[name] = value
+    with pytest.raises(ManifestError, match=rf"manifest 7\.json cannot be read: .*{name} is"):
+        Manifest.of_json(written, "7.json")
+
+
 def test_a_history_is_where_each_partition_ended() -> None:
     history = History().then(manifest(1, loaded(0, 0, 5), loaded(1, 0, 7), loaded(0, 0, 3, "u")))
     history = history.then(manifest(2, loaded(0, 5, 9, after=5), loaded(1, 7, 7, after=7)))

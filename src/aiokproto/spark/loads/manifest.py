@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import fields as fields_of
+from typing import Any, TypeVar
 
 from aiokproto.errors import KafkaError
 from aiokproto.spark.loads.columns import Columns
@@ -12,6 +13,17 @@ from aiokproto.spark.positions import Divergence, Epochs, Position, as_epochs
 from aiokproto.types import TopicPartition
 
 FORMAT = 3
+
+_TYPES: dict[Any, tuple[type, ...]] = {
+    "int": (int,),
+    "int | None": (int, type(None)),
+    "str": (str,),
+    "str | None": (str, type(None)),
+    "bool": (bool,),
+    "Columns": (dict,),
+}
+
+T = TypeVar("T", "Manifest", "LoadedPartition")
 
 
 class ManifestError(KafkaError):
@@ -133,7 +145,7 @@ class Manifest:
                 raise ManifestError(f"manifest {name} has format {found}; this version reads {FORMAT}")
             fields["files"] = tuple(fields["files"])
             fields["partitions"] = tuple(_partition(dict(one)) for one in fields["partitions"])
-            return cls(**fields)
+            return _checked(cls(**fields))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ManifestError(f"manifest {name} cannot be read: {error!r}") from error
 
@@ -159,4 +171,15 @@ def _partition(fields: dict[str, Any]) -> LoadedPartition:
         diverged = Divergence(**diverged)
     if (after := fields.pop("after")) is not None:
         after = Position(after["offset"], as_epochs(after["epochs"]))
-    return LoadedPartition(**{**fields, "epochs": as_epochs(fields["epochs"])}, after=after, diverged=diverged)
+    return _checked(
+        LoadedPartition(**{**fields, "epochs": as_epochs(fields["epochs"])}, after=after, diverged=diverged)
+    )
+
+
+def _checked(found: T) -> T:
+    """Return an instance of a dataclass, whose fields of simple types have values of these."""
+    for one in fields_of(found):
+        value = getattr(found, one.name)
+        if type(value) not in _TYPES.get(one.type, (type(value),)):
+            raise ValueError(f"{one.name} is {value!r}, expected {one.type}")
+    return found
