@@ -164,7 +164,7 @@ class Columns:
         import pyarrow as pa
 
         count = len(self)
-        schema = _schema(headers, None if columns is None else tuple(columns))
+        schema = arrow_schema(headers=headers, columns=columns)
         make: dict[str, Callable[[], Any]] = {
             "key": self.key.to_arrow,
             "value": self.value.to_arrow,

@@ -22,6 +22,7 @@ _TYPES: dict[Any, tuple[type, ...]] = {
     "bool": (bool,),
     "Columns": (dict,),
 }
+"""By annotation, the types of values in JSON; fields with other annotations are parsed on their own."""
 
 T = TypeVar("T", "Manifest", "LoadedPartition")
 
