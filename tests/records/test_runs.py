@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from aiokproto.accelerator import forms
 from aiokproto.errors import CorruptRecordError, KafkaError
 from aiokproto.records import BatchRecord, RecordBatch, decode, encode
+from aiokproto.records.batch import CRC_FROM
 from tests.accelerator.twins import each_form
 from tests.records.strategies import batches, simple_records
 
@@ -20,10 +21,13 @@ pytest.importorskip("numpy")
 from aiokproto.records import runs
 from aiokproto.records.pieces import in_pieces
 from aiokproto.records.runs import Run, decode_run
+from aiokproto.records.scan import Span
 from tests.records.test_pieces import rows
 
 FORMS = forms("aiokproto.records.runs", "plain_batches")
+CHECKS = forms("aiokproto.records.runs", "first_damaged")
 each_finder = pytest.mark.parametrize("find", each_form("aiokproto.records.runs", "plain_batches"))
+each_check = pytest.mark.parametrize("check", each_form("aiokproto.records.runs", "first_damaged"))
 
 PLAIN = bytes(encode(simple_records(3), base_offset=5))
 
@@ -70,20 +74,22 @@ def together(data: bytes, size: int, most: int) -> list[BatchRecord]:
 def test_a_run_ends_at_any_other_batch(find: Any, name: str) -> None:
     other = (OTHERS | IMPOSSIBLE)[name]
     spans, checksums = find(PLAIN + PLAIN + other)
-    assert [(span.start, span.stop, span.records, span.base_offset) for span in spans] == [
-        (61, len(PLAIN), 3, 5),
-        (len(PLAIN) + 61, 2 * len(PLAIN), 3, 5),
+    first = RecordBatch(PLAIN)
+    times = first.base_timestamp, 0, first.max_timestamp
+    assert [Span(*span) for span in spans.tolist()] == [
+        Span(61, len(PLAIN), 3, 5, *times),
+        Span(len(PLAIN) + 61, 2 * len(PLAIN), 3, 5, *times),
     ]
-    assert checksums == [RecordBatch(PLAIN).crc] * 2
-    assert find(other) == ([], [])
+    assert checksums.tolist() == [first.crc] * 2
+    assert [len(found) for found in find(other)] == [0, 0]
 
 
 @each_finder
 def test_the_time_of_the_broker_is_that_of_every_record(find: Any) -> None:
     appended = patched(">h", 21, 8)
-    (before, after), _ = find(PLAIN + appended)
-    assert before.append_time is None
-    assert after.append_time == RecordBatch(appended).max_timestamp
+    before, after = (Span(*span) for span in find(PLAIN + appended)[0].tolist())
+    assert before.timestamp_type == 0
+    assert (after.timestamp_type, after.append_time) == (1, RecordBatch(appended).max_timestamp)
 
 
 @pytest.mark.skipif("compiled" not in FORMS, reason="the accelerator is not in use")
@@ -92,7 +98,37 @@ def test_both_forms_find_the_same(stored: list[bytes], changes: list[tuple[int, 
     data = bytearray(b"".join(stored))
     for place, value in changes:
         data[place % (len(data) + 1) : place % (len(data) + 1) + 1] = bytes([value])
-    assert FORMS["compiled"](data) == FORMS["pure"](data)
+    (spans, checksums), expected = FORMS["compiled"](data), FORMS["pure"](data)
+    assert [spans.tolist(), checksums.tolist()] == [found.tolist() for found in expected]
+    assert (spans.dtype, checksums.dtype) == tuple(found.dtype for found in expected)
+    assert CHECKS["compiled"](data, spans, checksums) == CHECKS["pure"](data, spans, checksums)
+
+
+@each_check
+@given(count=st.integers(1, 5), place=st.integers(0, 4), byte=st.integers(0, 2**16))
+def test_the_first_damaged_batch_is_found(check: Any, count: int, place: int, byte: int) -> None:
+    data = bytearray(PLAIN * count)
+    spans, checksums = runs.plain_batches(data)
+    assert check(data, spans, checksums) is None
+    assert check(data, spans[:0], checksums[:0]) is None
+    damaged = place % count
+    for index in range(damaged, count):
+        data[index * len(PLAIN) + CRC_FROM + byte % (len(PLAIN) - CRC_FROM)] ^= 1
+    assert check(data, spans, checksums) == damaged
+    assert check(data, spans[damaged:], checksums[damaged:]) == 0
+
+
+@each_check
+def test_spans_that_the_data_does_not_have(check: Any) -> None:
+    spans, checksums = runs.plain_batches(PLAIN + PLAIN)
+    size = len(PLAIN)
+    with pytest.raises(IndexError, match=f"^batch 1 spans {size + 61} to {2 * size} of {size} bytes$"):
+        check(PLAIN, spans, checksums)
+    spans[0, 0] = 39
+    with pytest.raises(IndexError, match=f"^batch 0 spans 39 to {size} of"):
+        check(PLAIN, spans, checksums)
+    with pytest.raises(ValueError, match=r"^1 spans, 2 checksums$"):
+        check(PLAIN, spans[1:], checksums)
 
 
 @given(st.lists(batches(), max_size=6), st.integers(1, 2000), st.integers(1, 40))

@@ -1,47 +1,95 @@
 # cython: language_level=3
-"""The compiled form of `plain_batches` of :mod:`aiokproto.records.runs`."""
+"""The compiled forms of :mod:`aiokproto.records.runs`."""
 
+from cpython.buffer cimport PyBUF_READ
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from aiokproto.accelerator.views cimport View, view_of
+from aiokproto.accelerator.views cimport View, room_in, view_of
 
 cdef Py_ssize_t HEADER_SIZE = 61
 cdef Py_ssize_t LOG_OVERHEAD = 12
+# The checksum covers the header from its attributes on.
+cdef Py_ssize_t CHECKED = 40
 cdef uint32_t TIMESTAMP_TYPE = 8
+# The fields of a span.
+cdef Py_ssize_t SPAN = 7
 
 
 def plain_batches(data):
     """Return the spans and checksums of the plain batches at the start of a record set, up to any other or cut one."""
-    from aiokproto.records.scan import Span
+    from numpy import empty, int64, uint32
 
     cdef View view = view_of(data)
-    cdef const uint8_t *at
+    cdef Py_ssize_t count = 0
     cdef Py_ssize_t pos = 0
     cdef Py_ssize_t stop
-    cdef int64_t length
-    cdef int32_t count
-    cdef uint32_t flags, crc
-    cdef list spans = []
-    cdef list checksums = []
-    make = tuple.__new__
-    while view.size - pos >= HEADER_SIZE:
-        at = view.at + pos
-        length = <int32_t> number(at + 8, 4)
-        flags = <uint32_t> number(at + 21, 2)
-        count = <int32_t> number(at + 57, 4)
-        # In 64 bits, which the sum cannot exceed.
-        if at[16] != 2 or flags & ~TIMESTAMP_TYPE or count <= 0 or at[23] & 128 or length < HEADER_SIZE - LOG_OVERHEAD:
-            break
-        if length > view.size - pos - LOG_OVERHEAD:
-            break
-        stop = pos + LOG_OVERHEAD + <Py_ssize_t> length
-        crc = <uint32_t> number(at + 17, 4)
-        newest = <int64_t> number(at + 35, 8) if flags else None
-        first = <int64_t> number(at, 8)
-        spans.append(make(Span, (pos + HEADER_SIZE, stop, count, first, <int64_t> number(at + 27, 8), newest)))
-        checksums.append(crc)
+    cdef const uint8_t *at
+    while (stop := end_of_plain(view, pos)) > 0:
+        count += 1
         pos = stop
+    spans = empty((count, SPAN), int64)
+    checksums = empty(count, uint32)
+    cdef View table = room_in(spans)
+    cdef View column = room_in(checksums)
+    cdef int64_t *span = <int64_t *> table.at
+    cdef uint32_t *checksum = <uint32_t *> column.at
+    pos = 0
+    while count:
+        at = view.at + pos
+        stop = pos + LOG_OVERHEAD + <Py_ssize_t> number(at + 8, 4)
+        span[0] = pos + HEADER_SIZE
+        span[1] = stop
+        span[2] = <int64_t> number(at + 57, 4)
+        span[3] = <int64_t> number(at, 8)
+        span[4] = <int64_t> number(at + 27, 8)
+        span[5] = at[22] == TIMESTAMP_TYPE
+        span[6] = <int64_t> number(at + 35, 8)
+        checksum[0] = <uint32_t> number(at + 17, 4)
+        span += SPAN
+        checksum += 1
+        pos = stop
+        count -= 1
     return spans, checksums
+
+
+cdef Py_ssize_t end_of_plain(View view, Py_ssize_t pos) noexcept:
+    """Return where the plain batch at a position ends; 0 if there is none."""
+    if view.size - pos < HEADER_SIZE:
+        return 0
+    cdef const uint8_t *at = view.at + pos
+    cdef int64_t length = <int32_t> number(at + 8, 4)
+    cdef uint32_t flags = <uint32_t> number(at + 21, 2)
+    if at[16] != 2 or flags & ~TIMESTAMP_TYPE or <int32_t> number(at + 57, 4) <= 0 or at[23] & 128:
+        return 0
+    if not HEADER_SIZE - LOG_OVERHEAD <= length <= view.size - pos - LOG_OVERHEAD:
+        return 0
+    return pos + LOG_OVERHEAD + <Py_ssize_t> length
+
+
+def first_damaged(data, spans, checksums):
+    """Return the index of the first of adjacent batches whose checksum does not match; None if all do."""
+    from aiokproto.records.crc import crc32c
+
+    cdef View view = view_of(data)
+    cdef View table = view_of(spans)
+    cdef View expected = view_of(checksums)
+    cdef const int64_t *span = <const int64_t *> table.at
+    cdef const uint32_t *checksum = <const uint32_t *> expected.at
+    cdef Py_ssize_t count = expected.size // <Py_ssize_t> sizeof(uint32_t)
+    cdef Py_ssize_t index
+    cdef uint32_t found
+    if table.size // <Py_ssize_t> (SPAN * sizeof(int64_t)) != count:
+        raise ValueError(f"{len(spans)} spans, {len(checksums)} checksums")
+    for index in range(count):
+        if not CHECKED <= span[0] <= span[1] <= view.size:
+            raise IndexError(f"batch {index} spans {span[0]} to {span[1]} of {view.size} bytes")
+        checked = PyMemoryView_FromMemory(<char *> view.at + span[0] - CHECKED, span[1] - span[0] + CHECKED, PyBUF_READ)
+        found = crc32c(checked)
+        if found != checksum[index]:
+            return index
+        span += SPAN
+    return None
 
 
 cdef inline uint64_t number(const uint8_t *at, int size) noexcept nogil:

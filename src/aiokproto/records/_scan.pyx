@@ -18,6 +18,10 @@ cdef int64_t SMALLEST_RECORD = 7
 cdef int64_t LONGEST_LENGTH = 5
 
 
+# The fields of a span.
+cdef Py_ssize_t SPAN = 7
+
+
 cdef struct Rows:
     int64_t *offset
     int64_t *timestamp
@@ -78,31 +82,44 @@ cdef scan_all(data, spans):
     from aiokproto.records.scan import Fields as Found
 
     cdef View view = view_of(data)
-    cdef int64_t total = 0
-    cdef int64_t start, stop, count, base_offset, base_timestamp, newest
-    cdef bint appended, found
+    cdef View table = view_of(spans)
+    cdef const int64_t *span = <const int64_t *> table.at
+    cdef Py_ssize_t count = table.size // (SPAN * sizeof(int64_t))
+    cdef int64_t total = records_of(view, span, count)
     cdef Rows rows
-    for start, stop, count, *_ in spans:
-        # This also keeps allocations in proportion to the input.
-        if not 0 <= start <= stop <= view.size or not 0 <= count <= (stop - start) // SMALLEST_RECORD:
-            return None
-        total += count
+    cdef bint found = True
+    if total < 0:
+        return None
     numbers = empty((8, total), int64)
     valid = empty((2, total), bool_)
     rows = rows_of(room_in(numbers), room_in(valid), total)
-    for start, stop, count, base_offset, base_timestamp, append_time in spans:
-        appended = append_time is not None
-        newest = append_time if appended else 0
-        with nogil:
-            found = scan_span(
-                view.at, view.at + start, view.at + stop, count, base_offset, base_timestamp, appended, newest, &rows
-            )
-        if not found:
-            return None
+    with nogil:
+        while found and count:
+            found = scan_span(view.at, span, &rows)
+            span += SPAN
+            count -= 1
+    if not found:
+        return None
     offset, timestamp, key_start, key_end, value_start, value_end, header_start, header_end = numbers
     return Found(
         offset, timestamp, key_start, key_end, valid[0], value_start, value_end, valid[1], header_start, header_end
     )
+
+
+cdef int64_t records_of(View view, const int64_t *span, Py_ssize_t count) noexcept:
+    """Return the number of records of so many spans; -1 if the bytes cannot hold so many.
+
+    This also keeps allocations in proportion to the input.
+    """
+    cdef int64_t total = 0
+    while count:
+        # Start, stop and records.
+        if not 0 <= span[0] <= span[1] <= view.size or not 0 <= span[2] <= (span[1] - span[0]) // SMALLEST_RECORD:
+            return -1
+        total += span[2]
+        span += SPAN
+        count -= 1
+    return total
 
 
 cdef Rows rows_of(View numbers, View valid, int64_t total) noexcept:
@@ -122,18 +139,15 @@ cdef Rows rows_of(View numbers, View valid, int64_t total) noexcept:
     return rows
 
 
-cdef bint scan_span(
-    const uint8_t *data,
-    const uint8_t *at,
-    const uint8_t *stop,
-    int64_t count,
-    int64_t base_offset,
-    int64_t base_timestamp,
-    bint appended,
-    int64_t newest,
-    Rows *rows,
-) noexcept nogil:
-    """Fill ``count`` rows and advance; returns false if the bytes are not ``count`` records."""
+cdef bint scan_span(const uint8_t *data, const int64_t *span, Rows *rows) noexcept nogil:
+    """Fill the rows of a span and advance; returns false if the bytes are not its records."""
+    cdef const uint8_t *at = data + span[0]
+    cdef const uint8_t *stop = data + span[1]
+    cdef int64_t count = span[2]
+    cdef int64_t base_offset = span[3]
+    cdef int64_t base_timestamp = span[4]
+    cdef bint appended = span[5] != 0
+    cdef int64_t append_time = span[6]
     cdef Fields fields
     cdef int64_t row
     for row in range(count):
@@ -145,7 +159,7 @@ cdef bint scan_span(
         if not add(base_timestamp, fields.timestamp_delta, &rows.timestamp[row]):
             return False
         if appended:
-            rows.timestamp[row] = newest
+            rows.timestamp[row] = append_time
         place(data, &fields.key, &rows.key_start[row], &rows.key_end[row], &rows.key_valid[row])
         place(data, &fields.value, &rows.value_start[row], &rows.value_end[row], &rows.value_valid[row])
         rows.header_start[row] = fields.headers - data

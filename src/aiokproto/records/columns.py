@@ -16,13 +16,15 @@ from aiokproto.errors import CorruptRecordError, DecodeError
 from aiokproto.records.batch import HEADER, TIMESTAMP_TYPE, RecordBatch
 from aiokproto.records.compression import Bytes
 from aiokproto.records.record import read_headers
-from aiokproto.records.scan import Span, scan
+from aiokproto.records.scan import Span, scan, spans_of
 from aiokproto.records.writer import encode_headers
 from aiokproto.types import Header
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+    from aiokproto.records.scan import Spans
 
     Int64s = npt.NDArray[np.int64]
     Bools = npt.NDArray[np.bool_]
@@ -291,7 +293,7 @@ def read_together(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None]
         raise CorruptRecordError(f"record batches from offset {batches[0].base_offset}: {error}") from None
 
 
-def read_spans(data: Bytes, spans: Sequence[Span]) -> Columns:
+def read_spans(data: Bytes, spans: Spans) -> Columns:
     """Return the records of ``data`` at ``spans``.
 
     Raises:
@@ -300,12 +302,10 @@ def read_spans(data: Bytes, spans: Sequence[Span]) -> Columns:
     import numpy as np
 
     fields = scan(data, spans)
-    counts = [span.records for span in spans]
-    kinds = np.array([span.append_time is not None for span in spans], np.int32)
     return Columns(
         fields.offset,
         fields.timestamp,
-        kinds.repeat(counts),
+        spans[:, Span._fields.index("timestamp_type")].astype(np.int32).repeat(spans[:, Span._fields.index("records")]),
         BytesColumn(data, fields.key_start, fields.key_end, fields.key_valid),
         BytesColumn(data, fields.value_start, fields.value_end, fields.value_valid),
         fields.header_start,
@@ -367,7 +367,7 @@ def _laid_out(items: Sequence[bytes | None]) -> BytesColumn:
     return BytesColumn(b"".join(filter(None, items)), ends - sizes, ends, valid)
 
 
-def _gather(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None] = ()) -> tuple[Bytes, list[Span]]:
+def _gather(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None] = ()) -> tuple[Bytes, Spans]:
     """Return one buffer with the records of all batches, and the span of each batch.
 
     Uncompressed batches of one record set share a buffer already; then nothing is copied.
@@ -375,16 +375,17 @@ def _gather(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None] = ())
     source = batches[0].source if batches else memoryview(b"")
     # By identity: batches of one Fetch response for a partition, mostly.
     if len(source) <= MAX_DATA and all(batch.source is source and not batch.attributes & 7 for batch in batches):
-        return source, [span_of(batch, batch.position + HEADER.size, len(batch.raw) - HEADER.size) for batch in batches]
+        starts = [batch.position + HEADER.size for batch in batches]
+        return source, spans_of(map(span_of, batches, starts, [len(batch.raw) - HEADER.size for batch in batches]))
     found = [batch.body() if body is None else body for batch, body in zip_longest(batches, bodies)]
     data = b"".join(found)
     if len(data) > MAX_DATA:
         raise ValueError(f"{len(batches)} batches hold {len(data)} bytes of records, the limit is {MAX_DATA}")
-    starts = accumulate(map(len, found), initial=0)
-    return data, [span_of(batch, start, len(body)) for batch, start, body in zip(batches, starts, found, strict=False)]
+    return data, spans_of(map(span_of, batches, accumulate(map(len, found), initial=0), map(len, found)))
 
 
 def span_of(batch: RecordBatch, start: int, size: int) -> Span:
     """Return the span of a batch whose records take ``size`` bytes from ``start`` on."""
-    append_time = batch.max_timestamp if batch.attributes & TIMESTAMP_TYPE else None
-    return Span(start, start + size, batch.count, batch.base_offset, batch.base_timestamp, append_time)
+    appended = int(batch.attributes & TIMESTAMP_TYPE != 0)
+    times = batch.base_timestamp, appended, batch.max_timestamp
+    return Span(start, start + size, batch.count, batch.base_offset, *times)

@@ -18,7 +18,7 @@ from aiokproto.records.cutting import cut, joined
 from aiokproto.records.legacy import LegacyBatch
 from aiokproto.records.record import read_records
 from aiokproto.records.runs import Run
-from aiokproto.records.scan import Span, whole_records
+from aiokproto.records.scan import Span, spans_of, whole_records
 
 _BEFORE_RECORDS = HEADER.size - LOG_OVERHEAD
 """Bytes of the header that a batch's length field counts."""
@@ -91,8 +91,7 @@ def _run(run: Run, size: int, most: int, check_crc: bool) -> Iterator[Columns]:
     for part in run.parts(size, most):
         if check_crc:
             part.validate()
-        span = part.spans[0]
-        if span.stop - span.start > size or span.records > most:
+        if part.size > size or part.records > most:
             (batch,) = part.batches()
             yield from _alone(batch, iter((batch.body(),)), size, most)
         else:
@@ -139,7 +138,7 @@ def _alone(batch: RecordBatch, unpacked: Iterator[Bytes], size: int, most: int) 
 
 def _read_piece(data: Bytes, span: Span, done: int) -> Columns:
     try:
-        return read_spans(data, [span])
+        return read_spans(data, spans_of([span]))
     except (CodecError, IndexError) as error:
         raise CorruptRecordError(f"after {done} records: {_fault(data, span) or error}") from None
 
@@ -147,7 +146,8 @@ def _read_piece(data: Bytes, span: Span, done: int) -> Columns:
 def _fault(data: Bytes, span: Span) -> CodecError | None:
     """Find the damaged record by reading one by one, for the message."""
     try:
-        read_records(data, span.records, span.base_offset, span.base_timestamp, span.append_time, lambda *_: None)
+        append_time = span.append_time if span.timestamp_type else None
+        read_records(data, span.records, span.base_offset, span.base_timestamp, append_time, lambda *_: None)
     except CodecError as error:
         return error
     return None

@@ -6,7 +6,8 @@ other batches users see, and how their records are found, depends on each of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from aiokproto.accelerator import twin
 from aiokproto.errors import DecodeError
@@ -15,12 +16,25 @@ from aiokproto.records.columns import MAX_DATA, Columns, read_spans, read_togeth
 from aiokproto.records.compression import Bytes
 from aiokproto.records.crc import crc32c
 from aiokproto.records.record_set import decode
-from aiokproto.records.scan import Span
+from aiokproto.records.scan import Span, spans_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from aiokproto.records.scan import Int64s, Spans
+
+    Checksums = npt.NDArray[np.uint32]
+
+_CHECKED = HEADER.size - CRC_FROM
+"""Bytes of the header that its checksum covers."""
 
 
 @twin
-def plain_batches(data: Bytes) -> tuple[list[Span], list[int]]:
+def plain_batches(data: Bytes) -> tuple[Spans, Checksums]:
     """Return the spans and checksums of the plain batches at the start of a record set, up to any other or cut one."""
+    import numpy as np
+
     spans: list[Span] = []
     checksums: list[int] = []
     pos = 0
@@ -30,10 +44,29 @@ def plain_batches(data: Bytes) -> tuple[list[Span], list[int]]:
         start = pos + HEADER.size
         if magic != 2 or flags & ~TIMESTAMP_TYPE or count <= 0 or last < 0 or not start <= stop <= len(data):
             break
-        spans.append(Span(start, stop, count, base, first_time, newest if flags else None))
+        spans.append(Span(start, stop, count, base, first_time, int(flags != 0), newest))
         checksums.append(crc)
         pos = stop
-    return spans, checksums
+    return spans_of(spans), np.array(checksums, np.uint32)
+
+
+@twin
+def first_damaged(data: Bytes, spans: Spans, checksums: Checksums) -> int | None:
+    """Return the index of the first of adjacent batches whose checksum does not match; None if all do.
+
+    Raises:
+        IndexError: A span exceeds the data.
+        ValueError: The numbers of spans and checksums differ.
+    """
+    if len(spans) != len(checksums):
+        raise ValueError(f"{len(spans)} spans, {len(checksums)} checksums")
+    data = memoryview(data)
+    for index, (start, stop, checksum) in enumerate(zip(*spans[:, :2].T.tolist(), checksums.tolist(), strict=True)):
+        if not _CHECKED <= start <= stop <= len(data):
+            raise IndexError(f"batch {index} spans {start} to {stop} of {len(data)} bytes")
+        if crc32c(data[start - _CHECKED : stop]) != checksum:
+            return index
+    return None
 
 
 class Run:
@@ -48,7 +81,7 @@ class Run:
 
     magic = 2
 
-    def __init__(self, source: memoryview, spans: Sequence[Span], checksums: Sequence[int]) -> None:
+    def __init__(self, source: memoryview, spans: Spans, checksums: Checksums) -> None:
         self.source = source
         self.spans = spans
         self._checksums = checksums
@@ -56,34 +89,49 @@ class Run:
     @property
     def base_offset(self) -> int:
         """The base offset of the first batch."""
-        return self.spans[0].base_offset
+        return self._span(0).base_offset
 
     @property
     def next_offset(self) -> int:
         """The offset after the last batch."""
-        return self._batch(self.spans[-1]).next_offset
+        return self._batch(-1).next_offset
+
+    @property
+    def size(self) -> int:
+        """Bytes of records."""
+        return int(self._sizes().sum())
+
+    @property
+    def records(self) -> int:
+        """The number of records."""
+        return int(self._counts().sum())
+
+    @property
+    def end(self) -> int:
+        """The position after the last batch in the record set."""
+        return self._span(-1).stop
 
     def before(self, offset: int) -> Run | None:
         """Return the run without the batches from ``offset`` on; None if none is left."""
-        if self.spans[-1].base_offset < offset:
+        behind = self.spans[:, Span._fields.index("base_offset")] >= offset
+        if not behind[-1]:
             return self
-        count = next(n for n, span in enumerate(self.spans) if span.base_offset >= offset)
+        count = int(behind.argmax())
         return self._part(0, count) if count else None
 
     def parts(self, size: int, most: int) -> Iterator[Run]:
         """Yield runs of at most ``size`` bytes and ``most`` records; a larger batch is a run by itself."""
-        begin, room, records = 0, size, most
-        for index, (start, stop, count, *_) in enumerate(self.spans):
-            if index > begin and (stop - start > room or count > records):
-                yield self._part(begin, index)
-                begin, room, records = index, size, most
-            room -= stop - start
-            records -= count
-        yield self._part(begin, len(self.spans))
+        sizes, records = self._sizes().cumsum(), self._counts().cumsum()
+        begin, taken, passed = 0, 0, 0
+        while begin < len(self.spans):
+            fit = sizes.searchsorted(taken + size, "right"), records.searchsorted(passed + most, "right")
+            end = max(int(min(fit)), begin + 1)
+            yield self._part(begin, end)
+            begin, taken, passed = end, int(sizes[end - 1]), int(records[end - 1])
 
     def batches(self) -> list[RecordBatch]:
         """Return the batches, each as an object."""
-        return [self._batch(span) for span in self.spans]
+        return [self._batch(index) for index in range(len(self.spans))]
 
     def validate(self) -> None:
         """Compare the checksums.
@@ -91,10 +139,9 @@ class Run:
         Raises:
             CorruptRecordError: One does not match.
         """
-        source, behind = self.source, HEADER.size - CRC_FROM
-        for span, checksum in zip(self.spans, self._checksums, strict=True):
-            if crc32c(source[span[0] - behind : span[1]]) != checksum:
-                self._batch(span).validate()
+        index = first_damaged(self.source, self.spans, self._checksums)
+        if index is not None:
+            self._batch(index).validate()
 
     def columns(self) -> Columns:
         """Return the records as columns.
@@ -108,12 +155,24 @@ class Run:
             # For the message, which names the batch.
             return read_together(self.batches())
 
+    def _sizes(self) -> Int64s:
+        start, stop = self.spans.T[:2]
+        sizes: Int64s = stop - start
+        return sizes
+
+    def _counts(self) -> Int64s:
+        return self.spans[:, Span._fields.index("records")]
+
     def _part(self, begin: int, end: int) -> Run:
         if end - begin == len(self.spans):
             return self
         return Run(self.source, self.spans[begin:end], self._checksums[begin:end])
 
-    def _batch(self, span: Span) -> RecordBatch:
+    def _span(self, index: int) -> Span:
+        return Span(*self.spans[index].tolist())
+
+    def _batch(self, index: int) -> RecordBatch:
+        span = self._span(index)
         return RecordBatch(self.source[span.start - HEADER.size : span.stop])
 
 
@@ -126,7 +185,10 @@ def decode_run(data: Bytes) -> tuple[Run | None, list[RecordBatch]]:
         CorruptRecordError: The header of a batch is damaged.
     """
     view = memoryview(data)
-    spans, checksums = plain_batches(view) if len(view) <= MAX_DATA else ([], [])
-    if not spans:
+    if len(view) > MAX_DATA:
         return None, list(decode(view, check_crc=False))
-    return Run(view, spans, checksums), list(decode(view[spans[-1].stop :], check_crc=False))
+    spans, checksums = plain_batches(view)
+    if not len(spans):
+        return None, list(decode(view, check_crc=False))
+    run = Run(view, spans, checksums)
+    return run, list(decode(view[run.end :], check_crc=False))

@@ -7,7 +7,7 @@ numpy checks each index, and every record has to end where the next one starts.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from aiokproto.accelerator import twin
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     Int64s = npt.NDArray[np.int64]
     Bytes8 = npt.NDArray[np.uint8]
     Bools = npt.NDArray[np.bool_]
+    Spans = npt.NDArray[np.int64]
+    """A row for each batch, whose columns are the fields of :class:`Span`."""
 
 # Attributes, timestamp and offset delta, two lengths and the header count take at least a byte each.
 _SMALLEST_RECORD = 6
@@ -40,7 +42,8 @@ class Span(NamedTuple):
         records: The number of records.
         base_offset: The base of the offset deltas.
         base_timestamp: The base of the timestamp deltas (ms).
-        append_time: The timestamp (ms) of every record if the broker sets it (LogAppendTime), else None.
+        timestamp_type: 0 for CreateTime, 1 for LogAppendTime.
+        append_time: The timestamp (ms) of every record, with LogAppendTime.
     """
 
     start: int
@@ -48,7 +51,15 @@ class Span(NamedTuple):
     records: int
     base_offset: int
     base_timestamp: int
-    append_time: int | None
+    timestamp_type: int
+    append_time: int
+
+
+def spans_of(spans: Iterable[Span]) -> Spans:
+    """Return the table that :func:`scan` takes."""
+    import numpy as np
+
+    return np.array(list(spans), np.int64).reshape(-1, len(Span._fields))
 
 
 class Fields(NamedTuple):
@@ -109,7 +120,7 @@ def whole_records(data: Bytes, pos: int, size: int, most: int) -> tuple[int, int
 
 
 @twin
-def scan(data: Bytes, spans: Sequence[Span]) -> Fields:
+def scan(data: Bytes, spans: Spans) -> Fields:
     """Find the fields of all records of magic 2 in ``data``.
 
     Raises:
@@ -118,7 +129,7 @@ def scan(data: Bytes, spans: Sequence[Span]) -> Fields:
     import numpy as np
 
     buffer = np.frombuffer(data, np.uint8)
-    counts = np.array([span.records for span in spans], np.int64)
+    _, _, counts, base_offset, base_timestamp, appended, append_time = spans.T
     # The only sequential part: where a record starts is known from the one before.
     starts = np.frombuffer(_walk(data, buffer, spans), np.int64)
 
@@ -126,9 +137,9 @@ def scan(data: Bytes, spans: Sequence[Span]) -> Fields:
     # The walk has rejected negative lengths.
     ends = pos + (raw >> np.uint64(1)).view(np.int64)
     delta, pos = _varints(buffer, pos + 1, 64)
-    timestamp = _add(np.array([span.base_timestamp for span in spans], np.int64).repeat(counts), _zigzag(delta))
+    timestamp = _add(base_timestamp.repeat(counts), _zigzag(delta))
     delta, pos = _varints(buffer, pos)
-    offset = _add(np.array([span.base_offset for span in spans], np.int64).repeat(counts), _zigzag(delta))
+    offset = _add(base_offset.repeat(counts), _zigzag(delta))
     key_start, key_end, key_valid = _bytes(buffer, pos)
     value_start, value_end, value_valid = _bytes(buffer, key_end)
     pos = value_end
@@ -136,20 +147,18 @@ def scan(data: Bytes, spans: Sequence[Span]) -> Fields:
     if not (((buffer[pos] == 0) & (pos + 1 == ends)) | ((buffer[pos] != 0) & (pos + 1 < ends))).all():
         raise CorruptRecordError("records do not end with their headers")
 
-    appended = np.array([span.append_time is not None for span in spans], np.bool_)
     if appended.any():
-        newest = np.array([span.append_time or 0 for span in spans], np.int64)
-        timestamp = np.where(appended.repeat(counts), newest.repeat(counts), timestamp)
+        timestamp = np.where(appended.repeat(counts) != 0, append_time.repeat(counts), timestamp)
     return Fields(
         offset, timestamp, key_start, key_end, key_valid, value_start, value_end, value_valid, value_end, ends
     )
 
 
-def _walk(data: Bytes, buffer: Bytes8, spans: Sequence[Span]) -> array[int]:
+def _walk(data: Bytes, buffer: Bytes8, spans: Spans) -> array[int]:
     """Return the start of each record of each batch. Checks that the count is right, and that they fill the batch."""
     starts = array("q")
     add = starts.append
-    for pos, stop, count, *_ in spans:
+    for pos, stop, count in spans[:, :3].tolist():
         whole = len(starts) + count
         previous = streak = 0
         while pos < stop:
