@@ -235,6 +235,15 @@ def test_configuration_providers_need_not_be_configured() -> None:
         connection(**{"kafka.config.providers.file.class": "com.example.Vault"})
 
 
+@pytest.mark.parametrize("text", ["${secret:kafka/etl}", "${vault:path:key}", "a${Env:X}b", "${env:A}${aws:B}"])
+@pytest.mark.parametrize("option", ["kafka.sasl.password", "kafka.sasl.jaas.config", "kafka.ssl.keystore.password"])
+def test_a_reference_to_another_provider_is_no_secret(option: str, text: str) -> None:
+    given = {**SASL, "subscribe": "t", "topic": "t", option: PLAIN.format(text) if "jaas" in option else text}
+    for parse in (parse_read_options, parse_stream_options, parse_write_options):
+        with pytest.raises(ConfigurationError, match=rf"^{option} has a .* none of env, file, directory$"):
+            parse(given)
+
+
 LOGIN = {"kafka.sasl.username": "etl", "kafka.sasl.password": SECRET}
 
 

@@ -31,6 +31,7 @@ PROVIDERS = ("env", "file", "directory")
 """The configuration providers, by the names that Kafka's documentation gives them."""
 
 _REFERENCE = re.compile(rf"\$\{{({'|'.join(PROVIDERS)}):(?:([^}}:]*):)?([^}}]*)\}}")
+_LIKE_REFERENCE = re.compile(r"\$\{[A-Za-z]\w*:[^}]*\}")
 _QUOTED = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^"']""", re.DOTALL)
 """What is not an open quote, in a login module."""
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -102,6 +103,20 @@ def provider_class(name: str) -> Callable[[str], str]:
 def refers(value: object) -> bool:
     """Whether a value is text with a reference."""
     return isinstance(value, str) and _REFERENCE.search(value) is not None
+
+
+def check_references(connection: Mapping[str, Any]) -> None:
+    """Raise :class:`ConfigurationError` if a secret is a reference to a provider that is not there.
+
+    It would be sent to the broker as it is. A secret that looks like one can be given by reference.
+    """
+    for name in SENSITIVE & connection.keys():
+        value = connection[name]
+        if isinstance(value, str) and _LIKE_REFERENCE.search(_REFERENCE.sub("", value)):
+            # Without the text: it may be a secret.
+            raise ConfigurationError(
+                f"{java_name(name)} has a reference ${{provider:…}} whose provider is none of {', '.join(PROVIDERS)}"
+            )
 
 
 def resolve(option: str, text: str) -> str:

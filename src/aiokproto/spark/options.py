@@ -21,6 +21,7 @@ from aiokproto.spark.credentials import (
     PROVIDERS,
     SENSITIVE,
     Hidden,
+    check_references,
     checkable,
     function_name,
     java_name,
@@ -333,6 +334,7 @@ def connection_options(given: Mapping[str, Any]) -> Mapping[str, Any]:
         # Java accepts an initial backoff above the default of the maximum: then it is the maximum, too.
         if options.get(f"{backoff}_ms", 0) > 1000 * getattr(ClusterConfig, f"{backoff}_max"):
             options.setdefault(f"{backoff}_max_ms", options[f"{backoff}_ms"])
+    check_references(options)
     try:
         if (known := checkable(options)) is not None:
             ClusterConfig.parse(known)
