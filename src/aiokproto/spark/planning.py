@@ -23,7 +23,8 @@ from aiokproto.codec.messages.list_offsets import (
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.config import ClusterConfig
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerError, ConfigurationError, KafkaError
+from aiokproto.errors import BrokerError, ConfigurationError, KafkaError, UnsupportedVersionError
+from aiokproto.net.features import TIMES, TRANSACTIONS
 from aiokproto.spark.credentials import client_options
 from aiokproto.spark.leaders import request_leaders
 from aiokproto.spark.offsets import EARLIEST, LATEST, Bound, Log, OffsetRange, resolve
@@ -132,6 +133,9 @@ async def narrow(cluster: ClusterClient, options: ReadOptions, found: Plan, cond
         wanted = dict.fromkeys((one.topic_partition for one in ranges), conditions.since)
         try:
             first = await list_offsets(cluster, wanted, options)
+        except UnsupportedVersionError:
+            # Brokers before 0.10.1 have no index of timestamps: Spark compares them.
+            pass
         except BrokerError as error:
             # Records in the format of Kafka before 0.10 have no timestamps to search; Spark compares those that others
             # of the topic have.
@@ -219,11 +223,16 @@ async def list_offsets(
 
     Raises:
         BrokerError, BrokerConnectionError, DeadlineError: The last failure, after ``fetchOffset.numRetries``.
+        UnsupportedVersionError: A broker before 0.10.1 cannot look up timestamps.
     """
 
     async def send(
         leader: int, partitions: list[TopicPartition]
     ) -> list[tuple[TopicPartition, ListOffsetsPartitionResponse]]:
+        versions = await cluster.broker_versions(leader)
+        # Version 0 would return segments that are older than the timestamp.
+        if any(timestamps[one] >= 0 for one in partitions):
+            versions.require(TIMES)
         topics: dict[str, list[ListOffsetsPartition]] = {}
         for one in partitions:
             topics.setdefault(one.topic, []).append(
@@ -237,14 +246,20 @@ async def list_offsets(
             )
         request = ListOffsetsRequest(
             replica_id=CONSUMER,
-            isolation_level=options.fetch.isolation_level,
+            # Without transactions everything is committed, and requests have no field for it.
+            isolation_level=options.fetch.isolation_level if versions.supports(TRANSACTIONS) else 0,
             topics=[ListOffsetsTopic(name=name, partitions=requests) for name, requests in topics.items()],
         )
         response = await cluster.request(request, node=leader)
-        return [
+        found = [
             (TopicPartition(topic.name, partition.partition_index), partition)
             for topic in response.topics
             for partition in topic.partitions
         ]
+        for _, partition in found:
+            # Version 0 has a list, of one offset here.
+            if partition.old_style_offsets:
+                partition.offset = partition.old_style_offsets[0]
+        return found
 
     return await request_leaders(cluster, "ListOffsets", timestamps, send, options)
