@@ -25,6 +25,7 @@ from aiokproto.spark.sink.exactly_once.tasks import write_transaction
 from aiokproto.spark.sink.exactly_once.transactions import Transactions
 from aiokproto.spark.sink.options import TransactionOptions, WriteOptions, parse_write_options
 from aiokproto.spark.worker import Worker
+from tests.behaviour.secured import Secured
 from tests.behaviour.transactional import read, stable
 from tests.behaviour.waiting import until
 from tests.clusters import BehaviourCluster
@@ -98,7 +99,7 @@ class Job:
         done: The last batch that Spark knows to be committed.
     """
 
-    cluster: BehaviourCluster
+    cluster: BehaviourCluster | Secured
     worker: Worker
     topic: str
     options: dict[str, str] = field(default_factory=dict)
