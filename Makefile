@@ -3,6 +3,9 @@
 SETUP := tools/setup/run
 BIN := .venv/bin
 
+# Tests start hundreds of Python processes. Where the environment forbids bytecode, each would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test style types bench bench-quick bench-spark bench-docs docs wheels pythons asan kafka schema-check setup-test clean

@@ -1,12 +1,14 @@
 """The data source: it chooses the classes that Spark calls.
 
-Only this module, and those that subclass PySpark's classes, import pyspark at import time.
+Only this module, and those that subclass PySpark's classes, import pyspark at import time. Spark starts a process for
+each call of this class, so it imports what streams and sinks need where they are called.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import (
@@ -25,16 +27,15 @@ from aiokproto.errors import ConfigurationError
 from aiokproto.spark.batch_reader import KafkaReader, PushdownReader, brief
 from aiokproto.spark.options import ReadOptions, chosen_columns, parse_options, parse_read_options, payloads_of
 from aiokproto.spark.payloads.columns import column_type, with_schemas
-from aiokproto.spark.payloads.encoding import with_writer_schemas
 from aiokproto.spark.payloads.options import Payload
-from aiokproto.spark.sink.batch_writer import KafkaWriter
-from aiokproto.spark.sink.exactly_once.writers import TransactionalStreamWriter, TransactionalWriter
-from aiokproto.spark.sink.options import WriteOptions, parse_write_options
-from aiokproto.spark.sink.rows import check_schema
-from aiokproto.spark.sink.stream_writer import KafkaStreamWriter
-from aiokproto.spark.stream.options import parse_stream_options
-from aiokproto.spark.stream.stream_reader import FailedStreamReader, KafkaStreamReader
 from aiokproto.spark.worker import worker
+
+if TYPE_CHECKING:
+    from aiokproto.spark.sink.batch_writer import KafkaWriter
+    from aiokproto.spark.sink.exactly_once.writers import TransactionalStreamWriter, TransactionalWriter
+    from aiokproto.spark.sink.options import WriteOptions
+    from aiokproto.spark.sink.stream_writer import KafkaStreamWriter
+    from aiokproto.spark.stream.stream_reader import FailedStreamReader, KafkaStreamReader
 
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 
@@ -101,6 +102,9 @@ class KafkaDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> KafkaStreamReader | FailedStreamReader:
         """Return a reader of a stream, with columns as for :meth:`reader`."""
+        from aiokproto.spark.stream.options import parse_stream_options
+        from aiokproto.spark.stream.stream_reader import FailedStreamReader, KafkaStreamReader
+
         try:
             options = parse_stream_options(self.options)
             return KafkaStreamReader(replace(options, read=_with_columns(options.read, schema)))
@@ -115,6 +119,10 @@ class KafkaDataSource(DataSource):
         Raises:
             ConfigurationError: The options, the schema or the mode are invalid.
         """
+        from aiokproto.spark.sink.batch_writer import KafkaWriter
+        from aiokproto.spark.sink.exactly_once.writers import TransactionalWriter
+        from aiokproto.spark.sink.options import parse_write_options
+
         if overwrite:
             raise ConfigurationError('mode("overwrite"): records of a topic cannot be replaced; use mode("append")')
         options = _write_options(parse_write_options(self.options), schema)
@@ -129,6 +137,10 @@ class KafkaDataSource(DataSource):
         Raises:
             ConfigurationError: The options or the schema are invalid.
         """
+        from aiokproto.spark.sink.exactly_once.writers import TransactionalStreamWriter
+        from aiokproto.spark.sink.options import parse_write_options
+        from aiokproto.spark.sink.stream_writer import KafkaStreamWriter
+
         options = _write_options(parse_write_options(self.options, stream=True), schema)
         if options.transactions is not None:
             return TransactionalStreamWriter(options, options.transactions, _columns(schema))
@@ -137,6 +149,9 @@ class KafkaDataSource(DataSource):
 
 def _write_options(options: WriteOptions, schema: StructType) -> WriteOptions:
     """Return options with the schemas of payloads, after a check of the columns."""
+    from aiokproto.spark.payloads.encoding import with_writer_schemas
+    from aiokproto.spark.sink.rows import check_schema
+
     check_schema(_columns(schema), options.topic, [one.column for one in options.payloads])
     return replace(options, payloads=with_writer_schemas(worker, options.payloads))
 

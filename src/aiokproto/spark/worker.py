@@ -13,13 +13,15 @@ import threading
 from collections import OrderedDict
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import ClientClosedError, KafkaError
-from aiokproto.producer import Producer
 from aiokproto.spark.credentials import client_options, fingerprint
+
+if TYPE_CHECKING:
+    from aiokproto.producer import Producer
 
 T = TypeVar("T")
 
@@ -84,6 +86,9 @@ class Worker:
         return cluster
 
     async def _producer(self, options: Mapping[str, Any]) -> Producer:
+        # Here, since most tasks read.
+        from aiokproto.producer import Producer
+
         options = client_options(options)
         key = fingerprint(options)
         found = self._producers.get(key)
