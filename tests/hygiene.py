@@ -57,6 +57,8 @@ def no_loop_errors(request: pytest.FixtureRequest) -> Iterator[None]:
         if "no_task_left" in request.fixturenames:
             # "Never retrieved", "never awaited" and "never closed" are found when the object dies: now, in this test.
             gc.collect()
+            # What is left, such as modules and what they cache, would be gone through again after every test.
+            gc.freeze()
     finally:
         logger.removeHandler(errors)
     if errors.reports:
