@@ -28,8 +28,7 @@ demo:  ## load flights through Kafka into Spark (BOOTSTRAP=host:port uses that c
 # Much of a run is waiting for Java and for real Kafka, which all workers share: twice as many as there are cores.
 WORKERS := $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 2))))
 SPLIT := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-# What says little about most changes, and takes long: `make test THOROUGH=1`. Continuous integration has time for the
-# loops of slow machines alone.
+# What says little about most changes, and takes long: `make test THOROUGH=1`; or the loops of slow machines alone.
 THOROUGH :=
 SLOW_LOOPS := $(THOROUGH)
 SELECTED := $(if $(THOROUGH),,-m "not thorough")

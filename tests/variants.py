@@ -11,12 +11,15 @@ from importlib import import_module
 from typing import cast
 
 import pytest
+from hypothesis import settings
 
 from tests.loops import CoarseLoop, StallingLoop
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 LOOPS = ("asyncio", "uvloop", "coarse", "stalling")
+EXAMPLES = 20
+"""Of each property, on other loops than that of asyncio."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,6 +39,9 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--pure comes too late: the accelerator is loaded already")
     loop = str(config.getoption("loop"))
     if loop != "asyncio":
+        # Few properties depend on the loop, and all examples are tried on that of asyncio.
+        settings.register_profile("loop", parent=settings.get_profile("aiokproto"), max_examples=EXAMPLES)
+        settings.load_profile("loop")
         config.pluginmanager.register(OnLoop(loop, factory(config, loop)), "on-loop")
 
 
