@@ -19,9 +19,15 @@ if TYPE_CHECKING:
 
 SPARK = "tests/spark/"
 WITHOUT_SESSION = {
+    "tests/spark/connect/test_connect.py",
     "tests/spark/loads/test_commits.py",
     "tests/spark/loads/test_kills.py",
     "tests/spark/loads/test_store_faults.py",
+    "tests/spark/loads/test_load_command.py",
+    "tests/spark/sink/exactly_once/test_faults.py",
+    "tests/spark/sink/exactly_once/test_permissions.py",
+    "tests/spark/sink/exactly_once/test_two_phase.py",
+    "tests/spark/test_secured.py",
     "tests/spark/versions/test_others.py",
 }
 """Those of Spark's that take long and need no Spark, or one of their own."""

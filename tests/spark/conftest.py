@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,17 @@ import pytest
 
 from aiokproto.spark.worker import Worker
 from tests.spark.kafka import Kafka
-from tests.spark.session import start_session
+from tests.spark.session import CONNECT, start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+if CONNECT in os.environ:
+
+    @pytest.fixture(autouse=True)
+    def no_thread_left() -> None:
+        """PySpark's client leaves it to the collector to end its threads: after an error they go on for a while."""
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import FunctionType, ModuleType
+from typing import cast
 from xml.etree import ElementTree
+
+import pytest
 
 from tools.setup.project import ROOT
 
@@ -19,6 +22,16 @@ Failures = dict[str, str]
 def all_tests(module: ModuleType) -> list[FunctionType]:
     """Return the tests of a module."""
     return [test for name, test in vars(module).items() if name.startswith("test_")]
+
+
+def selected_cases(request: pytest.FixtureRequest, test: Callable[..., None], parameter: str) -> dict[str, list[str]]:
+    """Return what this run has of a test with the parameters ``parameter`` and ``name``: the names for each value."""
+    found: dict[str, list[str]] = {}
+    for item in request.session.items:
+        if isinstance(item, pytest.Function) and item.originalname == test.__name__:
+            case = cast("dict[str, str]", item.callspec.params)
+            found.setdefault(case[parameter], []).append(case["name"])
+    return found
 
 
 def python_path(*folders: Path) -> str:

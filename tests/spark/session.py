@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of Java for processes that live for minutes: optimizing would take more time than it saves."""
+
 CONNECT = "SPARK_CONNECT"
 """The environment variable with the address of a server of Spark Connect, on which tests then have their sessions."""
 
@@ -33,6 +36,8 @@ def start_session(warehouse: Path, settings: Mapping[str, str] | None = None) ->
         "spark.sql.warehouse.dir": str(warehouse),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": QUICK_JVM,
+        "spark.executor.extraJavaOptions": QUICK_JVM,
         "spark.ui.showConsoleProgress": "false",
     }
     for name, value in {**own, **(settings or {})}.items():

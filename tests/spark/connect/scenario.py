@@ -26,11 +26,6 @@ SERVER_PASSWORD = "SERVER_PASSWORD"
 LITERAL = "a-literal-password"
 
 
-@pytest.fixture(autouse=True)
-def no_thread_left() -> None:
-    """PySpark's client leaves it to the collector to end its threads, so after an error they go on for a while."""
-
-
 def frame(spark: SparkSession, options: dict[str, str]) -> DataFrame:
     return spark.read.format("aiokproto").options(**options).load()
 

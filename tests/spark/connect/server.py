@@ -14,6 +14,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from tests.patience import PATIENCE
+from tests.spark.session import QUICK_JVM
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 STARTED = re.compile(r"Spark Connect server started at: (\S+)")
@@ -32,6 +33,7 @@ def connect_server(folder: Path, environment: Mapping[str, str]) -> Iterator[str
         "spark.connect.grpc.binding.port": "0",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": QUICK_JVM,
         # Compressed ones cannot be searched.
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": events.as_uri(),

@@ -6,7 +6,7 @@ import secrets
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,10 +14,13 @@ from tests.fetching import Commands, fetched
 from tests.spark.connect import scenario
 from tests.spark.connect.server import connect_server
 from tests.spark.payloads import test_payloads
-from tests.spark.scenarios import Failures, all_tests, python_path, run_tests
+from tests.spark.scenarios import Failures, all_tests, python_path, run_tests, selected_cases
 from tests.spark.session import CONNECT
 from tests.spark.sink.exactly_once import test_writes
 from tests.spark.versions import test_scenario
+
+if TYPE_CHECKING:
+    from _pytest.mark import ParameterSet
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -32,6 +35,7 @@ TESTS: dict[str, list[Any]] = {
         *all_tests(scenario),
         test_scenario.test_every_row_is_what_was_produced,
         test_scenario.test_a_stream_reads_each_record_once,
+        test_scenario.test_a_stream_is_written_exactly_once,
         test_scenario.test_a_load_whose_transform_leaves_no_row,
         test_writes.test_a_stream_and_its_next_run,
         test_payloads.test_json,
@@ -43,6 +47,13 @@ TESTS: dict[str, list[Any]] = {
     ],
 }
 """The tests of each client."""
+
+THOROUGH = {
+    test_payloads.test_json.__name__,
+    test_scenario.test_a_load_whose_transform_leaves_no_row.__name__,
+    test_writes.test_a_stream_and_its_next_run.__name__,
+}
+"""Those that take long, and show what another one shows, too."""
 
 
 def pip(*packages: str) -> Commands:
@@ -70,13 +81,18 @@ class Done:
 
 
 @pytest.fixture(scope="session")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
-    """Runs the scenario with every client, on one server."""
+def done(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Done:
+    """Runs what is selected of the scenario with every client, on one server."""
+    # None, if the other test runs alone.
+    selected = selected_cases(request, test_scenario_over_spark_connect, "client") or {
+        client: [test.__name__ for test in tests] for client, tests in TESTS.items()
+    }
     folder = tmp_path_factory.mktemp("connect")
     failures: dict[str, Failures] = {}
     password = secrets.token_hex()
     with connect_server(folder, {scenario.SERVER_PASSWORD: password}) as address:
-        for client, tests in TESTS.items():
+        for client, names in selected.items():
+            tests = [test for test in TESTS[client] if test.__name__ in names]
             hiding = folder / client
             hiding.mkdir()
             environment = {"PYTHONPATH": path_of(client, hiding), CONNECT: address, scenario.PASSWORD: password}
@@ -84,8 +100,12 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
     return Done(failures, folder, password)
 
 
+def case(client: str, name: str) -> ParameterSet:
+    return pytest.param(client, name, marks=pytest.mark.thorough if name in THOROUGH else (), id=f"{client}-{name}")
+
+
 @pytest.mark.parametrize(
-    ("client", "name"), [(client, test.__name__) for client, tests in TESTS.items() for test in tests]
+    ("client", "name"), [case(client, test.__name__) for client, tests in TESTS.items() for test in tests]
 )
 def test_scenario_over_spark_connect(client: str, name: str, done: Done) -> None:
     if problem := done.failures[client][name]:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.fetching import Commands, fetched
-from tests.spark.scenarios import Failures, all_tests, python_path, run_tests
+from tests.spark.scenarios import Failures, all_tests, python_path, run_tests, selected_cases
 from tests.spark.versions import test_scenario
 
 if TYPE_CHECKING:
@@ -24,14 +24,12 @@ RELEASES = (OLDEST, "4.0.5", "4.1.4", "4.2.1")
 
 SCENARIO = [test.__name__ for test in all_tests(test_scenario)]
 
-FIRST = {
+EVERY_RUN = {
     "test_driver_jvm_and_tasks_are_of_the_expected_release",
     "test_an_empty_topic_has_no_rows",
     "test_loads",
     "test_a_stream_reads_each_record_once",
-    "test_a_stream_is_written",
     "test_a_stream_is_written_exactly_once",
-    "test_json_is_written_and_read_with_a_password_of_the_environment",
 }
 """What says most about a release: of the newest of each minor release, it is part of every run."""
 
@@ -48,11 +46,7 @@ def pyspark(release: str) -> Commands:
 @pytest.fixture(scope="session")
 def failures(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Failures]:
     """Runs what is selected of the scenario on a release, once."""
-    selected: dict[str, list[str]] = {}
-    for item in request.session.items:
-        if isinstance(item, pytest.Function) and item.originalname == test_scenario_on_another_release.__name__:
-            case = cast("dict[str, str]", item.callspec.params)
-            selected.setdefault(case["release"], []).append(case["name"])
+    selected = selected_cases(request, test_scenario_on_another_release, "release")
     return cache(lambda release: run(release, selected[release], tmp_path_factory.mktemp("scenario") / "report.xml"))
 
 
@@ -65,12 +59,12 @@ def run(release: str, names: list[str], report: Path) -> Failures:
 
 
 def case(release: str, name: str) -> ParameterSet:
-    first = name in FIRST and release != OLDEST
+    first = name in EVERY_RUN and release != OLDEST
     return pytest.param(release, name, marks=() if first else pytest.mark.thorough, id=f"{release}-{name}")
 
 
 @pytest.mark.parametrize(("release", "name"), [case(*each) for each in product(RELEASES, SCENARIO)])
 def test_scenario_on_another_release(release: str, name: str, failures: Callable[[str], Failures]) -> None:
-    assert set(SCENARIO) >= FIRST
+    assert set(SCENARIO) >= EVERY_RUN
     if problem := failures(release)[name]:
         pytest.fail(problem, pytrace=False)
