@@ -68,7 +68,7 @@ async def test_compressed_batches_have_their_size_after_compression(
     await cluster.create_topic(topic)
     values = [b"flight %08d, seat %08d" % (number, NOISE.randrange(10**8)) for number in range(60_000)]
     size = 16 * 1024
-    async with producer(cluster, compression_type=codec, batch_size=size, linger_ms=1000) as writer:
+    async with producer(cluster, compression_type=codec, batch_size=size, linger_ms=50) as writer:
         for start in range(0, len(values), 3000):
             outcomes = await writer.send_many(topic, values[start : start + 3000])
             assert not outcomes.errors
