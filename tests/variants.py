@@ -40,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     loop = str(config.getoption("loop"))
     if loop != "asyncio":
         # Few properties depend on the loop, and all examples are tried on that of asyncio.
-        settings.register_profile("loop", parent=settings.get_profile("aiokproto"), max_examples=EXAMPLES)
+        settings.register_profile("loop", settings.default, max_examples=EXAMPLES)
         settings.load_profile("loop")
         config.pluginmanager.register(OnLoop(loop, factory(config, loop)), "on-loop")
 

@@ -43,6 +43,7 @@ def results(*cells: dict[str, Any]) -> dict[str, Any]:
         "broker": "a broker",
         "spark": "4.3.0",
         "load": 1.5,
+        "tcp": False,
         "scale": 0.5,
         "rounds": 3,
         "cells": list(cells),
@@ -75,7 +76,7 @@ def test_the_page_has_figures_and_a_chart_of_the_newest_run() -> None:
     page = "<!-- begin: spark -->\nold\n<!-- end: spark -->\n"
     new = pages.put(page, "spark", pages.with_spark(FOUND))
     assert "| 100 B | 1,000 | 3 | aiokproto | 2.00 | 0.50 | 0.10 |" in new
-    assert "load average 1.5" in new
+    assert "load average was 1.5" in new
     assert spark.CHART in new
 
 

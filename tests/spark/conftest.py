@@ -29,9 +29,9 @@ def kafka() -> Iterator[Kafka]:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def worker() -> Iterator[Worker]:
-    """What tasks have, in this process."""
+    """What tasks have, in this process. It keeps clients, which look for clusters of earlier tests that are gone."""
     running = Worker()
     yield running
     running.close()

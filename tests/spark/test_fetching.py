@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -29,13 +28,6 @@ from aiokproto.spark.worker import Worker
 from aiokproto.types import TopicPartition
 from tests.spark.kafka import Kafka
 from tests.spark.test_reading import NOW, some_records
-
-
-@pytest.fixture
-def worker() -> Iterator[Worker]:
-    made = Worker()
-    yield made
-    made.close()
 
 
 @pytest.fixture
