@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.kafka.cluster import QUICK_JVM
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of Java for processes that live for minutes: optimizing would take more time than it saves."""
 
 CONNECT = "SPARK_CONNECT"
 """The environment variable with the address of a server of Spark Connect, on which tests then have their sessions."""
@@ -36,8 +35,8 @@ def start_session(warehouse: Path, settings: Mapping[str, str] | None = None) ->
         "spark.sql.warehouse.dir": str(warehouse),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": QUICK_JVM,
-        "spark.executor.extraJavaOptions": QUICK_JVM,
+        "spark.driver.extraJavaOptions": " ".join(QUICK_JVM),
+        "spark.executor.extraJavaOptions": " ".join(QUICK_JVM),
         "spark.ui.showConsoleProgress": "false",
     }
     for name, value in {**own, **(settings or {})}.items():

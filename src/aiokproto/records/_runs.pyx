@@ -34,10 +34,11 @@ def plain_batches(data):
     cdef View column = room_in(checksums)
     cdef int64_t *span = <int64_t *> table.at
     cdef uint32_t *checksum = <uint32_t *> column.at
+    cdef Py_ssize_t filled = 0
     pos = 0
-    while count:
+    # Looked at again: another thread may have changed the data, and positions outside of it would be read.
+    while filled < count and (stop := end_of_plain(view, pos)) > 0:
         at = view.at + pos
-        stop = pos + LOG_OVERHEAD + <Py_ssize_t> number(at + 8, 4)
         span[0] = pos + HEADER_SIZE
         span[1] = stop
         span[2] = <int64_t> number(at + 57, 4)
@@ -49,8 +50,8 @@ def plain_batches(data):
         span += SPAN
         checksum += 1
         pos = stop
-        count -= 1
-    return spans, checksums
+        filled += 1
+    return spans[:filled], checksums[:filled]
 
 
 cdef Py_ssize_t end_of_plain(View view, Py_ssize_t pos) noexcept:

@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from queue import SimpleQueue
 
+from tests.kafka.cluster import QUICK_JVM
 from tests.patience import PATIENCE
-from tests.spark.session import QUICK_JVM
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 STARTED = re.compile(r"Spark Connect server started at: (\S+)")
@@ -33,7 +33,7 @@ def connect_server(folder: Path, environment: Mapping[str, str]) -> Iterator[str
         "spark.connect.grpc.binding.port": "0",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": QUICK_JVM,
+        "spark.driver.extraJavaOptions": " ".join(QUICK_JVM),
         # Compressed ones cannot be searched.
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": events.as_uri(),
