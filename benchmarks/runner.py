@@ -230,7 +230,7 @@ class Bench:
     def _crowded(self, topics: int) -> str:
         """The address of a broker with so many topics; it runs until all is done, for every client."""
         if topics not in self._crowds:
-            cluster = self._stack.enter_context(KafkaCluster(1, heap="1g", jvm=()))
+            cluster = self._stack.enter_context(KafkaCluster(1, heap="1g"))
             crowd = Topics(cluster.bootstrap_servers)
             self._stack.callback(crowd.close)
             crowd.create_all(names(CROWD, topics))

@@ -25,7 +25,7 @@ class SecuredKafka(KafkaCluster):
     """One broker. Certificates are RSA with 2048 bits, as trustme makes them."""
 
     def __init__(self, *, heap: str) -> None:
-        super().__init__(1, heap=heap, jvm=())
+        super().__init__(1, heap=heap)
         self._listeners: dict[str, str] = {}
         self._files = Files(Path())
 

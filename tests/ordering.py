@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SPARK = "tests/spark/"
 WITHOUT_SESSION = {
+    "tests/spark/cluster/test_cluster.py",
     "tests/spark/connect/test_connect.py",
     "tests/spark/loads/test_commits.py",
     "tests/spark/loads/test_kills.py",
@@ -27,6 +28,7 @@ WITHOUT_SESSION = {
     "tests/spark/sink/exactly_once/test_faults.py",
     "tests/spark/sink/exactly_once/test_permissions.py",
     "tests/spark/sink/exactly_once/test_two_phase.py",
+    "tests/spark/tables/test_tables.py",
     "tests/spark/test_secured.py",
     "tests/spark/versions/test_others.py",
 }

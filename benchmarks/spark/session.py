@@ -30,7 +30,6 @@ def session(cores: int, jars: Path | None, *, tcp: bool = False) -> Iterator[Spa
     settings = {
         "spark.master": f"local[{cores}]",
         "spark.driver.memory": "3g",
-        "spark.driver.extraJavaOptions": "",
         "spark.python.unix.domain.socket.enabled": str(not tcp).lower(),
         "spark.sql.streaming.numRecentProgressUpdates": "100000",
     }

@@ -25,9 +25,6 @@ from tools.setup.system import find_java
 
 START_SECONDS = 180.0
 STOP_SECONDS = 60.0
-# Most of what these processes do in their short life is starting: compiling less, and collecting with one thread,
-# takes half the CPU time.
-QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 # Below the ports that Linux (from 32768) and others (from 49152) hand out by themselves.
 BROKER_PORTS = range(20_000, 32_000)
 
@@ -50,8 +47,7 @@ class KafkaCluster:
 
     Synchronous, so that tests of any kind and benchmarks can use it: every method returns when the thing is done, or
     raises `KafkaError`. ``config`` goes over the configuration of each broker, ``heap`` is each one's ``-Xmx``;
-    ``jvm`` has further options of Java: none for a broker whose speed is measured. ``classpath`` has folders with
-    plug-ins.
+    ``jvm`` has further options of Java. ``classpath`` has folders with plug-ins.
     """
 
     def __init__(
@@ -60,7 +56,7 @@ class KafkaCluster:
         *,
         config: Mapping[str, str] | None = None,
         heap: str = "512m",
-        jvm: Sequence[str] = QUICK_JVM,
+        jvm: Sequence[str] = (),
         classpath: Sequence[Path] = (),
     ) -> None:
         self.broker_ids = tuple(range(1, brokers + 1))
@@ -181,7 +177,7 @@ class KafkaCluster:
         number = secrets.randbits(127).to_bytes(16, "big")
         cluster_id = base64.urlsafe_b64encode(number).decode().rstrip("=")
         arguments = ("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", "server.properties")
-        formatting = {id_: self._java(id_, *QUICK_JVM, *arguments) for id_ in self.broker_ids}
+        formatting = {id_: self._java(id_, *arguments) for id_ in self.broker_ids}
         for node_id, process in formatting.items():
             code = process.wait(START_SECONDS)
             self._tell_watchdog("-", process.pid)

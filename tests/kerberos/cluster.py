@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.broker.secure import AUTHORIZER
-from tests.kafka.cluster import QUICK_JVM, KafkaCluster, free_ports
+from tests.kafka.cluster import KafkaCluster, free_ports
 from tests.kafka.config import HOST
 from tests.kafka.kdc import REALM, Kdc
 
@@ -48,7 +48,7 @@ class KerberosKafka(KafkaCluster):
         self._tell_watchdog("+", self._kdc.start())
         self._kdc.add(SERVICE)
         keytab = self._kdc.keytab("broker", SERVICE)
-        self._jvm = (*QUICK_JVM, f"-Djava.security.krb5.conf={self._kdc.krb5_conf}")
+        self._jvm = (f"-Djava.security.krb5.conf={self._kdc.krb5_conf}",)
         self._config = {
             "authorizer.class.name": AUTHORIZER,
             "super.users": "User:alice;User:ANONYMOUS",

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.kafka.cluster import QUICK_JVM
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -35,8 +33,6 @@ def start_session(warehouse: Path, settings: Mapping[str, str] | None = None) ->
         "spark.sql.warehouse.dir": str(warehouse),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": " ".join(QUICK_JVM),
-        "spark.executor.extraJavaOptions": " ".join(QUICK_JVM),
         "spark.ui.showConsoleProgress": "false",
     }
     for name, value in {**own, **(settings or {})}.items():

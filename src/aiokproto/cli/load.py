@@ -106,7 +106,7 @@ def _append(options: argparse.Namespace) -> Iterator[str]:
             options.topics,
             options.out,
             bootstrap_servers=options.bootstrap_servers,
-            starting="earliest" if options.from_timestamp is None else options.from_timestamp,
+            from_timestamp=options.from_timestamp,
             on_truncation="continue" if options.continue_after_truncation else "fail",
             options=dict(options.option),
             partition_by=partition_by,

@@ -13,7 +13,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from queue import SimpleQueue
 
-from tests.kafka.cluster import QUICK_JVM
 from tests.patience import PATIENCE
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -33,7 +32,6 @@ def connect_server(folder: Path, environment: Mapping[str, str]) -> Iterator[str
         "spark.connect.grpc.binding.port": "0",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": " ".join(QUICK_JVM),
         # Compressed ones cannot be searched.
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": events.as_uri(),

@@ -323,17 +323,27 @@ def test_a_new_partition_is_loaded_from_its_start(output: Output) -> None:
 
 def test_starting_at_a_time(output: Output) -> None:
     """Partitions without anything so new are taken up when there is something."""
-    output.load(starting=datetime.fromtimestamp(7, timezone.utc))
+    output.load(from_timestamp=datetime.fromtimestamp(7, timezone.utc))
     assert output.rows() == expected(10)[7:]
     output.kafka.produce(output.topic, 1, numbered(2, 5))
-    output.load(starting=7000)
+    output.load(from_timestamp=7000)
     assert output.rows() == [*expected(10)[7:], (1, 5, "5"), (1, 6, "6")]
 
 
-@pytest.mark.parametrize("starting", ["latest", True, datetime(2026, 1, 1)])
-def test_a_start_that_means_nothing_is_refused(output: Output, starting: object) -> None:
-    with pytest.raises(ConfigurationError, match="starting="):
-        output.load(starting=starting)
+def test_two_outputs_from_one_time_on_have_the_same_rows(output: Output) -> None:
+    """However many loads each has, and when they ran."""
+    output.load(from_timestamp=3000)
+    output.kafka.produce(output.topic, 0, numbered(5, 10))
+    output.load()
+    at_once = replace(output, path=output.path / "at-once")
+    at_once.load(from_timestamp=3000)
+    assert at_once.rows() == output.rows() == [*expected(15)[3:], *expected(0, 5)[3:]]
+
+
+@pytest.mark.parametrize("time", ["latest", True, 7.5, datetime(2026, 1, 1)])
+def test_a_time_that_means_nothing_is_refused(output: Output, time: object) -> None:
+    with pytest.raises(ConfigurationError, match="from_timestamp="):
+        output.load(from_timestamp=time)
 
 
 def test_transform_must_keep_where_rows_come_from(output: Output) -> None:

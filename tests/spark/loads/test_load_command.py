@@ -163,7 +163,7 @@ def test_the_epoch_is_a_time_to_start_at(monkeypatch: pytest.MonkeyPatch, sessio
     calls = loading(monkeypatch, DONE)
     command.main([*LOAD, "--from-timestamp", "0"])
     command.main(LOAD)
-    assert [one["starting"] for one in calls] == [0, "earliest"]
+    assert [one["from_timestamp"] for one in calls] == [0, None]
 
 
 def test_ctrl_c_stops_the_session_and_ends_with_130(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("aiokproto.spark")
 
-_START = "the manifests define where to start; use starting= for partitions that no load has read"
+_START = "the manifests define where to start; use from_timestamp= for partitions that no load has read"
 _REPLACED = {
     "kafka.bootstrap.servers": "use bootstrap_servers=",
     **dict.fromkeys(("subscribe", "subscribepattern", "assign"), "use topics="),
@@ -69,7 +69,7 @@ def load(
     out: str | Path,
     *,
     bootstrap_servers: str | Sequence[str],
-    starting: str | int | datetime = "earliest",
+    from_timestamp: int | datetime | None = None,
     on_truncation: OnTruncation = "fail",
     options: Mapping[str, object] | None = None,
     transform: Transform | None = None,
@@ -85,9 +85,10 @@ def load(
         topics: The topics; loads into one output may have different topics.
         out: A directory, as a path or URI. Read it with :func:`read`: it can have files without a commit.
         bootstrap_servers: Bootstrap servers, ``"host:port,host:port"`` or a list.
-        starting: Where to start in partitions that no load of this output has read: ``"earliest"``, or a fixed time
-            (aware datetime, or milliseconds since the epoch). A load without records stores nothing: with a moving
-            time, such as now, the records between two loads would be skipped.
+        from_timestamp: Where to start in partitions that no load of this output has read: at the first record that is
+            not before this time (an aware datetime, or milliseconds since the epoch); None for the earliest record.
+            Pass a fixed time: a load without records stores nothing, so with a moving time, such as now, the records
+            between two loads would be skipped.
         on_truncation: What to do if the log no longer has records that were loaded: ``"fail"``, or ``"continue"`` with
             the current records from the first offset that differs, and record the gap in the manifest.
         options: Further options of the data source, except those that define what to read and where to start.
@@ -117,7 +118,7 @@ def load(
     history = CommitLog(output).latest()
     given = _options(bootstrap_servers, options)
     given["subscribe"] = subscribed
-    given |= {TOPIC_IDS: json.dumps(dict(history.topic_ids)), **_starting(starting, given)}
+    given |= {TOPIC_IDS: json.dumps(dict(history.topic_ids)), **_starting(from_timestamp)}
     parsed = parse_read_options(given)
     plan = plan_load(parsed, history, allow_truncation=on_truncation == "continue")
     if history.cluster_id is not None and plan.cluster_id != history.cluster_id:
@@ -275,14 +276,14 @@ def _options(bootstrap_servers: str | Sequence[str], options: Mapping[str, objec
     return given
 
 
-def _starting(starting: str | int | datetime, options: Mapping[str, str]) -> dict[str, str]:
-    if starting == "earliest":
+def _starting(from_timestamp: int | datetime | None) -> dict[str, str]:
+    if from_timestamp is None:
         return {}
-    if isinstance(starting, datetime):
-        if starting.tzinfo is None:
-            raise ConfigurationError(f"starting={starting!r}: the datetime must have a time zone")
-        starting = int(starting.timestamp() * 1000)
-    if isinstance(starting, bool) or not isinstance(starting, int):
-        raise ConfigurationError(f"starting={starting!r}: must be 'earliest', a datetime or milliseconds (int)")
+    if isinstance(from_timestamp, datetime):
+        if from_timestamp.tzinfo is None:
+            raise ConfigurationError(f"from_timestamp={from_timestamp!r}: the datetime must have a time zone")
+        from_timestamp = int(from_timestamp.timestamp() * 1000)
+    if isinstance(from_timestamp, bool) or not isinstance(from_timestamp, int):
+        raise ConfigurationError(f"from_timestamp={from_timestamp!r}: must be a datetime or milliseconds (int)")
     # A partition without a record at or after this time is not an error: a later load reads its records.
-    return {"startingTimestamp": str(starting), "startingOffsetsByTimestampStrategy": "latest"}
+    return {"startingTimestamp": str(from_timestamp), "startingOffsetsByTimestampStrategy": "latest"}
