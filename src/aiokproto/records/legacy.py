@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 from zlib import crc32
 
-from aiokproto.errors import CodecError, CorruptRecordError
+from aiokproto.errors import CodecError, CorruptRecordError, UnsupportedCompressionError
 from aiokproto.records.batch import LOG_OVERHEAD, MAGIC_AT, TIMESTAMP_TYPE, RecordBatch
 from aiokproto.records.compression import MAX_DECOMPRESSED, Budget, Bytes, Compression, chunks
 from aiokproto.records.cutting import cut
@@ -311,10 +311,13 @@ def _key_and_value(data: bytes, pos: int, end: int) -> tuple[bytes | None, bytes
 
 
 def _packed(wrapper: Message) -> tuple[Compression, Bytes]:
-    _, magic, attributes, _, _, packed = wrapper
+    offset, magic, attributes, _, _, packed = wrapper
     if packed is None:
         raise CorruptRecordError("it is compressed but has no value")
-    codec = Compression.of(attributes)
+    try:
+        codec = Compression.of(attributes)
+    except UnsupportedCompressionError as error:
+        raise UnsupportedCompressionError(f"message at offset {offset}: {error}") from None
     if codec is Compression.ZSTD:
         raise CorruptRecordError(f"it is compressed with zstd, which magic {magic} does not have (KIP-110)")
     return codec, from_v0(packed) if codec is Compression.LZ4 and not magic else packed
