@@ -90,6 +90,16 @@ def test_damage_is_reported_after_the_good_records() -> None:
     assert all(first.end == second.position for first, second in pairwise(found))
 
 
+@pytest.mark.parametrize("check_crc", [True, False])
+def test_damage_does_not_hide_a_batch(check_crc: bool) -> None:
+    """A wrong bit of its attributes makes it a control batch, which nobody would open."""
+    hidden = bytearray(batch(1, b"x"))
+    hidden[22] ^= 0x20
+    data = memoryview(batch(0, b"x") + hidden + batch(2, b"x"))
+    [chunk] = chunks(AT, 0, data, [], check_crc=check_crc)
+    assert bases([chunk]) == ([0, 1, 2] if check_crc else [0, 2])
+
+
 def test_an_empty_record_set_is_one_empty_chunk() -> None:
     [chunk] = cut(b"")
     assert (chunk.exhausted, chunk.position, chunk.end) == (True, 0, 0)

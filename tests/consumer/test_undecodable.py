@@ -38,10 +38,10 @@ POLICIES: tuple[PolicyName, ...] = ("raise", "skip", "return", "dead letter")
 
 
 class StoredBatch(NamedTuple):
-    """The values of a batch, and how it is damaged: not at all, in its records, in its last offset, or in its magic."""
+    """The values of a batch, and how it is damaged: not at all, in its records, or in a field of its header."""
 
     values: list[bytes | None]
-    damage: Literal["", "records", "last offset", "magic"] = ""
+    damage: Literal["", "records", "last offset", "magic", "attributes"] = ""
 
 
 class FakeDelivery:
@@ -154,6 +154,9 @@ def stored(batch: StoredBatch, base: int) -> bytes:
         raw[23:27] = (1000).to_bytes(4, "big")
     elif batch.damage == "magic":
         raw[16] = 9
+    elif batch.damage == "attributes":
+        # A control batch: it would be skipped.
+        raw[22] ^= 0x20
     return bytes(raw)
 
 
@@ -245,7 +248,7 @@ def expected(log: list[StoredBatch], *, deserialized: bool) -> Seen:
 
 
 values = st.lists(st.sampled_from([b"1", b'"two"', b"[3, 33]", None, b"bad"]), min_size=1, max_size=5)
-damages: Any = st.sampled_from(["", "", "", "records", "last offset", "magic"])
+damages: Any = st.sampled_from(["", "", "", "records", "last offset", "magic", "attributes"])
 logs = st.lists(st.builds(StoredBatch, values, damages), max_size=6).map(lambda log: [*log, StoredBatch([END])])
 
 

@@ -134,11 +134,11 @@ def test_length_smaller_than_a_header_raises() -> None:
 
 
 def test_unknown_codec_raises_when_the_records_are_read() -> None:
-    data = bytearray(encode(simple_records(1)))
+    data = bytearray(encode(simple_records(1), base_offset=8))
     data[22] |= 6
     update_crc(data)
     (batch,) = decode(data)
-    with pytest.raises(UnsupportedCompressionError, match="codec 6"):
+    with pytest.raises(UnsupportedCompressionError, match=r"record batch at offset 8: .*codec 6"):
         list(batch)
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from aiokproto.errors import CorruptRecordError, KafkaError
 from aiokproto.records import BatchBuilder, BatchRecord, Compression, RecordBatch, decode, encode
+from aiokproto.records.batch import HEADER
 from aiokproto.records.patch import restamp
 from aiokproto.types import Header
 from tests.records.strategies import BASE_TIMESTAMP, batches, codecs, record_lists, simple_records
@@ -227,6 +228,33 @@ def test_a_record_length_of_too_many_bits_is_damage() -> None:
     data[61:66] = b"\xff" * 5
     with pytest.raises(CorruptRecordError, match=r"offset 31.*32 bits"):
         to_columns(decode(data, check_crc=False))
+
+
+@pytest.mark.parametrize("attributes", [0, 8], ids=["CreateTime", "LogAppendTime"])
+@pytest.mark.parametrize(
+    ("base_offset", "base_timestamp", "valid"),
+    [
+        (0, -(2**63), True),
+        (0, 2**63 - 1, True),
+        (-(2**63), 0, True),
+        (2**63 - 1, 0, True),
+        (0, 2**63 - 2, False),
+        (2**63 - 2, 0, False),
+    ],
+)
+def test_numbers_at_the_bounds_of_64_bits(attributes: int, base_offset: int, base_timestamp: int, valid: bool) -> None:
+    """Iterating reads the same; what overflows is damage, even if LogAppendTime replaces it."""
+    delta = 0 if valid else 4
+    record = bytes([12, 0, delta if base_timestamp else 0, delta if base_offset else 0, 1, 1, 0])
+    fields = (attributes, 0, base_timestamp, 5, -1, -1, -1, 1)
+    data = HEADER.pack(base_offset, HEADER.size - 12 + len(record), -1, 2, 0, *fields) + record
+    if valid:
+        expected = [BatchRecord(base_offset, 5 if attributes else base_timestamp, None, None)]
+        assert rows(to_columns([RecordBatch(data)])) == objects(data) == expected
+        return
+    for read in (lambda: to_columns([RecordBatch(data)]), lambda: objects(data)):
+        with pytest.raises(CorruptRecordError, match="64 bits"):
+            read()
 
 
 def test_headers_of_some_records() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,6 +22,7 @@ from aiokproto.errors import CorruptRecordError, EncodeError, InvalidRecordError
 from aiokproto.records import (
     BatchBuilder,
     BatchRecord,
+    Compression,
     ControlRecord,
     ControlType,
     EndTransaction,
@@ -29,6 +32,7 @@ from aiokproto.records import (
     encode_control,
     parse_end_transaction,
 )
+from aiokproto.records.compression import chunks
 from aiokproto.records.control import batch_control_type, control_type, encode_end_transaction, parse
 
 
@@ -83,6 +87,34 @@ def test_a_control_batch_without_records_raises() -> None:
     struct.pack_into(">i", data, 57, 0)
     (batch,) = decode(data, check_crc=False)
     with pytest.raises(CorruptRecordError, match="no record"):
+        batch_control_type(batch)
+
+
+def test_only_the_first_record_tells_the_type_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A megabyte of gzip can be gigabytes of records."""
+    builder = BatchBuilder(is_control=True, compression=Compression.GZIP)
+    builder.append(1, struct.pack(">hh", 0, 0), None)
+    for _ in range(3000):
+        builder.append(1, None, bytes(1024))
+    (batch,) = decode(builder.close())
+    unpacked: list[int] = []
+
+    def counted(codec: Compression, data: Any) -> Iterator[Any]:
+        for chunk in chunks(codec, data):
+            unpacked.append(len(chunk))
+            yield chunk
+
+    monkeypatch.setattr("aiokproto.records.control.chunks", counted)
+    assert batch_control_type(batch) is ControlType.ABORT
+    assert sum(unpacked) <= 1 << 20
+
+
+@pytest.mark.parametrize("key", [None, b"\xff\xff\x00\x01"])
+def test_damage_in_a_control_batch_is_named(key: bytes | None) -> None:
+    builder = BatchBuilder(is_control=True)
+    builder.append(1, key, None)
+    (batch,) = decode(builder.close(base_offset=9))
+    with pytest.raises(CorruptRecordError, match=r"^control batch at offset 9: .*control record"):
         batch_control_type(batch)
 
 

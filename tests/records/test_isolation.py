@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokproto.codec.messages.fetch import AbortedTransaction
-from aiokproto.records import BatchBuilder, RecordBatch, decode
+from aiokproto.errors import CorruptRecordError
+from aiokproto.records import BatchBuilder, BatchRecord, RecordBatch, decode, encode
 from aiokproto.records.control import encode_end_transaction
 from aiokproto.records.isolation import visible
 
@@ -109,3 +112,33 @@ def test_read_committed_leaves_out_exactly_the_aborted_records(
 def test_read_uncommitted_leaves_out_markers_only(script: list[tuple[int, str]]) -> None:
     log = written(script)
     assert offsets(visible(decode(log.data), ())) == list(log.fates)
+
+
+@pytest.mark.parametrize("place", [22, 60], ids=["a control batch", "an empty batch"])
+def test_damage_that_makes_a_batch_of_another_kind_is_left_to_the_reader(place: int) -> None:
+    """One wrong bit, and the batch has nothing for users."""
+    damaged = bytearray(encode([BatchRecord(0, 1, None, b"v")], base_offset=7))
+    damaged[place] ^= 0x20 if place == 22 else 1
+    assert offsets(visible(decode(damaged, check_crc=False))) == []
+    (found,) = visible(decode(damaged, check_crc=False), check_crc=True)
+    with pytest.raises(CorruptRecordError, match="record batch at offset 7: checksum"):
+        found.validate()
+
+
+def test_a_damaged_batch_of_an_aborted_transaction_is_left_to_the_reader() -> None:
+    log = written([(0, "send"), (0, "abort")])
+    log.data[-80] ^= 1
+    damaged = list(decode(log.data, check_crc=False))
+    aborted = log.aborted(0, log.offset)
+    assert offsets(visible(damaged, aborted)) == []
+    assert offsets(visible(damaged, aborted, check_crc=True)) == [0]
+
+
+def test_a_marker_that_compaction_has_removed_ends_no_transaction() -> None:
+    """The cleaner keeps the batch, without its record, for the producer's last sequence number."""
+    log = written([(0, "send"), (0, "abort"), (1, "plain")])
+    first, marker, last = decode(log.data)
+    emptied = bytearray(marker.raw[:61])
+    struct.pack_into(">i", emptied, 8, 61 - 12)
+    struct.pack_into(">i", emptied, 57, 0)
+    assert offsets(visible([first, RecordBatch(emptied), last], log.aborted(0, log.offset))) == [2]

@@ -232,6 +232,19 @@ def test_sets_nested_in_one_another() -> None:
     assert [len(piece) for piece in in_pieces(decode(data), 10_000, 8)] == [8, 2, 8, 8, 8, 6]
 
 
+def test_sets_nested_in_one_another_have_a_limit_together() -> None:
+    """Each level multiplies: a few kilobytes would never end."""
+    deep = message(b"v", magic=0)
+    for _ in range(3):
+        deep = wrapped(*[deep] * 20, magic=0)
+    # 20 sets of 20 messages in each of 20 sets.
+    size = 20 * (20 * len(wrapped(*[message(b"v", magic=0)] * 20, magic=0)) + 20 * 20 * len(message(b"v", magic=0)))
+    (batch,) = in_pieces(decode(deep, max_decompressed=size), MIB, 10_000)
+    assert len(batch) == 8000
+    with pytest.raises(CorruptRecordError, match=r"message at offset 0: sets inside of sets exceed the limit .* by 1"):
+        list(in_pieces(decode(deep, max_decompressed=size - 1), MIB, 10_000))
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 def test_damage_inside_a_set_of_an_old_format(magic: int) -> None:
     inner = [message(bytes(100), magic=magic, offset=n) for n in range(40)]

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokproto.codec.messages.share_fetch import AcquiredRecords
+from aiokproto.errors import CorruptRecordError
 from aiokproto.records import BatchRecord, decode, encode
 from aiokproto.share.acquire_limit import AcquireLimit
 from aiokproto.share.buffer import FetchedPart, Offsets, ShareBuffer, acquired_ranges, missing, open_acquired
@@ -88,6 +89,26 @@ def test_a_part_accounts_for_every_acquired_offset() -> None:
     gaps += part.pass_until(None)
     assert delivered == [1, 2, 5, 6, 7]
     assert gaps == [Offsets(3, 4), Offsets(8, 9)]
+
+
+def test_a_damaged_batch_is_no_gap_whatever_its_header_says() -> None:
+    hidden = bytearray(stored(range(3, 6)))
+    hidden[22] ^= 0x20  # a control batch
+    data = memoryview(stored(range(3)) + hidden + stored(range(6, 9)))
+    part = FetchedPart(lock(), ranges((0, 8)), data)
+    gaps = []
+    while (chunk := part.chunk) is not None:
+        if part.position == 3:
+            with pytest.raises(CorruptRecordError, match="offset 3: checksum"):
+                open_acquired(chunk.batches[0], part.lock, part.ranges, part.position, True)
+            assert part.take(()) == [Offsets(3, 5)]
+        else:
+            gaps += part.take(open_acquired(chunk.batches[0], part.lock, part.ranges, part.position, True))
+    assert gaps == []
+    assert part.position == 9
+    unchecked = FetchedPart(lock(), ranges((0, 8)), data, check_crcs=False)
+    assert unchecked.chunk is not None
+    assert [batch.base_offset for batch in unchecked.chunk.batches] == [0, 6]
 
 
 def test_what_is_left_of_a_part_can_be_released() -> None:

@@ -118,9 +118,9 @@ async def test_many_small_batches_are_cut_when_they_are_delivered(monkeypatch: p
     """Not when they arrive: that would block the event loop for as long as there are batches."""
     cut = 0
 
-    def counted(*args: Any) -> Iterator[Chunk]:
+    def counted(*args: Any, **options: Any) -> Iterator[Chunk]:
         nonlocal cut
-        for chunk in chunks(*args):
+        for chunk in chunks(*args, **options):
             cut += 1
             yield chunk
 

@@ -13,9 +13,11 @@ from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.snapshot import ClusterSnapshot, PartitionInfo, TopicInfo
 from aiokproto.codec.messages.fetch import FetchRequest, PartitionData
 from aiokproto.codec.wire import ZERO_UUID
+from aiokproto.config import ClusterConfig
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerError, DeadlineError, UnknownTopicError
-from aiokproto.records import BatchRecord, encode
+from aiokproto.errors import BrokerError, CorruptRecordError, DeadlineError, UnknownTopicError
+from aiokproto.records import BatchRecord, LegacyBatch, encode
+from aiokproto.records.runs import Run
 from aiokproto.simulation import Simulation
 from aiokproto.spark import worker as workers
 from aiokproto.spark.fetching import BY_NAME, RangeFetcher
@@ -23,7 +25,7 @@ from aiokproto.spark.leaders import request_leaders
 from aiokproto.spark.offsets import DataLossError, OffsetRange
 from aiokproto.spark.options import parse_read_options
 from aiokproto.spark.planning import plan_now
-from aiokproto.spark.reading import read_range
+from aiokproto.spark.reading import read_range, to_arrow
 from aiokproto.spark.worker import Worker
 from aiokproto.types import TopicPartition
 from tests.spark.kafka import Kafka
@@ -116,6 +118,85 @@ def test_a_batch_truncated_by_an_old_broker_is_fetched_whole(kafka: Kafka, topic
     answer = PartitionData(partition_index=0, error_code=0, high_watermark=3, records=memoryview(cut))
     assert fetcher._batches(answer) == []
     assert fetcher._request(1).max_bytes == 128
+
+
+def fetcher_of(start: int, end: int, **options: str) -> RangeFetcher:
+    """A fetcher that is given responses, and sends no requests."""
+    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", **options}
+    return RangeFetcher(
+        ClusterClient(ClusterConfig.parse({"bootstrap_servers": "127.0.0.1:1"})),
+        OffsetRange("t", bytes(16), 0, start, end),
+        parse_read_options(given),
+    )
+
+
+def received(fetcher: RangeFetcher, records: bytes) -> list[int]:
+    """The base offsets of the batches to read in a response."""
+    answer = PartitionData(partition_index=0, error_code=0, high_watermark=9, records=memoryview(records))
+    found = [one.batches() if isinstance(one, Run) else [one] for one in fetcher._batches(answer)]
+    return [batch.base_offset for batches in found for batch in batches]
+
+
+def batch_at(offset: int, place: int = 0, bits: int = 0) -> bytes:
+    batch = bytearray(encode([BatchRecord(offset, NOW, None, b"v")], base_offset=offset))
+    batch[place] ^= bits
+    return bytes(batch)
+
+
+@pytest.mark.parametrize(
+    ("place", "bits", "problem"),
+    [
+        (8, 128, "length -2147483591 is too small"),
+        (22, 0x20, "checksum is"),
+        (60, 1, "checksum is"),
+    ],
+    ids=["its length is wrong", "it has become a control batch", "it has become empty"],
+)
+def test_a_damaged_batch_without_records_to_read_is_named(place: int, bits: int, problem: str) -> None:
+    damaged = batch_at(0) + batch_at(1, place, bits) + batch_at(2)
+    answer = PartitionData(partition_index=0, error_code=0, high_watermark=3, records=memoryview(damaged))
+    wanted, options = OffsetRange("t", bytes(16), 0, 0, 3), fetcher_of(0, 3)._options
+    with pytest.raises(CorruptRecordError, match=f"^reading t-0 offsets 0 to 3: record batch at offset 1: {problem}"):
+        list(to_arrow(fetcher_of(0, 3)._batches(answer), wanted, options))
+    unchecked = fetcher_of(0, 3, **{"kafka.check.crcs": "false"})
+    if place != 8:
+        assert received(unchecked, damaged) == [0, 2]
+
+
+def test_damage_behind_a_range_does_not_matter() -> None:
+    gzipped = bytes(encode([BatchRecord(0, NOW, None, b"v")], compression="gzip"))
+    for good in (batch_at(0), gzipped):
+        fetcher = fetcher_of(0, 1)
+        assert received(fetcher, good + batch_at(1, 8, 128)) == [0]
+        assert fetcher.done
+
+
+def test_a_compressed_set_of_an_old_format_is_not_opened_by_the_fetcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is done a piece at a time, where the records are read: it can be gigabytes."""
+    records = [BatchRecord(offset, NOW, None, b"v") for offset in range(5)]
+    data = bytes(encode(records, magic=1, compression="gzip"))
+    monkeypatch.setattr(LegacyBatch, "records", None)
+    fetcher = fetcher_of(0, 5)
+    answer = PartitionData(partition_index=0, error_code=0, high_watermark=9, records=memoryview(data))
+    assert len(fetcher._batches(answer)) == 1
+    assert fetcher.done
+
+
+def test_batches_below_the_position_are_no_progress() -> None:
+    fetcher = fetcher_of(3, 5)
+    assert received(fetcher, batch_at(1) + batch_at(2)) == []
+    assert received(fetcher, batch_at(3) + batch_at(2)) == []
+    assert fetcher.position == 3
+    assert received(fetcher, batch_at(2) + batch_at(3)) == [2, 3]
+    assert fetcher.position == 4
+
+
+def test_a_batch_that_is_always_truncated_is_requested_with_the_largest_size() -> None:
+    fetcher = fetcher_of(0, 5)
+    for _ in range(2000):
+        assert received(fetcher, batch_at(0)[:50]) == []
+    assert fetcher._max_bytes == 2**31 - 1
+    assert fetcher._size <= 2**31 - 1
 
 
 def test_a_log_truncated_while_it_is_read_is_data_loss_with_any_options(

@@ -14,7 +14,7 @@ import pytest
 from aiokproto.broker import Cluster
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig
-from aiokproto.errors import CorruptRecordError, DeadlineError
+from aiokproto.errors import CorruptRecordError, DeadlineError, UnsupportedCompressionError
 from aiokproto.records import BatchBuilder, BatchRecord, Compression, RecordBatch, encode
 from aiokproto.spark.fetching import Fetched, RangeFetcher
 from aiokproto.spark.offsets import DataLossError, OffsetRange
@@ -293,6 +293,15 @@ def test_damage_is_found_and_named() -> None:
     wanted = OffsetRange("t", bytes(16), 3, 40, 45)
     with pytest.raises(CorruptRecordError, match="reading t-3 offsets 40 to 45: record batch at offset 40: checksum"):
         list(to_arrow([RecordBatch(damaged)], wanted, options_for_nothing()))
+
+
+def test_an_unknown_codec_is_named() -> None:
+    packed = bytearray(encode(some_records(5), base_offset=40, compression="zstd"))
+    packed[22] = 7
+    wanted = OffsetRange("t", bytes(16), 3, 40, 45)
+    options = options_for_nothing(**{"kafka.check.crcs": "false"})
+    with pytest.raises(UnsupportedCompressionError, match=r"reading t-3 offsets 40 to 45: .*at offset 40: .* codec 7"):
+        list(to_arrow([RecordBatch(packed)], wanted, options))
 
 
 def test_checksums_need_not_be_compared() -> None:

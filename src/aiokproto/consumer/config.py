@@ -29,7 +29,6 @@ class ConsumerConfig:
     on_offset_reset: ResetListener | None
     enable_auto_commit: bool
     auto_commit_interval: float
-    check_crcs: bool
     on_undecodable: Policy
     fetch: FetchConfig
 
@@ -59,7 +58,6 @@ class ConsumerConfig:
             on_offset_reset=to_listener(options["on_offset_reset"]),
             enable_auto_commit=boolean("enable_auto_commit", options["enable_auto_commit"]),
             auto_commit_interval=duration("auto_commit_interval_ms", options["auto_commit_interval_ms"]),
-            check_crcs=boolean("check_crcs", options["check_crcs"]),
             on_undecodable=to_policy(options["on_undecodable"]),
             fetch=FetchConfig(
                 min_bytes=integer("fetch_min_bytes", options["fetch_min_bytes"], 0, _LARGEST),
@@ -72,6 +70,7 @@ class ConsumerConfig:
                 read_committed=isolation == "read_committed",
                 rack=rack,
                 control_records=boolean("keep_control_records", options["keep_control_records"]),
+                check_crcs=boolean("check_crcs", options["check_crcs"]),
             ),
         )
 

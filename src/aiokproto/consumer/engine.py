@@ -77,7 +77,7 @@ class Engine(Lifecycle):
         self.undecodable = Undecodable(config.on_undecodable, group.group_id if group else None)
         self.reader = Reader(
             self.assignment,
-            config.check_crcs,
+            config.fetch.check_crcs,
             self.check,
             cluster.run_in_thread,
             self.undecodable,

@@ -28,6 +28,7 @@ class FetchConfig:
     read_committed: bool = False
     rack: str = ""
     control_records: bool = False
+    check_crcs: bool = True
 
 
 def fetch_request(

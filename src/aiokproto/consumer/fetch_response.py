@@ -147,8 +147,15 @@ class FetchResponseHandler:
         if not data.records:
             return False
         aborted = data.aborted_transactions or [] if self._config.read_committed else []
-        records, control = memoryview(data.records), self._config.control_records
-        for chunk in chunks(cursor.partition, wanted.offset, records, aborted, control=control):
+        uncut = chunks(
+            cursor.partition,
+            wanted.offset,
+            memoryview(data.records),
+            aborted,
+            control=self._config.control_records,
+            check_crc=self._config.check_crcs,
+        )
+        for chunk in uncut:
             # Checked for each chunk: pause() below lets the application seek.
             if cursor.version != wanted.version or fetch.offset != chunk.position:
                 return False

@@ -169,6 +169,7 @@ def chunks(
     aborted: Sequence[AbortedTransaction],
     *,
     control: bool = False,
+    check_crc: bool = True,
 ) -> Iterator[Chunk]:
     """Cut a record set into chunks, lazily, so that neither cutting nor decoding one takes long.
 
@@ -178,6 +179,8 @@ def chunks(
         data: The record set.
         aborted: Aborted transactions to leave out, with ``read_committed``.
         control: Whether control batches are kept.
+        check_crc: Whether the checksums of batches to leave out are verified; a damaged one is kept. Those of others
+            are when a batch is opened, in a thread if it is large.
 
     Returns:
         At least one chunk if there is data; damage is in the last one.
@@ -190,7 +193,6 @@ def chunks(
 
     def wanted() -> Iterator[RecordBatch]:
         nonlocal passed, found, at, epoch
-        # Checksums are compared when the batch is opened, in a thread if it is large.
         for batch in decode(data, check_crc=False):
             at = batch.position
             # By the end and not the base: the requested offset can lie in the middle of a batch.
@@ -209,7 +211,7 @@ def chunks(
 
     try:
         # All batches from the position on: an abort marker ends a transaction whose batches were skipped.
-        for batch in visible(wanted(), aborted, control=control):
+        for batch in visible(wanted(), aborted, control=control, check_crc=check_crc):
             chunk.add(batch)
             work += expected_size(batch)
             if work >= MOST_WORK or len(chunk.batches) == MOST_BATCHES:

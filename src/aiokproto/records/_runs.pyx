@@ -79,13 +79,15 @@ def first_damaged(data, spans, checksums):
     cdef const uint32_t *checksum = <const uint32_t *> expected.at
     cdef Py_ssize_t count = expected.size // <Py_ssize_t> sizeof(uint32_t)
     cdef Py_ssize_t index
+    cdef int64_t start, stop
     cdef uint32_t found
     if table.size // <Py_ssize_t> (SPAN * sizeof(int64_t)) != count:
         raise ValueError(f"{len(spans)} spans, {len(checksums)} checksums")
     for index in range(count):
-        if not CHECKED <= span[0] <= span[1] <= view.size:
-            raise IndexError(f"batch {index} spans {span[0]} to {span[1]} of {view.size} bytes")
-        checked = PyMemoryView_FromMemory(<char *> view.at + span[0] - CHECKED, span[1] - span[0] + CHECKED, PyBUF_READ)
+        start, stop = span[0], span[1]
+        if not CHECKED <= start <= stop <= view.size:
+            raise IndexError(f"batch {index} spans {start} to {stop} of {view.size} bytes")
+        checked = PyMemoryView_FromMemory(<char *> view.at + start - CHECKED, stop - start + CHECKED, PyBUF_READ)
         found = crc32c(checked)
         if found != checksum[index]:
             return index

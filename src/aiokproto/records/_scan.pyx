@@ -33,6 +33,8 @@ cdef struct Rows:
     int64_t *header_end
     uint8_t *key_valid
     uint8_t *value_valid
+    # Rows that are not filled yet.
+    int64_t left
 
 
 def whole_records(data, pos, size, most):
@@ -95,10 +97,10 @@ cdef scan_all(data, spans):
     rows = rows_of(room_in(numbers), room_in(valid), total)
     with nogil:
         while found and count:
-            found = scan_span(view.at, span, &rows)
+            found = scan_span(view.at, view.size, span, &rows)
             span += SPAN
             count -= 1
-    if not found:
+    if not found or rows.left:
         return None
     offset, timestamp, key_start, key_end, value_start, value_end, header_start, header_end = numbers
     return Found(
@@ -136,14 +138,20 @@ cdef Rows rows_of(View numbers, View valid, int64_t total) noexcept:
     rows.header_end = first + 7 * total
     rows.key_valid = valid.at
     rows.value_valid = valid.at + total
+    rows.left = total
     return rows
 
 
-cdef bint scan_span(const uint8_t *data, const int64_t *span, Rows *rows) noexcept nogil:
+cdef bint scan_span(const uint8_t *data, int64_t size, const int64_t *span, Rows *rows) noexcept nogil:
     """Fill the rows of a span and advance; returns false if the bytes are not its records."""
-    cdef const uint8_t *at = data + span[0]
-    cdef const uint8_t *stop = data + span[1]
+    cdef int64_t start = span[0]
+    cdef int64_t end = span[1]
     cdef int64_t count = span[2]
+    # Checked again, as they may have changed since the rows were counted.
+    if not 0 <= start <= end <= size or not 0 <= count <= rows.left:
+        return False
+    cdef const uint8_t *at = data + start
+    cdef const uint8_t *stop = data + end
     cdef int64_t base_offset = span[3]
     cdef int64_t base_timestamp = span[4]
     cdef bint appended = span[5] != 0
@@ -174,6 +182,7 @@ cdef bint scan_span(const uint8_t *data, const int64_t *span, Rows *rows) noexce
     rows.header_end += count
     rows.key_valid += count
     rows.value_valid += count
+    rows.left -= count
     return at == stop
 
 

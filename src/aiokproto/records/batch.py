@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 from typing import TypeVar
 
-from aiokproto.errors import CodecError, CorruptRecordError
+from aiokproto.errors import CodecError, CorruptRecordError, UnsupportedCompressionError
 from aiokproto.records.compression import MAX_DECOMPRESSED, Bytes, Compression, decompress
 from aiokproto.records.crc import crc32c
 from aiokproto.records.record import BatchRecord, Make, read_records
@@ -136,7 +136,10 @@ class RecordBatch:
         Raises:
             UnsupportedCompressionError: The codec's number is unknown.
         """
-        return Compression.of(self.attributes)
+        try:
+            return Compression.of(self.attributes)
+        except UnsupportedCompressionError as error:
+            raise UnsupportedCompressionError(str(self._corrupt(error))) from None
 
     @property
     def timestamp_type(self) -> TimestampType:

@@ -153,6 +153,16 @@ class Budget:
         self.left -= len(unpacked)
         return unpacked
 
+    def take(self, size: int) -> None:
+        """Subtract bytes that were decompressed in pieces.
+
+        Raises:
+            CorruptRecordError: They are more than are left.
+        """
+        self.left -= size
+        if self.left < 0:
+            raise CorruptRecordError(f"sets inside of sets exceed the limit of decompressed bytes by {-self.left}")
+
 
 def _library(module: str, package: str, codec: Compression) -> Any:
     try:

@@ -20,10 +20,14 @@ from aiokproto.codec.payloads.control_records import (
     SnapshotHeaderRecord,
     VotersRecord,
 )
-from aiokproto.errors import CorruptRecordError, DecodeError, InvalidRecordError
-from aiokproto.records.batch import RecordBatch
+from aiokproto.errors import CodecError, CorruptRecordError, DecodeError, InvalidRecordError
+from aiokproto.records.batch import HEADER, RecordBatch
 from aiokproto.records.builder import BatchBuilder, RecordLike
+from aiokproto.records.compression import chunks
+from aiokproto.records.cutting import cut
 from aiokproto.records.patch import set_leader_epoch
+from aiokproto.records.record import read_records
+from aiokproto.records.scan import whole_records
 
 _KEY = struct.Struct(">hh")
 _VERSION = struct.Struct(">h")
@@ -165,13 +169,22 @@ def parse_end_transaction(key: bytes | None, value: bytes | None) -> EndTransact
 def batch_control_type(batch: RecordBatch) -> ControlType:
     """Return the type of a control batch, which is the type of its first record.
 
+    Others are not read: a control batch can be compressed, and have any number of them.
+
     Raises:
-        CorruptRecordError: The batch has no records, or is damaged.
+        CorruptRecordError: The batch has no records, or the first one is damaged.
+        UnsupportedCompressionError: The codec is unknown or its library is missing.
     """
-    records = batch.records(lambda _offset, _timestamp, key, _value, _headers: key)
-    if not records:
-        raise CorruptRecordError(f"control batch at offset {batch.base_offset} has no records")
-    return control_type(records[0])
+    unpacked = chunks(batch.compression, batch.raw[HEADER.size :]) if batch.count else iter(())
+    try:
+        for data, _ in cut(unpacked, 1, 1, whole_records):
+            (key,) = read_records(
+                data, 1, batch.base_offset, batch.base_timestamp, None, lambda _offset, _timestamp, key, *_: key
+            )
+            return control_type(key)
+    except CodecError as error:
+        raise CorruptRecordError(f"control batch at offset {batch.base_offset}: {error}") from error.__cause__
+    raise CorruptRecordError(f"control batch at offset {batch.base_offset} has no records")
 
 
 def encode_control(

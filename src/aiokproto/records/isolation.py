@@ -6,12 +6,17 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 from aiokproto.codec.messages.fetch import AbortedTransaction
+from aiokproto.errors import CorruptRecordError
 from aiokproto.records.batch import RecordBatch
 from aiokproto.records.control import ControlType, batch_control_type
 
 
 def visible(
-    batches: Iterable[RecordBatch], aborted: Sequence[AbortedTransaction] = (), *, control: bool = False
+    batches: Iterable[RecordBatch],
+    aborted: Sequence[AbortedTransaction] = (),
+    *,
+    control: bool = False,
+    check_crc: bool = False,
 ) -> Iterator[RecordBatch]:
     """Yield the batches with records for users.
 
@@ -23,6 +28,9 @@ def visible(
         batches: The batches of one partition in a response, in order.
         aborted: The partition's aborted transactions in the same response; empty for ``read_uncommitted``.
         control: Whether to yield control batches too.
+        check_crc: Whether to compare the checksums of control batches, and of those to skip. One that does not match is
+            yielded, as any other damaged batch, for the reader to find: a single wrong bit makes a control batch of one
+            with records, or an empty one.
 
     Raises:
         CorruptRecordError: A control batch is damaged. The batches before it have been yielded.
@@ -34,11 +42,25 @@ def visible(
         # last_offset and not base_offset, which in a compressed set of magic 1 would take a decompression.
         while upcoming and upcoming[0].first_offset <= batch.last_offset:
             aborting.add(upcoming.popleft().producer_id)
-        if batch.is_control:
+        hidden = batch.is_control or (batch.is_transactional and batch.producer_id in aborting)
+        if not hidden and (batch.magic < 2 or batch.count):
+            yield batch
+            continue
+        if check_crc and not _intact(batch):
+            yield batch
+            continue
+        # Compaction may have removed the marker, and kept the batch for the producer's last sequence number.
+        if batch.is_control and batch.count:
             # The type is inside the batch, so it is read only where it matters.
             if batch.producer_id in aborting and batch_control_type(batch) is ControlType.ABORT:
                 aborting.discard(batch.producer_id)
-            if control and batch.count:
+            if control:
                 yield batch
-        elif (batch.magic < 2 or batch.count) and not (batch.is_transactional and batch.producer_id in aborting):
-            yield batch
+
+
+def _intact(batch: RecordBatch) -> bool:
+    try:
+        batch.validate()
+    except CorruptRecordError:
+        return False
+    return True

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 from zlib import crc32
 
-from aiokproto.errors import CodecError, CorruptRecordError
+from aiokproto.errors import CodecError, CorruptRecordError, UnsupportedCompressionError
 from aiokproto.records.batch import LOG_OVERHEAD, MAGIC_AT, TIMESTAMP_TYPE, RecordBatch
 from aiokproto.records.compression import MAX_DECOMPRESSED, Budget, Bytes, Compression, chunks
 from aiokproto.records.cutting import cut
@@ -194,21 +194,22 @@ class LegacyBatch(RecordBatch):
     def records_in_pieces(self, make: Make[T], size: int, most: int) -> Iterator[list[T]]:
         """Yield what :meth:`records` returns in lists of at most ``size`` bytes and ``most`` records.
 
-        A larger record is a list of its own. ``max_decompressed`` does not apply, because about one list is in memory
-        at a time; one per level if sets are nested.
+        A larger record is a list of its own. About one list is in memory at a time; one per level if sets are nested.
+        So ``max_decompressed`` applies only to all sets inside of the set together: at each level a few kilobytes can
+        become a thousand times as many.
         """
         try:
             message = self._message()
             if not self.attributes & _CODEC:
                 yield [make(self.offset, self.base_timestamp, message[4], message[5], ())]
                 return
-            base = 0
+            base, inner = 0, Budget(self.max_decompressed)
             if self.magic:
                 # Absolute offsets follow from the last inner offset, so a set of several lists is decompressed twice.
-                once, base = _survey(message, size, most, self.check_crc)
+                once, base = _survey(message, size, most, self.check_crc, inner)
             else:
                 once = None
-            for messages in [once] if once else _in_pieces(message, size, most, self.check_crc):
+            for messages in [once] if once else _in_pieces(message, size, most, self.check_crc, inner):
                 yield [
                     make(base + offset, timestamp, key, value, ()) for offset, _, _, timestamp, key, value in messages
                 ]
@@ -311,10 +312,13 @@ def _key_and_value(data: bytes, pos: int, end: int) -> tuple[bytes | None, bytes
 
 
 def _packed(wrapper: Message) -> tuple[Compression, Bytes]:
-    _, magic, attributes, _, _, packed = wrapper
+    offset, magic, attributes, _, _, packed = wrapper
     if packed is None:
         raise CorruptRecordError("it is compressed but has no value")
-    codec = Compression.of(attributes)
+    try:
+        codec = Compression.of(attributes)
+    except UnsupportedCompressionError as error:
+        raise UnsupportedCompressionError(f"message at offset {offset}: {error}") from None
     if codec is Compression.ZSTD:
         raise CorruptRecordError(f"it is compressed with zstd, which magic {magic} does not have (KIP-110)")
     return codec, from_v0(packed) if codec is Compression.LZ4 and not magic else packed
@@ -374,10 +378,14 @@ def _stamped(wrapper: Message, inside: list[Message]) -> list[Message]:
     ]
 
 
-def _in_pieces(wrapper: Message, size: int, most: int, check_crc: bool, depth: int = 1) -> Iterator[list[Message]]:
-    """Yield what `_open` returns in lists; offsets of magic 1 stay relative."""
+def _in_pieces(
+    wrapper: Message, size: int, most: int, check_crc: bool, inner: Budget, depth: int = 1
+) -> Iterator[list[Message]]:
+    """Yield what `_open` returns in lists; offsets of magic 1 stay relative. ``inner`` limits the sets inside."""
     empty = True
     for data, _ in cut(chunks(*_packed(wrapper)), size, most, _whole_messages):
+        if depth > 1:
+            inner.take(len(data))
         inside = _read_set(bytes(data), check_crc)
         empty = False
         if wrapper[1]:
@@ -393,18 +401,18 @@ def _in_pieces(wrapper: Message, size: int, most: int, check_crc: bool, depth: i
                 yield flat
                 flat = []
             # With half the size per level, all levels together hold at most twice the first one's.
-            yield from _in_pieces(message, size // 2, most, check_crc, depth + 1)
+            yield from _in_pieces(message, size // 2, most, check_crc, inner, depth + 1)
         if flat:
             yield flat
     if empty:
         raise CorruptRecordError(_EMPTY)
 
 
-def _survey(wrapper: Message, size: int, most: int, check_crc: bool) -> tuple[list[Message] | None, int]:
+def _survey(wrapper: Message, size: int, most: int, check_crc: bool, inner: Budget) -> tuple[list[Message] | None, int]:
     """Return the messages of a compressed set of magic 1 if they fit one list, and what to add to their offsets."""
     lists = last = highest = 0
     inside: list[Message] = []
-    for inside in _in_pieces(wrapper, size, most, check_crc):
+    for inside in _in_pieces(wrapper, size, most, check_crc, inner):
         found = _highest(inside)
         highest = max(highest, found) if lists else found
         last = inside[-1][0]

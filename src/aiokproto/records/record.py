@@ -125,7 +125,7 @@ def read_records(
         data = bytes(data)
     if abs(base_timestamp) > _SAFE_TIMESTAMP or not 0 <= base_offset < _SAFE_OFFSET:
         # Only for such a batch: the check of every record would slow all others.
-        make = _checked(make)
+        make, append_time = _checked(make, append_time), None
     records: list[T] = []
     try:
         pos = _read_fields(data, count, base_offset, base_timestamp, append_time, make, records)
@@ -217,13 +217,16 @@ def _read_far_timestamp(data: bytes, pos: int, base_timestamp: int) -> tuple[int
     return raw, pos
 
 
-def _checked(make: Make[T]) -> Make[T]:
-    """Wrap ``make`` for a batch so near to the bounds of int64 that a short delta may overflow."""
+def _checked(make: Make[T], append_time: int | None) -> Make[T]:
+    """Wrap ``make`` for a batch so near to the bounds of int64 that a short delta may overflow.
+
+    An overflow is damage even if LogAppendTime replaces the timestamp, as in every other batch.
+    """
 
     def checked(offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: tuple[Header, ...]) -> T:
-        if not (abs(offset) <= INT64_MAX and abs(timestamp) <= INT64_MAX):
+        if not -INT64_MAX - 1 <= min(offset, timestamp) <= max(offset, timestamp) <= INT64_MAX:
             raise CorruptRecordError(f"offset {offset} or timestamp {timestamp} does not fit 64 bits")
-        return make(offset, timestamp, key, value, headers)
+        return make(offset, timestamp if append_time is None else append_time, key, value, headers)
 
     return checked
 

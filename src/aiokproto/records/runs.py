@@ -176,19 +176,17 @@ class Run:
         return RecordBatch(self.source[span.start - HEADER.size : span.stop])
 
 
-def decode_run(data: Bytes) -> tuple[Run | None, list[RecordBatch]]:
+def decode_run(data: Bytes) -> tuple[Run | None, Iterator[RecordBatch]]:
     """Return the run of plain batches at the start of a record set, and the batches behind it; checksums not compared.
 
-    A truncated batch at the end is ignored, see :func:`~aiokproto.records.record_set.decode`.
-
-    Raises:
-        CorruptRecordError: The header of a batch is damaged.
+    A truncated batch at the end is ignored. The iterator raises CorruptRecordError at a damaged header, see
+    :func:`~aiokproto.records.record_set.decode`.
     """
     view = memoryview(data)
     if len(view) > MAX_DATA:
-        return None, list(decode(view, check_crc=False))
+        return None, decode(view, check_crc=False)
     spans, checksums = plain_batches(view)
     if not len(spans):
-        return None, list(decode(view, check_crc=False))
+        return None, decode(view, check_crc=False)
     run = Run(view, spans, checksums)
-    return run, list(decode(view[run.end :], check_crc=False))
+    return run, decode(view[run.end :], check_crc=False)

@@ -489,7 +489,7 @@ class BrokerSession:
         observer = self._owner.observer
         observer.redelivered += sum(each.last - each.first + 1 for each in ranges if each.delivery_count > 1)
         observer.fetched(self.node, partition, ranges[0].first, count, len(data))
-        self._owner.buffer.put(FetchedPart(lock, ranges, data))
+        self._owner.buffer.put(FetchedPart(lock, ranges, data, self._config.check_crcs))
         self._owner.arrived()
 
     def _refused(

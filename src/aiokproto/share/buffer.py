@@ -45,12 +45,14 @@ class FetchedPart:
 
     __slots__ = ("_chunk", "_uncut", "delivered", "lock", "opened", "opening", "position", "ranges", "reported", "size")
 
-    def __init__(self, lock: AcquisitionLock, ranges: Sequence[AcquiredRange], data: memoryview) -> None:
+    def __init__(
+        self, lock: AcquisitionLock, ranges: Sequence[AcquiredRange], data: memoryview, check_crcs: bool = True
+    ) -> None:
         self.lock = lock
         self.ranges = ranges
         self.position = ranges[0].first
         # Cut when the one before is opened: there may be as many batches as the response has room for.
-        self._uncut = chunks(lock.acquired.partition, self.position, data, ())
+        self._uncut = chunks(lock.acquired.partition, self.position, data, (), check_crc=check_crcs)
         self._chunk: Chunk | None = None
         self.opened: list[ShareRecord] = []
         self.opening: tuple[RecordBatch, Any] | None = None

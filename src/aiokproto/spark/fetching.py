@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from aiokproto.cluster import ClusterClient
@@ -16,7 +17,14 @@ from aiokproto.codec.messages.fetch import (
 )
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerConnectionError, BrokerError, DeadlineError, error_for
+from aiokproto.errors import (
+    BrokerConnectionError,
+    BrokerError,
+    CorruptRecordError,
+    DeadlineError,
+    UnsupportedCompressionError,
+    error_for,
+)
 from aiokproto.records import RecordBatch
 from aiokproto.records.isolation import visible
 from aiokproto.records.runs import Run, decode_run
@@ -87,7 +95,7 @@ class RangeFetcher:
             DeadlineError: The position did not advance for ``kafkaConsumer.pollTimeoutMs``. Names the last failure.
             DataLossError: Records of the range were deleted, and ``failOnDataLoss`` is set; or the log was truncated.
             TopicChangedError: The topic was deleted, or deleted and created again.
-            CorruptRecordError: A batch has an invalid header.
+            CorruptRecordError: A batch has an invalid header, or a marker of an aborted transaction is damaged.
             BrokerError: The broker responded with an error that is not retriable.
         """
         clock = asyncio.get_running_loop().time
@@ -177,21 +185,38 @@ class RangeFetcher:
     def _batches(self, data: PartitionData) -> list[RecordBatch | Run]:
         if not data.records:
             return []
+        settings, end = self._options.fetch, self._range.end
         run, rest = decode_run(data.records)
-        last = rest[-1] if rest else run
+        last: RecordBatch | Run | None = run
+
+        def within() -> Iterator[RecordBatch]:
+            nonlocal last
+            # Up to the end of the range: damage behind it does not matter.
+            for batch in rest if last is None or last.next_offset < end else ():
+                last = batch
+                # The base offset of a compressed set of magic 1 would take a decompression.
+                if batch.magic < 2 or batch.base_offset < end:
+                    yield batch
+                if batch.next_offset >= end:
+                    return
+
+        aborted = data.aborted_transactions if settings.read_committed else None
+        batches: list[RecordBatch | Run] = []
+        if run is not None and (first := run.before(end)):
+            batches.append(first)
+        try:
+            batches += visible(within(), aborted or (), check_crc=settings.check_crcs)
+        except (CorruptRecordError, UnsupportedCompressionError) as error:
+            raise type(error)(f"reading {self._range}: {error}") from error
         if last is None:
             # Brokers before 0.10.1 truncate even the first batch to the requested size.
             self._max_bytes = min(2 * self._max_bytes, _INT32_MAX)
-            self._size *= 2
+            self._size = min(2 * self._size, _INT32_MAX)
+        # Otherwise the same batches would be fetched for ever, and their records read again.
+        if last is None or last.next_offset <= self.position:
             return []
-        aborted = data.aborted_transactions if self._options.fetch.read_committed else None
-        if last.next_offset > self.position:
-            self._size = len(data.records) / (last.next_offset - self.position)
-        self.position = max(self.position, last.next_offset)
-        batches: list[RecordBatch | Run] = []
-        if run is not None and (first := run.before(self._range.end)):
-            batches.append(first)
-        batches += [one for one in visible(rest, aborted or ()) if one.base_offset < self._range.end]
+        self._size = len(data.records) / (last.next_offset - self.position)
+        self.position = last.next_offset
         return batches
 
     async def _skip_deleted(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aiokproto.errors import CorruptRecordError, UnknownTopicError
+from aiokproto.errors import CorruptRecordError, UnknownTopicError, UnsupportedCompressionError
 from aiokproto.records import RecordBatch
 from aiokproto.records.pieces import in_pieces
 from aiokproto.records.runs import Run
@@ -78,5 +78,5 @@ def to_arrow(
                 del batch
             # They reference the bytes of their piece, which must be freed before the next piece is decompressed.
             del piece, columns
-    except CorruptRecordError as error:
-        raise CorruptRecordError(f"reading {offsets}: {error}") from error
+    except (CorruptRecordError, UnsupportedCompressionError) as error:
+        raise type(error)(f"reading {offsets}: {error}") from error

@@ -189,7 +189,7 @@ DAMAGED: list[tuple[str, bytes, int, str]] = [
     ("cut in its header", WHOLE + WHOLE[:5], 1, "the last batch is cut short: 5 bytes are too few for its size"),
     ("zeros", WHOLE + bytes(20), 1, "record batch at offset 0: length 0 is too small"),
     ("magic", WHOLE + WHOLE[:16] + b"\x07" + WHOLE[17:], 1, "record batch at offset 0: magic 7 is unknown"),
-    ("compression", patched(set_attributes(7)), 0, "unknown compression codec 7 in record batch"),
+    ("compression", patched(set_attributes(7)), 0, "record batch at offset 100: unknown compression codec 7"),
     ("not compressed", patched(set_attributes(1)), 0, "record batch at offset 100: gzip data cannot be decompressed"),
     ("records", batch_of(b"\x0c\0"), 0, "record batch at offset 3: "),
     ("message", message(b"v", crc=1), 0, "message at offset 0: checksum is "),
