@@ -350,7 +350,7 @@ def test_a_session_in_which_all_reads_are_pushed_down(
 
     pushing.conf.set(SETTING, "false")
     register(pushing, pushdown=True)
-    assert "load a DataFrame of its own for each query" in caplog.text
+    assert "load a DataFrame for each use, also within one query" in caplog.text
     try:
         assert pushing.conf.get(SETTING) == "true"
 

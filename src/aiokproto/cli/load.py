@@ -54,7 +54,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         # One of Spark, or of a storage's library, is for the user, and as long as its stack; others are bugs.
         if type(error).__module__.partition(".")[0] in ("aiokproto", *sys.stdlib_module_names):
             raise
-        return _failed(_reason(str(error)) or type(error).__name__, 1)
+        reason = _reason(str(error)) or type(error).__name__
+        # Spark has the errors of its own Python processes as text.
+        wrong = reason.removeprefix(f"{ConfigurationError.__module__}.{ConfigurationError.__name__}: ")
+        return _failed(wrong, 1 if wrong == reason else 2)
     return _written(lines)
 
 

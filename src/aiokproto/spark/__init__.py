@@ -123,8 +123,8 @@ def register(spark: SparkSession, *, pushdown: bool = False) -> None:
         pushdown: Whether batch reads skip records that the filters of the query exclude by ``topic``, ``partition``,
             ``offset`` or ``timestamp``. This sets ``spark.sql.python.filterPushdown.enabled`` in the session, for all
             Python data sources. Before Spark 4.1 it has no effect: Spark filters the rows, as without it. Load a
-            DataFrame of its own for each query: Spark up to 4.3 would use what the filters of an earlier query have
-            left in a later one without filters. A warning says so.
+            DataFrame for each use, also within one query: Spark up to 4.3 would use what a filter has left of it for
+            its other uses, too. A warning says so.
     """
     _require_pyspark()
     from pyspark.errors import AnalysisException
@@ -134,8 +134,8 @@ def register(spark: SparkSession, *, pushdown: bool = False) -> None:
     if pushdown:
         # Nothing of this package is called for the later query, so that it could refuse.
         logger.warning(
-            "filter pushdown: load a DataFrame of its own for each query; Spark keeps what the filters of a query have "
-            "left of a DataFrame, and later queries of it without filters miss the other rows"
+            "filter pushdown: load a DataFrame for each use, also within one query; Spark keeps what a filter has left "
+            "of a DataFrame, and its other uses miss the other rows"
         )
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:

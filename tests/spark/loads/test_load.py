@@ -120,6 +120,15 @@ def test_a_rerun_reads_the_same_offsets_and_replaces_the_rows(output: Output) ->
     assert output.rows() == expected(14, 5)
 
 
+def test_a_rerun_keeps_the_time_of_the_load(output: Output) -> None:
+    first = output.load()
+    there = open_storage(output.path)
+    early = replace(CommitLog(there).manifest(1), created="2026-01-01T00:00:00+00:00")
+    there.write(commit_name(1), early.to_text())
+    output.rerun(first.run_id)
+    assert [(one.number, one.created) for one in runs(output.path)] == [(2, early.created)]
+
+
 def test_a_failed_rerun_leaves_the_rows_unchanged(output: Output) -> None:
     first = output.load()
     with pytest.raises(Exception, match="no luck"):
@@ -130,7 +139,9 @@ def test_a_failed_rerun_leaves_the_rows_unchanged(output: Output) -> None:
 def test_a_rerun_of_deleted_records_fails(output: Output) -> None:
     first = output.load()
     output.kafka.delete_records(output.topic, 0, 4)
-    with pytest.raises(DataLossError, match="4 offsets from 0 on were deleted"):
+    with pytest.raises(
+        DataLossError, match=r"^run 000001-\w+: .* 4 offsets from 0 on were deleted.*allow_fewer_rows=True"
+    ):
         output.rerun(first.run_id)
     assert output.rows() == expected(10, 5)
 

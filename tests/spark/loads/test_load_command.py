@@ -188,6 +188,17 @@ def test_an_error_of_a_storages_library_is_one_line_and_a_bug_is_raised(
         command.main(LOAD)
 
 
+def test_a_wrong_option_that_spark_reports_is_one_too(
+    monkeypatch: pytest.MonkeyPatch, session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind = type("AnalysisException", (Exception,), {"__module__": "pyspark.errors"})
+    loading(
+        monkeypatch, kind("[X] failed\nTraceback:\naiokproto.errors.ConfigurationError: value.schema is required\n")
+    )
+    assert command.main(LOAD) == 2
+    assert capsys.readouterr().err == "error: value.schema is required\n"
+
+
 def test_output_that_is_not_read_is_no_failure(
     monkeypatch: pytest.MonkeyPatch, session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:

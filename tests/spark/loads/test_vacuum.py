@@ -84,9 +84,11 @@ def test_nothing_is_removed_where_manifests_cannot_be_read(output: LocalStorage)
 def test_nothing_is_removed_where_nothing_was_committed(tmp_path: Path) -> None:
     storage = LocalStorage(f"file://{tmp_path}/table")
     storage.write(f"{DEAD}/part-0", b"1")
-    with pytest.raises(ManifestError, match="nothing was loaded"):
+    with pytest.raises(ManifestError, match=f"has no manifest, but {DEAD}: if no load was ever committed, remove that"):
         vacuum(storage.uri, older_than=NOW)
     assert names(storage) == {DEAD}
+    with pytest.raises(ManifestError, match="has no manifest: nothing was loaded"):
+        vacuum(f"file://{tmp_path}/empty", older_than=NOW)
 
 
 def test_an_age_below_zero_is_refused(output: LocalStorage) -> None:

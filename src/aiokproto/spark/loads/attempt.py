@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 from aiokproto.spark.loads.columns import Columns
 from aiokproto.spark.loads.commits import CommitLog
-from aiokproto.spark.loads.history import ConflictError, History
+from aiokproto.spark.loads.history import ConflictError, History, SchemaError
 from aiokproto.spark.loads.manifest import LoadedPartition, Manifest
 from aiokproto.spark.loads.storage import Storage, StorageError
 
@@ -117,13 +117,14 @@ def run_attempt(
         raise
     try:
         return CommitLog(storage).commit(manifest, history).manifest
-    except ConflictError:
+    except (ConflictError, SchemaError):
         _remove(storage, manifest.data)
         raise
 
 
 def _counted(manifest: Manifest, written: Written, counted: Counted, uri: str) -> Manifest:
-    created = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    # A rerun keeps the time of the load.
+    created = manifest.created or datetime.now(timezone.utc).isoformat(timespec="seconds")
     manifest = replace(
         manifest,
         source_rows=written.source_rows,

@@ -29,7 +29,7 @@ class ConflictError(ManifestError):
     """A manifest conflicts with one that another load has committed. It was not committed."""
 
 
-class SchemaError(ConflictError):
+class SchemaError(ManifestError):
     """A column has another type than in the committed files. Nothing was committed."""
 
 

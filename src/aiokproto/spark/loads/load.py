@@ -199,7 +199,10 @@ def rerun(
         given.setdefault("failondataloss", "false")
     pinned = parse_read_options(pinned_options(given, before))
     # Finds records that are deleted already: if a task found them, the error would be Spark's.
-    plan_now(pinned)
+    try:
+        plan_now(pinned)
+    except DataLossError as error:
+        raise DataLossError(f"run {run_id}: {error}; allow_fewer_rows=True sets it, and replaces the rows") from None
     check_log(pinned, before.partitions, cluster_id=before.cluster_id)
     data, _ = new_directory(datetime.now(timezone.utc))
     manifest = replace(

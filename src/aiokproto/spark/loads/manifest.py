@@ -82,7 +82,7 @@ class Manifest:
         cluster_id: The cluster's id.
         data: The directory of its files, relative to the output. No other attempt uses it.
         files: The names of its files in ``data``. Other files there are ignored.
-        created: The time of the commit, ISO 8601, UTC.
+        created: The time of the load, ISO 8601, UTC; reruns keep it.
         read_committed: Whether only committed records were read.
         include_headers: Whether there is a column with the headers.
         source_rows: Records read, before any transformation.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,8 +57,7 @@ def vacuum(
     last = commits.latest().number
     if not manifests or len(manifests) != last:
         # Not an output of loads, or the storage does not show all of its manifests.
-        found = f"has {len(manifests)} manifests up to number {last}" if last else "has no manifest: nothing was loaded"
-        raise ManifestError(f"{output.uri} {found}")
+        raise ManifestError(f"{output.uri} {_lacking(len(manifests), last, folders)}")
     needed = set({manifest.run_id: manifest.data for manifest in manifests}.values())
     orphans = [
         folder
@@ -69,3 +69,13 @@ def vacuum(
         if not dry_run:
             output.remove(folder.name)
     return orphans
+
+
+def _lacking(manifests: int, last: int, folders: Sequence[Folder]) -> str:
+    if last:
+        return f"has {manifests} manifests up to number {last}"
+    if not folders:
+        return "has no manifest: nothing was loaded"
+    # Whoever lost the manifests must not lose the rows, too.
+    names = ", ".join(folder.name for folder in folders[:3]) + (", …" if len(folders) > 3 else "")
+    return f"has no manifest, but {names}: if no load was ever committed, remove that by hand"
