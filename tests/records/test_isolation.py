@@ -125,6 +125,16 @@ def test_damage_that_makes_a_batch_of_another_kind_is_left_to_the_reader(place: 
         found.validate()
 
 
+def test_a_marker_without_a_checksum_is_accepted() -> None:
+    """As librdkafka's mock cluster writes it."""
+    log = written([(0, "send"), (0, "abort"), (1, "plain")])
+    first, marker, last = decode(log.data)
+    unsigned = bytearray(marker.raw)
+    struct.pack_into(">I", unsigned, 17, 0)
+    batches = [first, RecordBatch(unsigned), last]
+    assert offsets(visible(batches, log.aborted(0, log.offset), check_crc=True)) == [2]
+
+
 def test_a_damaged_batch_of_an_aborted_transaction_is_left_to_the_reader() -> None:
     log = written([(0, "send"), (0, "abort")])
     log.data[-80] ^= 1

@@ -46,7 +46,8 @@ def visible(
         if not hidden and (batch.magic < 2 or batch.count):
             yield batch
             continue
-        if check_crc and not _intact(batch):
+        # librdkafka's mock cluster writes its markers without a checksum.
+        if check_crc and not (batch.is_control and not batch.crc) and not _intact(batch):
             yield batch
             continue
         # Compaction may have removed the marker, and kept the batch for the producer's last sequence number.
