@@ -30,7 +30,7 @@ def visible(
         control: Whether to yield control batches too.
         check_crc: Whether to compare the checksums of control batches, and of those to skip. One that does not match is
             yielded, as any other damaged batch, for the reader to find: a single wrong bit makes a control batch of one
-            with records, or an empty one.
+            with records, or an empty one. Markers with the checksum 0 are not compared.
 
     Raises:
         CorruptRecordError: A control batch is damaged. The batches before it have been yielded.

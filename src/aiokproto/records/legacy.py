@@ -203,12 +203,14 @@ class LegacyBatch(RecordBatch):
             if not self.attributes & _CODEC:
                 yield [make(self.offset, self.base_timestamp, message[4], message[5], ())]
                 return
-            base, inner = 0, Budget(self.max_decompressed)
+            base = 0
             if self.magic:
                 # Absolute offsets follow from the last inner offset, so a set of several lists is decompressed twice.
-                once, base = _survey(message, size, most, self.check_crc, inner)
+                once, base = _survey(message, size, most, self.check_crc, Budget(self.max_decompressed))
             else:
                 once = None
+            # Its own budget: the survey has decompressed everything once.
+            inner = Budget(self.max_decompressed)
             for messages in [once] if once else _in_pieces(message, size, most, self.check_crc, inner):
                 yield [
                     make(base + offset, timestamp, key, value, ()) for offset, _, _, timestamp, key, value in messages
