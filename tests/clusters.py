@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from tests.kafka.config import CONSUMER_HEARTBEAT_MS
+from tests.kafka.config import HEARTBEAT_MS
 from tests.kafka.pool import RunningKafka
 
 if TYPE_CHECKING:
@@ -130,7 +130,10 @@ async def embedded_cluster(
         "auto.create.topics.enable": "false",
         "group.consumer.min.session.timeout.ms": 500,
         "group.consumer.min.heartbeat.interval.ms": 100,
-        "group.consumer.heartbeat.interval.ms": CONSUMER_HEARTBEAT_MS,
+        "group.consumer.heartbeat.interval.ms": HEARTBEAT_MS,
+        "group.share.min.heartbeat.interval.ms": 100,
+        "group.share.heartbeat.interval.ms": HEARTBEAT_MS,
+        "group.streams.heartbeat.interval.ms": HEARTBEAT_MS,
         "group.share.min.record.lock.duration.ms": 1000,
     }
     racks = [f"rack-{number}" for number in range(brokers)]

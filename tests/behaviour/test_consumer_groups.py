@@ -30,7 +30,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.types import TopicPartition
 from tests.behaviour.coordinator import Coordinator, coordinator
 from tests.clusters import BehaviourCluster
-from tests.kafka.config import CONSUMER_HEARTBEAT_MS
+from tests.kafka.config import HEARTBEAT_MS
 
 GROUP_RESOURCE = 32
 
@@ -80,7 +80,7 @@ async def test_members_share_the_partitions(cluster: BehaviourCluster, topic: st
         answer = await first.beat()
         assert (answer.member_id, answer.heartbeat_interval_ms, answer.assignment) == (
             "first",
-            CONSUMER_HEARTBEAT_MS,
+            HEARTBEAT_MS,
             None,
         )
         kept: list[int] = []
@@ -273,7 +273,7 @@ async def test_groups_are_listed_by_type_and_deleted_when_empty(cluster: Behavio
 async def test_a_group_can_have_its_own_configs(cluster: BehaviourCluster, topic: str) -> None:
     async with coordinator(cluster, topic) as at:
         member = Member(at, "m", subscribed_topic_names=[topic])
-        assert (await member.beat()).heartbeat_interval_ms == CONSUMER_HEARTBEAT_MS
+        assert (await member.beat()).heartbeat_interval_ms == HEARTBEAT_MS
 
         async def alter(name: str, value: str) -> int:
             change = AlterableConfig(name=name, config_operation=0, value=value)
@@ -292,7 +292,7 @@ async def test_a_group_can_have_its_own_configs(cluster: BehaviourCluster, topic
             (found,) = answer.results[0].configs
             return found.value, found.config_source
 
-        assert await option("consumer.heartbeat.interval.ms") == (str(CONSUMER_HEARTBEAT_MS), 4)
+        assert await option("consumer.heartbeat.interval.ms") == (str(HEARTBEAT_MS), 4)
         assert await alter("consumer.heartbeat.interval.ms", "7000") == 0
         while await option("consumer.heartbeat.interval.ms") != ("7000", 8):
             await asyncio.sleep(0)

@@ -32,6 +32,7 @@ from tests.behaviour.coordinator import Coordinator, coordinator
 from tests.behaviour.feed import fill
 from tests.behaviour.sharing import ShareMember, alter, alter_when_known, delete, describe, heartbeat, offsets, until
 from tests.clusters import BehaviourCluster
+from tests.kafka.config import HEARTBEAT_MS
 
 GROUP_RESOURCE = 32
 ALL = [0, 1, 2, 3]
@@ -46,7 +47,7 @@ async def test_members_do_not_share_partitions_while_there_are_enough(cluster: B
         first, second = ShareMember(at, "first", topic), ShareMember(at, "second", topic, rack_id="r")
         await until(lambda: first.partitions == ALL, first)
         answer = await first.beat()
-        assert (answer.member_id, answer.heartbeat_interval_ms, answer.assignment) == ("first", 5000, None)
+        assert (answer.member_id, answer.heartbeat_interval_ms, answer.assignment) == ("first", HEARTBEAT_MS, None)
         await until(lambda: len(second.partitions) == 2 and first.epoch == second.epoch, second, first)
         assert sorted(first.partitions + second.partitions) == ALL
         described = await describe(at)
@@ -334,7 +335,7 @@ async def test_a_share_group_can_have_its_own_configs(cluster: BehaviourCluster,
 
         expected = {
             "share.auto.offset.reset": ("latest", 5),
-            "share.heartbeat.interval.ms": ("5000", 5),
+            "share.heartbeat.interval.ms": (str(HEARTBEAT_MS), 4),
             "share.isolation.level": ("read_uncommitted", 5),
             "share.record.lock.duration.ms": ("30000", 5),
             "share.session.timeout.ms": ("45000", 5),
@@ -360,7 +361,7 @@ async def test_a_share_group_can_have_its_own_configs(cluster: BehaviourCluster,
         for name, value in (
             ("share.auto.offset.reset", "by_duration:1h"),
             ("share.auto.offset.reset", "never"),
-            ("share.heartbeat.interval.ms", "100"),
+            ("share.heartbeat.interval.ms", "99"),
             ("share.session.timeout.ms", "1000000"),
             ("share.isolation.level", "serializable"),
             ("share.record.lock.duration.ms", "1"),

@@ -35,6 +35,7 @@ from tests.behaviour.coordinator import Coordinator, coordinator
 from tests.behaviour.test_group_records import written
 from tests.broker.consumer_harness import Topics
 from tests.clusters import BehaviourCluster
+from tests.kafka.config import HEARTBEAT_MS
 
 NO_SOURCE, SHUTDOWN = 1, 4
 """Statuses, with the protocol's numbers."""
@@ -159,7 +160,7 @@ async def test_internal_topics_are_created_and_tasks_assigned(cluster: Behaviour
     async with coordinator(cluster, topic) as at:
         first = Thread(at, "first")
         answer = await first.heartbeat()
-        assert (answer.heartbeat_interval_ms, answer.task_offset_interval_ms) == (5000, 60_000)
+        assert (answer.heartbeat_interval_ms, answer.task_offset_interval_ms) == (HEARTBEAT_MS, 60_000)
         assert (answer.acceptable_recovery_lag, answer.endpoint_information_epoch) == (10_000, 0)
         assert (answer.active_tasks, answer.standby_tasks, answer.warmup_tasks) == ([], [], [])
         assert NO_SOURCE in first.statuses

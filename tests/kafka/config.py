@@ -8,8 +8,8 @@ from pathlib import Path
 
 HOST = "127.0.0.1"
 
-CONSUMER_HEARTBEAT_MS = 200
-"""The interval of heartbeats with the consumer protocol: members learn of a new assignment by them."""
+HEARTBEAT_MS = 200
+"""The interval of heartbeats of consumer, share and streams groups: members learn of a new assignment by them."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,11 @@ def server_properties(
         "group.min.session.timeout.ms": "500",
         "group.consumer.min.session.timeout.ms": "500",
         "group.consumer.min.heartbeat.interval.ms": "100",
-        "group.consumer.heartbeat.interval.ms": str(CONSUMER_HEARTBEAT_MS),
+        "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_MS),
+        "group.share.min.heartbeat.interval.ms": "100",
+        "group.share.heartbeat.interval.ms": str(HEARTBEAT_MS),
+        "group.streams.min.heartbeat.interval.ms": "100",
+        "group.streams.heartbeat.interval.ms": str(HEARTBEAT_MS),
         "group.share.min.record.lock.duration.ms": "1000",
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
