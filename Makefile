@@ -8,16 +8,18 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test style types bench bench-quick bench-spark bench-docs docs wheels pythons asan kafka schema-check setup-test clean
+.PHONY: help demo check test test-all test-rest style types bench bench-quick bench-spark bench-docs docs wheels pythons asan kafka schema-check clean
 
-# The tests again in pure Python, and again on uvloop: those that each could break, without what is slow to start.
-HERE := -m "not kafka and not java and not spark and not slow"
+# Without what is slow to start.
+HERE := -m "not kafka and not java and not spark and not kerberos and not slow and not extended and not thorough"
 WRITTEN_AND_READ := $(addprefix behaviour/test_,produce.py produce_tables.py produce_batches.py consume.py)
+# The tests again in pure Python, and again on uvloop: those that each could break.
 PURE := $(addprefix tests/,accelerator records producer consumer $(WRITTEN_AND_READ))
 UVLOOP := $(addprefix tests/,net cluster producer consumer group broker/test_cluster.py broker/test_wire.py broker/test_peer.py $(WRITTEN_AND_READ))
-
 # The tests again on loops of slow machines: all that depend on time.
 TIMED := $(addprefix tests/,net cluster producer consumer group broker behaviour)
+# What says most in a minute.
+CHECKED := $(addprefix tests/,codec records producer consumer group $(WRITTEN_AND_READ) $(addprefix behaviour/test_,groups.py commits.py run.py exactly_once.py))
 
 help:  ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r verb text; do printf '  make %-12s %s\n' "$$verb" "$$text"; done
@@ -26,25 +28,41 @@ demo:  ## load flights through Kafka into Spark (BOOTSTRAP=host:port uses that c
 	@$(SETUP) demo -- $(BIN)/python examples/flights/main.py
 
 # Much of a run is waiting for Java and for real Kafka, which all workers share: twice as many as there are cores.
-WORKERS := $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 2))))
-SPLIT := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-# What says little about most changes, and takes long: `make test THOROUGH=1`; or the loops of slow machines alone.
+CORES := $(shell nproc 2>/dev/null || echo 2)
+WORKERS := $(shell echo $$((2 * $(CORES))))
+SPLIT := --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) $(SPLIT)
+# What even `make test-all` leaves to releases: `make test-all THOROUGH=1`.
 THOROUGH :=
-SLOW_LOOPS := $(THOROUGH)
-SELECTED := $(if $(THOROUGH),,-m "not thorough")
 # On which releases of Kafka tests/compatibility runs: some, separated by commas, or all.
 RELEASES := $(if $(THOROUGH),all)
 export RELEASES
 
-# Set-up first: what the machine lacks is reported before any work. Tests last: their summary closes the run.
-test: setup-test style types  ## style, types, and all tests (those that need Java or real Kafka are skipped where these are missing)
-	@$(BIN)/python -m pytest -q -rfE $(SPLIT) --pure $(HERE) $(PURE)
-	@$(BIN)/python -m pytest -q -rfE $(SPLIT) --loop uvloop $(HERE) $(UVLOOP)
-ifneq ($(SLOW_LOOPS),)
-	@$(BIN)/python -m pytest -q -rfE $(SPLIT) --loop coarse $(HERE) $(TIMED)
-	@$(BIN)/python -m pytest -q -rfE $(SPLIT) --loop stalling $(HERE) $(TIMED)
-endif
-	@$(SETUP) test -- $(BIN)/python -m pytest $(SPLIT) $(SELECTED) --releases "$(RELEASES)"
+check:  ## a first answer in a minute or two: style, and the tests of codec, records and clients on the embedded broker
+	@$(SETUP) check
+	@$(MAKE) --no-print-directory style
+	@$(BIN)/python -m pytest -q -n $(CORES) $(SPLIT) $(HERE) $(CHECKED)
+
+# Set-up first: what the machine lacks is reported before any work. The largest part last: its summary closes the run.
+test:  ## style, types, and the tests of what a change is likely to break, with real Kafka and Spark where Java is
+	@$(SETUP) test
+	@$(MAKE) --no-print-directory style
+	@$(PYTEST) -q --pure $(HERE) $(PURE)
+	@$(PYTEST) -q --loop uvloop $(HERE) $(UVLOOP)
+	@$(SETUP) test -- $(PYTEST) -m "not extended and not thorough"
+	@echo
+	@echo "$(MORE)"
+
+MORE := make test-all adds: the rest of the tests on real Kafka, earlier releases of Kafka and Spark, Spark Connect and Spark on a \
+cluster, Kerberos, Java's and other brokers' and clients' own programs, the event loops of slow machines, and other Pythons.
+
+test-all: test test-rest  ## all tests, each once (THOROUGH=1 adds what takes long and is for releases)
+
+test-rest:  ## what `make test-all` adds to `make test`
+	@$(SETUP) test-all
+	@$(PYTEST) -q --loop coarse $(HERE) $(TIMED)
+	@$(PYTEST) -q --loop stalling $(HERE) $(TIMED)
+	@$(SETUP) test-all -- $(PYTEST) -m "$(if $(THOROUGH),extended or thorough,extended and not thorough)" --releases "$(RELEASES)"
 
 style:  ## ruff and the layer contracts
 	@$(SETUP) style -- $(BIN)/ruff check
@@ -62,7 +80,7 @@ bench-quick:  ## the same in under a minute: fewer messages, the main clients
 	@$(SETUP) bench -- $(BIN)/python -m benchmarks --quick $(ARGS)
 
 bench-spark:  ## measure the PySpark part beside Spark's own connector (ARGS="--scale 0.1" fits some minutes)
-	@$(SETUP) test -- $(BIN)/python -m benchmarks.spark $(ARGS)
+	@$(SETUP) test-all -- $(BIN)/python -m benchmarks.spark $(ARGS)
 
 bench-docs:  ## put the newest run of `make bench`, and new profiles, into docs/performance.md
 	@$(SETUP) bench -- $(BIN)/python -m benchmarks.pages
@@ -95,6 +113,3 @@ clean:  ## remove everything that was made here
 	rm -rf .venv .cache build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse
 	find src -name '*.so' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
-
-setup-test:
-	@$(SETUP) test

@@ -24,6 +24,7 @@ pytest_plugins = [
     "tests.variants",
     "tests.hygiene",
     "tests.figures",
+    "tests.costs",
     "tests.java.plugin",
     "tests.kafka.plugin",
     "tests.ordering",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.setup.project import CACHE, QUIET
+from tools.setup.project import CACHE, MAVEN_OPTIONS
 from tools.setup.system import find_maven
 
 Commands = Callable[[Path], Sequence[Sequence[str]]]
@@ -48,7 +48,7 @@ def maven_copy_dependencies(pom: Path) -> Commands:
 
 
 def _maven(*arguments: str) -> list[str]:
-    return [str(find_maven() or "mvn"), *QUIET, *arguments]
+    return [str(find_maven() or "mvn"), *MAVEN_OPTIONS, *arguments]
 
 
 def _run(name: str, command: Sequence[str]) -> None:

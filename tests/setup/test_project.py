@@ -37,13 +37,18 @@ class Machine:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.commands: list[list[str]] = []
-        self.pure: list[bool] = []
+        self.environments: list[Mapping[str, str]] = []
         self.found: list[set[str]] = []
         self.compiles = True
 
+    @property
+    def pure(self) -> list[bool]:
+        """Whether each command was to leave the accelerator out."""
+        return ["AIOKPROTO_PURE" in environment for environment in self.environments]
+
     def run(self, command: Iterable[str | Path], environment: Mapping[str, str] = os.environ) -> None:
         self.commands.append([str(word) for word in command])
-        self.pure.append("AIOKPROTO_PURE" in environment)
+        self.environments.append(environment)
         self.found.append({path.name for path in self.folder.glob(f"*{SUFFIX}")})
         if self.compiles and "build_ext" in self.commands[-1]:
             write(self.folder, 200, *READING_AND_WRITING)
@@ -84,29 +89,42 @@ def test_modules_older_than_their_sources_are_outdated(accelerator: Path, change
 
 
 def test_the_project_is_installed_once_with_each_extra(machine: Machine) -> None:
-    for extra in ("dev", "dev", "bench", "dev"):
-        project.install(extra)
-    assert [command[-1] for command in machine.commands] == [".[dev]", ".[bench]"]
-    assert machine.pure == [True, True]
+    for extras in (("dev",), ("dev",), ("bench", "dev"), ("dev", "gssapi", "tls")):
+        project.install(*extras)
+    assert [command[-1] for command in machine.commands] == [".[dev]", ".[bench]", ".[gssapi,tls]"]
+    assert machine.pure == [True, True, True]
+
+
+def test_what_builds_need_is_installed_first_and_then_used(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(project, "_works", lambda python: True)
+    project.make_environment()
+    project.install("dev")
+    isolated = ["--no-build-isolation" not in command for command in machine.commands]
+    assert [command[-1] for command in machine.commands] == [".[compile]", ".[dev]"]
+    assert isolated == [True, False]
+
+
+def test_downloads_are_kept_in_the_projects_folder(machine: Machine) -> None:
+    project.install("dev")
+    assert machine.environments[-1]["PIP_CACHE_DIR"] == str(project.CACHE / "pip")
+    assert f"-Dmaven.repo.local={project.CACHE / 'maven'}" in project.MAVEN_OPTIONS
 
 
 def test_kerberos_is_installed_where_its_headers_are(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(project, "lacks_kerberos", lambda: "no headers")
-    project.install_kerberos()
+    assert not project.kerberos_can_be_installed()
     assert "the tests of Kerberos are skipped: no headers" in capsys.readouterr().err
-    assert not machine.commands
     monkeypatch.setattr(project, "lacks_kerberos", lambda: None)
-    project.install_kerberos()
-    project.install_kerberos()
-    assert [command[-1] for command in machine.commands] == [".[gssapi]"]
+    assert project.kerberos_can_be_installed()
 
 
 def test_the_accelerator_is_compiled_once(machine: Machine) -> None:
     project.compile_accelerator()
     project.compile_accelerator()
-    assert [command[1:] for command in machine.commands] == [["setup.py", "-q", "build_ext", "--inplace"]]
+    (command,) = machine.commands
+    assert command[1:5] == ["setup.py", "-q", "build_ext", "--inplace"]
     assert machine.pure == [False]
 
 

@@ -6,10 +6,12 @@ import fcntl
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 from tools.setup import project
@@ -30,6 +32,7 @@ class Needs:
     java: Want = Want.NO
     kafka: Want = Want.NO
     releases: bool = False
+    """Those of Kafka before the newest, too."""
     accelerator: bool = False
     kerberos: bool = False
     """If possible."""
@@ -38,7 +41,9 @@ class Needs:
 
 NEEDS = {
     "demo": Needs("demo", java=Want.MUST, accelerator=True),
-    "test": Needs(
+    "check": Needs("check", accelerator=True),
+    "test": Needs("test", java=Want.IF_POSSIBLE, kafka=Want.IF_POSSIBLE, accelerator=True),
+    "test-all": Needs(
         "dev",
         java=Want.IF_POSSIBLE,
         kafka=Want.IF_POSSIBLE,
@@ -47,8 +52,8 @@ NEEDS = {
         kerberos=True,
         kfake=True,
     ),
-    "style": Needs("dev"),
-    "types": Needs("dev"),
+    "style": Needs("check"),
+    "types": Needs("test"),
     "bench": Needs("bench", java=Want.IF_POSSIBLE, kafka=Want.IF_POSSIBLE, accelerator=True),
     "docs": Needs("docs"),
     "wheels": Needs("dev"),
@@ -89,30 +94,44 @@ def prepare(needs: Needs) -> Path | None:
                 maven = ensure_maven()
         if needs.extra is not None:
             project.make_environment()
-            project.install(needs.extra)
-            if needs.kerberos:
-                project.install_kerberos()
-            if needs.accelerator:
-                project.compile_accelerator()
-        if maven is not None:
-            with _forgiving(needs.kafka):
-                _fetch_jars(maven, releases)
-        # Without Go its tests are skipped: too much to install for them.
-        compiler = shutil.which("go") if needs.kfake else None
-        if compiler is not None:
-            with _forgiving(Want.IF_POSSIBLE):
-                project.build_kfake(compiler)
+        with ThreadPoolExecutor() as pool:
+            # Side by side: most of the time they wait for the network.
+            for job in [pool.submit(job) for job in _jobs(needs, maven, releases)]:
+                job.result()
     return java
+
+
+def _jobs(needs: Needs, maven: Path | None, releases: list[str]) -> Iterator[Callable[[], None]]:
+    """Yield what is left to do, in any order, when the machine has what it needs and there is an environment."""
+    if needs.extra is not None:
+        extras = [needs.extra]
+        if needs.kerberos and project.kerberos_can_be_installed():
+            extras.append("gssapi")
+        yield partial(project.install, *extras)
+    if needs.accelerator:
+        yield project.compile_accelerator
+    if maven is not None:
+        yield partial(_fetch_jars, needs.kafka, maven, releases)
+    # Without Go its tests are skipped: too much to install for them.
+    compiler = shutil.which("go") if needs.kfake else None
+    if compiler is not None:
+        yield partial(_build_kfake, compiler)
 
 
 def _jars_ready(releases: list[str]) -> bool:
     return project.kafka_ready() and project.messages_ready() and all(map(project.release_ready, releases))
 
 
-def _fetch_jars(maven: Path, releases: list[str]) -> None:
-    project.fetch_kafka(maven)
-    project.fetch_messages(maven)
-    project.fetch_releases(maven, releases)
+def _fetch_jars(want: Want, maven: Path, releases: list[str]) -> None:
+    with _forgiving(want):
+        project.fetch_kafka(maven)
+        project.fetch_messages(maven)
+        project.fetch_releases(maven, releases)
+
+
+def _build_kfake(compiler: str) -> None:
+    with _forgiving(Want.IF_POSSIBLE):
+        project.build_kfake(compiler)
 
 
 @contextmanager

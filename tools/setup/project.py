@@ -41,7 +41,8 @@ SCALA = {
 """Releases before the newest that tests run, oldest first, each with the Scala that its artifact is named after."""
 USUAL_RELEASES = ("0.8.2.2", "2.8.2")
 """Those that every run of the tests has, beside the newest: the oldest, and one of between."""
-QUIET = ("-q", "-B", "-Dstyle.color=never")
+MAVEN_OPTIONS = ("-q", "-B", "-Dstyle.color=never", f"-Dmaven.repo.local={CACHE / 'maven'}")
+"""It prints nothing but errors, and keeps what it fetches in the project's folder."""
 
 
 def kafka_version(pom: Path = POM) -> str:
@@ -71,9 +72,7 @@ def fetch_kafka(maven: Path) -> None:
         if _copied(pom, jars):
             continue
         say(f"fetching the jars of Apache Kafka {kafka_version(pom)} with Maven into {jars.relative_to(ROOT)}")
-        shutil.rmtree(jars, ignore_errors=True)
-        run([maven, *QUIET, "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={jars}"])
-        (jars / ".complete").write_text(_digest(pom))
+        _fetch(maven, pom, "dependency:copy-dependencies", jars)
 
 
 def wanted_releases(text: str) -> list[str]:
@@ -109,7 +108,17 @@ def fetch_releases(maven: Path, releases: Iterable[str]) -> None:
         say(f"fetching the jars of Apache Kafka {release} with Maven into {jars.relative_to(ROOT)}")
         shutil.rmtree(jars, ignore_errors=True)
         wanted = (f"-Dkafka.version={release}", f"-Dscala.version={SCALA[release]}")
-        run([maven, *QUIET, "-f", RELEASES_POM, "dependency:copy-dependencies", *wanted, f"-DoutputDirectory={jars}"])
+        run(
+            [
+                maven,
+                *MAVEN_OPTIONS,
+                "-f",
+                RELEASES_POM,
+                "dependency:copy-dependencies",
+                *wanted,
+                f"-DoutputDirectory={jars}",
+            ]
+        )
         (jars / ".complete").write_text(_digest(RELEASES_POM))
 
 
@@ -129,10 +138,7 @@ def fetch_messages(maven: Path) -> None:
         if _copied(MESSAGES_POM, jars):
             continue
         say(f"fetching the messages of Apache Kafka {release} with Maven into {jars.relative_to(ROOT)}")
-        shutil.rmtree(jars, ignore_errors=True)
-        target = (f"-Dkafka.version={release}", "dependency:copy", f"-DoutputDirectory={jars}")
-        run([maven, *QUIET, "-f", MESSAGES_POM, *target])
-        (jars / ".complete").write_text(_digest(MESSAGES_POM))
+        _fetch(maven, MESSAGES_POM, "dependency:copy", jars, f"-Dkafka.version={release}")
 
 
 def kfake_program() -> Path:
@@ -149,47 +155,60 @@ def build_kfake(compiler: str) -> None:
     if kfake_ready():
         return
     say("building franz-go's kfake with Go")
-    # An older Go would otherwise look for the version in go.mod, and wait long if it cannot be found.
-    run(
-        [compiler, "build", "-C", KFAKE, "-trimpath", "-o", kfake_program(), "."],
-        {**os.environ, "GOTOOLCHAIN": "local"},
-    )
+    settings = {
+        # An older Go would otherwise look for the version in go.mod, and wait long if it cannot be found.
+        "GOTOOLCHAIN": "local",
+        "GOCACHE": str(CACHE / "go" / "build"),
+        "GOMODCACHE": str(CACHE / "go" / "modules"),
+        # Else `make clean` could not remove the modules.
+        "GOFLAGS": f"{os.environ.get('GOFLAGS', '')} -modcacherw".strip(),
+    }
+    run([compiler, "build", "-C", KFAKE, "-trimpath", "-o", kfake_program(), "."], {**os.environ, **settings})
 
 
 def make_environment() -> None:
-    """Make ``.venv`` with the Python that runs this, unless there is one that works."""
-    if _works(PYTHON):
+    """Make ``.venv`` with the Python that runs this, unless there is one that works, and install what builds need."""
+    if not _works(PYTHON):
+        say(f"making the virtual environment .venv with Python {sys.version.split()[0]}")
+        run([sys.executable, "-m", "venv", "--clear", "--upgrade-deps", VENV])
+    # Other extras then need no environment of their own to build in, and the accelerator is compiled beside them.
+    install("compile")
+
+
+def install(*extras: str) -> None:
+    """Install the project, editable, with these extras, unless that was done and nothing has changed since."""
+    digest = _digest(ROOT / "pyproject.toml", ROOT / "setup.py")
+    stamps = {extra: VENV / f".installed-{extra}" for extra in extras}
+    missing = [extra for extra, stamp in stamps.items() if not _is_fresh(stamp, digest)]
+    if not missing:
         return
-    say(f"making the virtual environment .venv with Python {sys.version.split()[0]}")
-    run([sys.executable, "-m", "venv", "--clear", "--upgrade-deps", VENV])
+    isolated = extras == ("compile",)
+    if not isolated:
+        say(f"installing the project with its extras {', '.join(missing)} into .venv (a minute the first time)")
+    run(
+        [
+            *(PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check"),
+            # Python compiles what is imported; much never is.
+            *("--no-compile", *(() if isolated else ("--no-build-isolation",))),
+            *("-e", f".[{','.join(missing)}]"),
+        ],
+        # What pip compiles, it compiles from the beginning, for every extra again.
+        {**os.environ, "AIOKPROTO_PURE": "1", "PIP_CACHE_DIR": str(CACHE / "pip")},
+    )
+    for extra in missing:
+        stamps[extra].write_text(digest)
 
 
-def install(extra: str) -> None:
-    """Install the project, editable, with one of its extras, unless that was done and nothing has changed since."""
-    stamp, digest = VENV / f".installed-{extra}", _digest(ROOT / "pyproject.toml", ROOT / "setup.py")
-    if _is_fresh(stamp, digest):
-        return
-    say(f"installing the project with its `{extra}` extra into .venv (a few minutes the first time)")
-    # What pip compiles, it compiles from the beginning, for every extra again.
-    pure = {**os.environ, "AIOKPROTO_PURE": "1"}
-    run([PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-e", f".[{extra}]"], pure)
-    stamp.write_text(digest)
-
-
-def install_kerberos() -> None:
-    """Install the extra `gssapi`, which compiles its package; where that cannot be, say so and go on without."""
+def kerberos_can_be_installed() -> bool:
+    """Whether the extra `gssapi`, which compiles its package, can be installed; say what is missing."""
     lacking = lacks_compiler(PYTHON) or lacks_kerberos()
     if lacking:
         say(f"the tests of Kerberos are skipped: {lacking}")
-        return
-    install("gssapi")
+    return not lacking
 
 
 def compile_accelerator() -> None:
-    """Compile in place what the accelerator lacks or has changed; where that cannot be, say so and go on without.
-
-    The extra that is installed has to include `compile`.
-    """
+    """Compile in place what the accelerator lacks or has changed; where that cannot be, say so and go on without."""
     if os.environ.get("AIOKPROTO_PURE", "") not in ("", "0"):
         return
     outdated = outdated_modules()
@@ -200,8 +219,8 @@ def compile_accelerator() -> None:
     if lacking:
         say(f"the accelerator is not compiled, and pure Python takes its place: {lacking}")
     elif outdated:
-        say("compiling the accelerator (a minute the first time)")
-        run([PYTHON, "setup.py", "-q", "build_ext", "--inplace"])
+        say("compiling the accelerator")
+        run([PYTHON, "setup.py", "-q", "build_ext", "--inplace", f"--parallel={os.cpu_count()}"])
         failed = ", ".join(module.name.partition(".")[0] for module in outdated_modules())
         if failed:
             say(f"going on without what does not compile ({failed}): `python setup.py build_ext --inplace` says why")
@@ -213,6 +232,13 @@ def outdated_modules() -> list[Path]:
     shared = [path.stat().st_mtime for path in PACKAGE.rglob("*.pxd")]
     made = {source.with_name(source.stem + suffix): source.stat().st_mtime for source in PACKAGE.rglob("*.pyx")}
     return [module for module, source in sorted(made.items()) if _older(module, max(source, *shared, 0))]
+
+
+def _fetch(maven: Path, pom: Path, goal: str, jars: Path, *settings: str) -> None:
+    """Fill a folder with jars by a goal of Maven's plug-in for dependencies; `_copied` is then true."""
+    shutil.rmtree(jars, ignore_errors=True)
+    run([maven, *MAVEN_OPTIONS, "-f", pom, goal, *settings, f"-DoutputDirectory={jars}"])
+    (jars / ".complete").write_text(_digest(pom))
 
 
 def _copied(pom: Path, jars: Path) -> bool:
