@@ -7,6 +7,8 @@ import io
 import re
 import tokenize
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -146,8 +148,49 @@ def offenders(paths: Iterable[Path], faults: Callable[[Path], object]) -> str:
     return "\n".join(f"{path}: {fault}" for path, fault in found if fault)
 
 
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(), filename=str(path))
+@dataclass(frozen=True)
+class Facts:
+    """What the rules ask of a file: it is parsed once for all of them, and the tree, which is large, is not kept."""
+
+    has_docstring: bool
+    long_functions: dict[str, int]
+    bare_excepts: list[int]
+    sleeps: list[int]
+    prints: list[int]
+    wait_for: list[int]
+    imported: set[str]
+    """The packages that import statements name, anywhere in the file."""
+    imported_first: set[str]
+    """The packages that are imported with the module."""
+    first_of_ours: set[str]
+    """The modules of this package that are imported with the module."""
+
+
+@cache
+def facts(path: Path) -> Facts:
+    text = path.read_text()
+    tree = ast.parse(text, filename=str(path))
+    nodes, first = list(ast.walk(tree)), list(module_level(tree))
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    return Facts(
+        has_docstring=ast.get_docstring(tree) is not None,
+        long_functions=too_long(text, nodes),
+        bare_excepts=[node.lineno for node in nodes if isinstance(node, ast.ExceptHandler) and node.type is None],
+        sleeps=[call.lineno for call in calls if last_name(call.func).endswith("sleep") and waits(call)],
+        prints=[call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"],
+        wait_for=[
+            node.lineno
+            for node in nodes
+            if isinstance(node, ast.Attribute) and node.attr == "wait_for" and ast.unparse(node) == "asyncio.wait_for"
+        ],
+        imported=imported(nodes),
+        imported_first=imported(first),
+        first_of_ours={
+            node.module.removeprefix("aiokproto.")
+            for node in first
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("aiokproto.")
+        },
+    )
 
 
 def lines_of_code(source: str) -> set[int]:
@@ -165,12 +208,11 @@ def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> range:
     return range(start + 1, function.end_lineno + 1)
 
 
-def calls(path: Path) -> Iterator[ast.Call]:
-    return (node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call))
-
-
-def name_of(function: ast.expr) -> str:
-    return ast.unparse(function)
+def last_name(function: ast.expr) -> str:
+    """Return the last part of the name that is called: `sleep` of `asyncio.sleep`."""
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
 
 
 def waits(call: ast.Call) -> bool:
@@ -178,7 +220,7 @@ def waits(call: ast.Call) -> bool:
     return not (call.args and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0)
 
 
-def imported(nodes: Iterator[ast.AST]) -> set[str]:
+def imported(nodes: Iterable[ast.AST]) -> set[str]:
     """The top-level packages that import statements among the nodes name."""
     names: set[str] = set()
     for node in nodes:
@@ -194,7 +236,7 @@ def module_level(tree: ast.AST) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(tree):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             continue
-        if isinstance(child, ast.If) and name_of(child.test).endswith("TYPE_CHECKING"):
+        if isinstance(child, ast.If) and last_name(child.test).endswith("TYPE_CHECKING"):
             continue
         yield child
         yield from module_level(child)
@@ -217,44 +259,20 @@ def pure(module: str) -> bool:
 
 def impure_imports(path: Path) -> set[str]:
     """Return the modules of this package that are imported and are not pure. Those for annotations do not count."""
-    sources = {
-        node.module.removeprefix("aiokproto.")
-        for node in module_level(parsed(path))
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("aiokproto.")
-    }
-    return {source for source in sources if not pure(source)}
+    return {source for source in facts(path).first_of_ours if not pure(source)}
 
 
-def too_long(path: Path) -> dict[str, int]:
+def too_long(text: str, nodes: Iterable[ast.AST]) -> dict[str, int]:
     """Functions over the limit. Comments, blank lines and the docstring explain, and may take the room they need."""
-    code = lines_of_code(path.read_text())
-    lengths = {
-        function.name: len(code.intersection(body_lines(function)))
-        for function in ast.walk(parsed(path))
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
+    bodies = {node.name: body_lines(node) for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    long = {name: lines for name, lines in bodies.items() if len(lines) > FUNCTION_LINES}
+    code = lines_of_code(text) if long else set[int]()
+    lengths = {name: len(code.intersection(lines)) for name, lines in long.items()}
     return {name: length for name, length in lengths.items() if length > FUNCTION_LINES}
-
-
-def sleeps(path: Path) -> list[int]:
-    return [call.lineno for call in calls(path) if name_of(call.func).endswith("sleep") and waits(call)]
-
-
-def bare_excepts(path: Path) -> list[int]:
-    handlers = (node for node in ast.walk(parsed(path)) if isinstance(node, ast.ExceptHandler))
-    return [handler.lineno for handler in handlers if handler.type is None]
-
-
-def heavy_imports(path: Path) -> set[str]:
-    return HEAVY & imported(module_level(parsed(path)))
 
 
 def allowed_for(path: Path) -> set[str]:
     return {"pyspark"} if path.is_relative_to(SRC / "aiokproto" / "spark") else set()
-
-
-def prints(path: Path) -> list[int]:
-    return [call.lineno for call in calls(path) if name_of(call.func) == "print"]
 
 
 def test_files_are_short() -> None:
@@ -262,7 +280,7 @@ def test_files_are_short() -> None:
 
 
 def test_functions_are_short() -> None:
-    assert not offenders(EVERYWHERE, too_long)
+    assert not offenders(EVERYWHERE, lambda path: facts(path).long_functions)
 
 
 def test_nothing_is_left_unfinished() -> None:
@@ -271,7 +289,7 @@ def test_nothing_is_left_unfinished() -> None:
 
 def test_no_bare_except() -> None:
     """A bare one swallows cancellation too."""
-    assert not offenders(EVERYWHERE, bare_excepts)
+    assert not offenders(EVERYWHERE, lambda path: facts(path).bare_excepts)
 
 
 def test_no_path_of_a_developers_machine() -> None:
@@ -301,39 +319,34 @@ def test_clocks_and_chance_come_from_the_runtime() -> None:
         if path.relative_to(package).as_posix() not in allowed
         and not {"cli", "spark", "simulation"} & set(path.relative_to(package).parts)
     )
-    assert not offenders(modules, lambda path: set(sources) & imported(ast.walk(parsed(path))))
+    assert not offenders(modules, lambda path: set(sources) & facts(path).imported)
     compiled = {path.name for path in package.rglob("*.pyx") if re.search(r"time\.h|\brand|clock", path.read_text())}
     assert compiled == {"_appender.pyx"}, "it reads the system clock only where the runtime does"
 
 
 def test_no_wait_swallows_a_cancellation() -> None:
     """As ``asyncio.wait_for`` does before Python 3.12, if the result comes at the same time: see ``net.timeouts``."""
-    assert not offenders(
-        python_files("src"),
-        lambda path: [
-            node.lineno
-            for node in ast.walk(parsed(path))
-            if isinstance(node, ast.Attribute) and ast.unparse(node) == "asyncio.wait_for"
-        ],
-    )
+    assert not offenders(python_files("src"), lambda path: facts(path).wait_for)
 
 
 def test_modules_say_what_they_are_for() -> None:
-    assert not offenders(python_files("src"), lambda path: ast.get_docstring(parsed(path)) is None)
+    assert not offenders(python_files("src"), lambda path: not facts(path).has_docstring)
 
 
 def test_the_library_does_not_print() -> None:
-    assert not offenders((path for path in python_files("src") if "cli" not in path.parts), prints)
+    assert not offenders(
+        (path for path in python_files("src") if "cli" not in path.parts), lambda path: facts(path).prints
+    )
 
 
 def test_heavy_libraries_are_imported_on_first_use() -> None:
     """Only `spark` may import PySpark as a module: its classes are PySpark's own, and who imports it is using Spark."""
-    assert not offenders(python_files("src"), lambda path: heavy_imports(path) - allowed_for(path))
+    assert not offenders(python_files("src"), lambda path: HEAVY & facts(path).imported_first - allowed_for(path))
 
 
 def test_pure_modules_know_no_event_loop() -> None:
     modules = (path for path in python_files("src") if is_pure(path))
-    assert not offenders(modules, lambda path: {"asyncio"} & imported(ast.walk(parsed(path))))
+    assert not offenders(modules, lambda path: {"asyncio"} & facts(path).imported)
 
 
 def test_pure_modules_import_only_pure_ones() -> None:
@@ -349,7 +362,7 @@ def test_tests_do_not_sleep() -> None:
     """
     harness, virtual = ROOT / "tests" / "kafka", [ROOT / "tests" / "simulation", ROOT / "tests" / "group"]
     tests = (path for path in python_files("tests") if path.parent != harness or path.name.startswith("test_"))
-    assert not offenders((path for path in tests if path.parent not in virtual), sleeps)
+    assert not offenders((path for path in tests if path.parent not in virtual), lambda path: facts(path).sleeps)
 
 
 def test_examples_are_run_by_a_test() -> None:
