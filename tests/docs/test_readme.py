@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -13,12 +12,17 @@ from tests.docs.snippets import ROOT, Snippet, snippets
 from tests.patience import PATIENCE
 
 ALL = snippets(ROOT / "README.md")
+SPARK = (pytest.mark.spark, pytest.mark.extended)
 
 
-@pytest.mark.parametrize("snippet", ALL, ids=lambda snippet: f"line {snippet.line}")
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        pytest.param(snippet, marks=SPARK if "pyspark" in snippet.code else (), id=f"line {snippet.line}")
+        for snippet in ALL
+    ],
+)
 def test_a_snippet_runs_as_it_stands(snippet: Snippet) -> None:
-    if "pyspark" in snippet.code and importlib.util.find_spec("pyspark") is None:
-        pytest.skip("PySpark is not installed")
     command = [sys.executable, "-W", "ignore", "-c", snippet.code]
     # Spark's workers are otherwise the first python3 of the path.
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}

@@ -38,6 +38,7 @@ def test_example(name: str) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.extended
 @pytest.mark.timeout(600)
 def test_the_flights_pass_through_kafka_and_spark() -> None:
     """The demo, with fewer flights; it compares everything itself."""
