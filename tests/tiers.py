@@ -28,6 +28,7 @@ EVERY_RUN = frozenset(
     )
 )
 """Tests of these files run on real Kafka in every run, if they share one broker with others."""
+ALWAYS_EXTENDED = {"java", "kerberos"}
 ALONE = {"kafka3", "cluster3"}
 """Fixtures that give a test brokers of its own."""
 
@@ -45,4 +46,4 @@ def is_extended(item: pytest.Item) -> bool:
     marks = {mark.name for mark in item.iter_markers()}
     alone = "exclusive" in marks or ALONE.intersection(getattr(item, "fixturenames", ()))
     elsewhere = item.nodeid.partition("::")[0] not in EVERY_RUN
-    return "java" in marks or ("kafka" in marks and bool(alone or elsewhere))
+    return bool(marks & ALWAYS_EXTENDED) or ("kafka" in marks and bool(alone or elsewhere))

@@ -42,6 +42,7 @@ async def run(folder: Path, *arguments: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.extended
 async def test_a_tiny_round_measures_every_way_of_ours_on_the_embedded_broker(tmp_path: Path) -> None:
     async with Broker() as broker:
         parts = [argument for kind in KINDS for argument in ("--only", kind)]

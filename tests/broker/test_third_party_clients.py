@@ -73,6 +73,7 @@ def franz_go(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(program)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("how", [[], ["transactional"]], ids=["idempotent", "transactional"])
 async def test_franz_go(franz_go: str, how: list[str]) -> None:
     async with Cluster(2) as cluster:
@@ -94,6 +95,7 @@ async def from_the_beginning(cluster: Cluster, group: str) -> None:
     assert answer.responses[0].error_code == 0, answer
 
 
+@pytest.mark.extended
 async def test_franz_go_shares(franz_go: str) -> None:
     async with Cluster(2, config=LONG_LOCKS) as cluster:
         await cluster.create_topic("t", 3)

@@ -16,7 +16,7 @@ from tools.setup import project
 def kfake_program() -> Path:
     """franz-go's fake cluster."""
     if not project.kfake_ready():
-        pytest.skip("kfake is not built: `tools/setup/run test` does it, with Go")
+        pytest.skip("kfake is not built: `tools/setup/run test-all` does it, with Go")
     return project.kfake_program()
 
 

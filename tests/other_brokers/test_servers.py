@@ -28,7 +28,7 @@ from tests.other_brokers.workload import (
     transact,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.extended]
 
 GROUP_RESOURCE = 32
 

@@ -7,6 +7,7 @@ Each checker runs once, on all files and on what `rejected.txt` holds, of which 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -59,12 +60,13 @@ def mypy(settings: dict[str, Any], module: Path) -> Findings:
 @pytest.fixture(scope="module")
 def pyright(settings: dict[str, Any], module: Path) -> Findings:
     pytest.importorskip("pyright")
-    folders = [str(ROOT / folder) for folder in settings["pyright"]["include"]]
     config = FOLDER / "pyrightconfig.json"
-    # Paths are relative to it, and the layout of the project's own is not that of this folder.
+    # It wants them relative to its configuration, and leaves out what it is not given so.
+    folders = [os.path.relpath(ROOT / folder, FOLDER) for folder in settings["pyright"]["include"]]
     paths = {"include": [*folders, module.name], "venvPath": str(ROOT), "extraPaths": [str(ROOT), str(ROOT / "src")]}
     config.write_text(json.dumps({**settings["pyright"], **paths}))
     report = json.loads(run("pyright", "--outputjson", "-p", str(config)))
+    assert report["summary"]["filesAnalyzed"] > 1000
     found = [one for one in report["generalDiagnostics"] if one["severity"] == "error"]
     return sort(module, [(one["file"], one["range"]["start"]["line"] + 1, one["message"]) for one in found])
 
