@@ -295,6 +295,7 @@ def test_topic_and_partition_are_repeated(topic: str, count: int) -> None:
     assert found["partition"].to_pylist() == [7] * count
 
 
+@pytest.mark.extended
 def test_more_than_arrow_can_hold_of_a_topic_is_refused() -> None:
     columns = to_columns(decode(encode(simple_records(3))))
     with pytest.raises(ValueError, match="2400000000 bytes, the limit is 2147483647"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.pythons.__main__ import table
+from tools.pythons.__main__ import bounds, table
 from tools.pythons.interpreters import PROMISED, Interpreter, ask, candidates, find
 from tools.setup.project import ROOT
 
@@ -97,3 +97,17 @@ def test_the_metadata_names_the_releases_that_are_promised() -> None:
     assert named == [name for name in PROMISED if not name.endswith("t")]
     assert f'requires-python = ">={named[0]}"' in metadata
     assert ("Free Threading" in metadata) is any(name.endswith("t") for name in PROMISED)
+
+
+@pytest.mark.parametrize(
+    ("here", "expected"),
+    [
+        ([10, 11, 12, 13, 14], ["3.10", "3.14"]),
+        ([11, 12, 13], ["3.12", "3.13"]),
+        ([10, 11], ["3.10"]),
+        ([11], []),
+    ],
+)
+def test_the_bounds_are_the_oldest_and_the_newest_other_release(here: list[int], expected: list[str]) -> None:
+    found = {f"3.{minor}": Interpreter(Path("python"), (3, minor, 1), False) for minor in here}
+    assert [*bounds(found, (3, 11))] == expected

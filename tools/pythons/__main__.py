@@ -20,7 +20,7 @@ from tools.setup.system import MissingError
 from tools.wheels.proof import OUTSIDE, TESTS, Proof, build_source
 
 ACCELERATED = (*TESTS, "net", "cluster", "group")
-MARKS = "not java and not kafka and not spark and not kerberos and not slow and not thorough"
+MARKS = "not java and not kafka and not spark and not kerberos and not slow and not extended and not thorough"
 # All that is compiled, and every library that it uses: any of them can bring the global lock back.
 LOCK = """
 import sys
@@ -54,13 +54,18 @@ def main(arguments: list[str]) -> int:
     programs = [Path(name).absolute() for name in options.python]
     found = find([*programs, *candidates(Path.home(), os.environ.get("PATH", ""))])
     wanted = {name: one for name, one in found.items() if not options.only or name in options.only}
+    if options.bounds:
+        wanted = bounds(wanted, sys.version_info[:2])
+        if not wanted:
+            print("there is no Python here but the one of this environment")
+            return 0
     outcomes: dict[str, Outcome] = {}
     with tempfile.TemporaryDirectory(prefix="aiokproto-") as folder:
         source = build_source(Path(folder))
         for name, interpreter in wanted.items():
             print(f"{name}: {interpreter.python}", flush=True)
             outcomes[name] = prove(interpreter, source, options)
-    print(table(outcomes, options.only or PROMISED))
+    print(table(outcomes, [*outcomes] if options.bounds else options.only or PROMISED))
     return int(not outcomes or any("failed" in outcome.values() for outcome in outcomes.values()))
 
 
@@ -70,9 +75,16 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--python", nargs="*", default=[], help="interpreters that are not on PATH, nor pyenv's or uv's"
     )
     parser.add_argument("--only", nargs="*", default=[], help="try these alone: 3.10 3.14t")
+    parser.add_argument("--bounds", action="store_true", help="only the oldest and the newest beside this one")
     parser.add_argument("--pure", nargs="*", default=[], help="what to run in pure Python, by its place in tests")
     parser.add_argument("--uvloop", nargs="*", default=[], help="what to run on uvloop")
     return parser.parse_args(arguments)
+
+
+def bounds(found: dict[str, Interpreter], this: tuple[int, int]) -> dict[str, Interpreter]:
+    """Return the oldest and the newest of the interpreters, which are in order, that are not of the release ``this``."""
+    others = [(name, one) for name, one in found.items() if one.version[:2] != this]
+    return dict([*others[:1], *others[-1:]])
 
 
 def prove(interpreter: Interpreter, source: Path, options: argparse.Namespace) -> Outcome:
