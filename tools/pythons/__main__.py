@@ -82,7 +82,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def bounds(found: dict[str, Interpreter], this: tuple[int, int]) -> dict[str, Interpreter]:
-    """Return the oldest and the newest of the interpreters, which are in order, that are not of the release ``this``."""
+    """Return the oldest and the newest of the interpreters, which are in order, not counting the release ``this``."""
     others = [(name, one) for name, one in found.items() if one.version[:2] != this]
     return dict([*others[:1], *others[-1:]])
 
