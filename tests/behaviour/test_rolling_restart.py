@@ -43,6 +43,7 @@ class Reader:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.exclusive
 async def test_a_rolling_restart_causes_no_rebalance(cluster3: BehaviourCluster, topic: str, protocol: str) -> None:
     """Each broker in turn, the group's coordinator among them. Every record arrives once."""
     await cluster3.create_topic(topic, PARTITIONS, replication=3)

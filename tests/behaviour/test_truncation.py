@@ -18,6 +18,7 @@ async def take(consumer: Consumer, count: int) -> list[Record]:
     return [await anext(consumer) for _ in range(count)]
 
 
+@pytest.mark.exclusive
 async def test_a_truncation_is_an_event_and_reading_continues_where_the_logs_diverge(
     cluster3: BehaviourCluster, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -48,6 +49,7 @@ async def test_a_truncation_is_an_event_and_reading_continues_where_the_logs_div
     assert f"{at} at offset 15: the log was truncated; continuing at offset 10" in caplog.text
 
 
+@pytest.mark.exclusive
 async def test_a_truncation_raises_without_a_reset_policy(cluster3: BehaviourCluster, topic: str) -> None:
     await cluster3.create_topic(topic, replication=2)
     election, at = UncleanElection(cluster3, topic), TopicPartition(topic, 0)
@@ -72,6 +74,7 @@ async def test_a_truncation_raises_without_a_reset_policy(cluster3: BehaviourClu
         assert [record.offset for record in await take(consumer, 8)] == list(range(10, 18))
 
 
+@pytest.mark.exclusive
 async def test_a_truncation_while_a_group_was_away_is_detected_by_the_committed_epoch(
     cluster3: BehaviourCluster, topic: str
 ) -> None:

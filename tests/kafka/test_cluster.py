@@ -26,6 +26,7 @@ def test_a_broker_answers_until_it_is_stopped() -> None:
     assert not probe.answers(address)
 
 
+@pytest.mark.exclusive
 def test_a_stopped_broker_of_three_comes_back(kafka3: RunningKafka) -> None:
     kafka3.stop_broker(2)
     try:
