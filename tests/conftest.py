@@ -115,9 +115,10 @@ def kafka1(request: pytest.FixtureRequest, kafka_pool: KafkaPool) -> Iterator[Ru
 
 
 @pytest.fixture
-def kafka3(kafka_pool: KafkaPool) -> Iterator[RunningKafka]:
-    """Three real brokers, as `kafka1`; always alone, since tests of three brokers stop them or move what they lead."""
-    with kafka_pool.lease("kafka3", alone=True) as cluster:
+def kafka3(request: pytest.FixtureRequest, kafka_pool: KafkaPool) -> Iterator[RunningKafka]:
+    """Three real brokers, as `kafka1`."""
+    alone = request.node.get_closest_marker("exclusive") is not None
+    with kafka_pool.lease("kafka3", alone=alone) as cluster:
         yield cluster
 
 

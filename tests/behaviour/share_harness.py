@@ -25,10 +25,11 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.records import decode
 from tests.broker.wire import Wire, batch, connect_to
 from tests.clusters import BehaviourCluster
+from tests.kafka.config import HEARTBEAT_MS
 from tests.patience import PATIENCE
 
 GROUP_RESOURCE = 32
-INTERVAL_MS = 5001
+INTERVAL_MS = HEARTBEAT_MS + 1
 """A heartbeat interval that no group has by default."""
 
 Ack = tuple[int, int, Sequence[int]]

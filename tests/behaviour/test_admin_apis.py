@@ -57,6 +57,7 @@ async def elect(client: Client, topic: str, partition: int, kind: int = 0) -> Er
     return ErrorCode(response.replica_election_results[0].partition_result[0].error_code)
 
 
+@pytest.mark.exclusive
 async def test_the_preferred_replica_is_elected(cluster3: BehaviourCluster, client3: Client, topic: str) -> None:
     await cluster3.create_topic(topic, replication=3)
     assert await elect(client3, topic, 0) is ErrorCode.ELECTION_NOT_NEEDED
@@ -90,6 +91,7 @@ async def settled(client: Client, topic: str, replicas: list[int]) -> Any:
             return found
 
 
+@pytest.mark.exclusive
 async def test_a_partition_moves_to_other_brokers(cluster3: BehaviourCluster, client3: Client, topic: str) -> None:
     await cluster3.create_topic(topic)
     found = await described(client3, topic)

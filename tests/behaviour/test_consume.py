@@ -275,6 +275,7 @@ async def test_a_leader_change_loses_and_repeats_nothing(cluster3: BehaviourClus
         assert sorted(places(seen)) == everything(2, 60)
 
 
+@pytest.mark.exclusive
 async def test_reading_continues_soon_after_a_broker_stops(cluster3: BehaviourCluster, topic: str) -> None:
     await cluster3.create_topic(topic, partitions=1, replication=3)
     await fill(cluster3, topic, 10)

@@ -342,6 +342,7 @@ async def test_a_classic_consumer_shares_a_group_with_consumer_protocol_members(
         assert (await at.listed())[topic][0] == "classic"
 
 
+@pytest.mark.exclusive
 async def test_members_survive_a_change_of_coordinator(cluster3: BehaviourCluster, topic: str) -> None:
     await cluster3.create_topic(topic, partitions=4, replication=3)
     async with coordinator(cluster3, topic) as at:

@@ -547,6 +547,7 @@ async def test_each_rebalance_logs_one_line(caplog: pytest.LogCaptureFixture) ->
         assert "1 partition, 1 added, 0 revoked" in line
 
 
+@pytest.mark.exclusive
 async def test_a_group_survives_its_coordinator(cluster3: BehaviourCluster, topic: str) -> None:
     """The group's coordinator stops: the members find the new one, continue reading, and commit there."""
     await cluster3.create_topic(topic, partitions=2, replication=3)

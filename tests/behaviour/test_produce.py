@@ -288,6 +288,7 @@ async def test_without_idempotence_records_may_repeat_but_none_is_missing(
         assert first_seen == [b"%d" % number for number in range(partition, count, 2)]
 
 
+@pytest.mark.exclusive
 async def test_records_wait_for_a_broker_that_restarts(cluster3: BehaviourCluster, topic: str) -> None:
     """Its partition has no other replica, so records wait for it; then each is stored once."""
     await cluster3.create_topic(topic, partitions=3)

@@ -42,21 +42,29 @@ class Reader:
             self._news.set()
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-async def test_a_rolling_restart_causes_no_rebalance(cluster3: BehaviourCluster, topic: str, protocol: str) -> None:
-    """Each broker in turn, the group's coordinator among them. Every record arrives once."""
+class Group:
+    """The members of a group, and what they have read, together."""
+
+    def __init__(self, cluster: BehaviourCluster, topic: str, protocol: str, news: asyncio.Event) -> None:
+        self.seen: Counter[tuple[int, int]] = Counter()
+        options: dict[str, Any] = {
+            "bootstrap_servers": cluster.bootstrap_servers,
+            "group_id": f"{topic}-{protocol}",
+            "group_protocol": protocol,
+            "auto_offset_reset": "earliest",
+            # With classic members a broker waits for a session; the others have theirs from the broker.
+            "session_timeout_ms": PATIENCE * 1000,
+        }
+        self.members = [Reader(Consumer(**options), topic, self.seen, news) for _ in range(MEMBERS)]
+
+
+@pytest.mark.exclusive
+async def test_a_rolling_restart_causes_no_rebalance(cluster3: BehaviourCluster, topic: str) -> None:
+    """Each broker in turn, the coordinators of a group of each protocol among them. Every record arrives once."""
     await cluster3.create_topic(topic, PARTITIONS, replication=3)
-    seen: Counter[tuple[int, int]] = Counter()
     news = asyncio.Event()
-    options: dict[str, Any] = {
-        "bootstrap_servers": cluster3.bootstrap_servers,
-        "group_id": f"{topic}-group",
-        "group_protocol": protocol,
-        "auto_offset_reset": "earliest",
-        # With classic members a broker waits for a session; the others have theirs from the broker.
-        "session_timeout_ms": PATIENCE * 1000,
-    }
-    readers = [Reader(Consumer(**options), topic, seen, news) for _ in range(MEMBERS)]
+    groups = [Group(cluster3, topic, protocol, news) for protocol in ("classic", "consumer")]
+    readers = [reader for group in groups for reader in group.members]
 
     async def until(condition: Callable[[], bool]) -> None:
         while not condition():
@@ -79,10 +87,10 @@ async def test_a_rolling_restart_causes_no_rebalance(cluster3: BehaviourCluster,
             start = number * RECORDS
             await fill(cluster3, topic, RECORDS, range(PARTITIONS), start=start)
             expected |= {(part, offset) for part in range(PARTITIONS) for offset in range(start, start + RECORDS)}
-            await until(lambda: seen.keys() >= expected)  # noqa: B023 - called at once
+            await until(lambda: all(group.seen.keys() >= expected for group in groups))  # noqa: B023 - called at once
             await cluster3.start_broker(node)
-        assert seen == Counter(expected)
-        assert [reader.events for reader in readers] == [[]] * MEMBERS
+        assert [group.seen for group in groups] == [Counter(expected)] * len(groups)
+        assert [reader.events for reader in readers] == [[]] * len(readers)
     finally:
         for task in reading:
             task.cancel()

@@ -73,6 +73,7 @@ async def test_members_that_join_and_leave_handle_each_record_once(
     assert await committed(cluster, topic, partitions) == [200] * partitions
 
 
+@pytest.mark.exclusive
 async def test_leaders_that_move_and_brokers_that_stop_lose_no_record(cluster3: BehaviourCluster, topic: str) -> None:
     await cluster3.create_topic(topic, partitions=3, replication=3)
     await fill(cluster3, topic, 100, range(3))

@@ -372,6 +372,7 @@ async def test_a_share_group_can_have_its_own_configs(cluster: BehaviourCluster,
 # ---- more than one broker
 
 
+@pytest.mark.exclusive
 async def test_members_survive_a_change_of_coordinator(cluster3: BehaviourCluster, topic: str) -> None:
     await cluster3.create_topic(topic, partitions=4, replication=3)
     async with coordinator(cluster3, topic) as at:

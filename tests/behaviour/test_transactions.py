@@ -417,6 +417,7 @@ async def test_api_versions_reports_the_transaction_version(cluster: BehaviourCl
 
 
 @both_versions
+@pytest.mark.exclusive
 async def test_an_open_transaction_survives_its_coordinator(
     cluster3: BehaviourCluster, topic: str, version: str
 ) -> None:

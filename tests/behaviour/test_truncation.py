@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
 import pytest
 
 from aiokproto import Consumer
@@ -18,79 +22,76 @@ async def take(consumer: Consumer, count: int) -> list[Record]:
     return [await anext(consumer) for _ in range(count)]
 
 
-async def test_a_truncation_is_an_event_and_reading_continues_where_the_logs_diverge(
-    cluster3: BehaviourCluster, topic: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    await cluster3.create_topic(topic, replication=2)
-    election, at, resets = UncleanElection(cluster3, topic), TopicPartition(topic, 0), list[OffsetReset]()
-    await fill(cluster3, topic, 10)
-    await election.isolate()
-    await fill(cluster3, topic, 5, start=10)
-    async with Consumer(
-        bootstrap_servers=cluster3.bootstrap_servers,
-        auto_offset_reset="latest",
-        on_offset_reset=resets.append,
-        default_api_timeout_ms=PATIENCE * 1000,
-    ) as consumer:
+@asynccontextmanager
+async def positioned(cluster: BehaviourCluster, at: TopicPartition, **options: Any) -> AsyncIterator[Consumer]:
+    """A consumer that reads the partition from its beginning."""
+    consumer = Consumer(bootstrap_servers=cluster.bootstrap_servers, default_api_timeout_ms=PATIENCE * 1000, **options)
+    async with consumer:
         consumer.assign(at)
         consumer.seek(at, 0)
-        before = await take(consumer, 15)
-        await election.elect()
-        # The log grows beyond the position: its offset alone shows nothing.
-        await fill(cluster3, topic, 8, start=100)
-        after = await take(consumer, 8)
-    assert [record.offset for record in before] == list(range(15))
+        yield consumer
+
+
+async def is_an_event(
+    consumer: Consumer, last: Record, resets: list[OffsetReset], caplog: pytest.LogCaptureFixture
+) -> None:
+    """With a reset policy; reading continues where the logs diverge."""
+    after, at = await take(consumer, 8), TopicPartition(last.topic, last.partition)
     assert [(record.offset, record.value) for record in after] == [
         (10 + number, b"value-%d" % (100 + number)) for number in range(8)
     ]
-    assert after[0].leader_epoch > before[-1].leader_epoch
-    assert resets == [OffsetReset(at, ResetReason.TRUNCATED, 15, 10, before[-1].leader_epoch)]
+    assert after[0].leader_epoch > last.leader_epoch
+    assert resets == [OffsetReset(at, ResetReason.TRUNCATED, 15, 10, last.leader_epoch)]
     assert f"{at} at offset 15: the log was truncated; continuing at offset 10" in caplog.text
 
 
-async def test_a_truncation_raises_without_a_reset_policy(cluster3: BehaviourCluster, topic: str) -> None:
+async def is_an_error(consumer: Consumer, before: list[Record]) -> None:
+    """Without a reset policy; the error has the offset at which reading can continue."""
+    with pytest.raises(LogTruncationError, match="up to offset 10 of leader epoch") as caught:
+        await anext(consumer)
+    error = caught.value
+    assert isinstance(error, OffsetOutOfRangeError)
+    assert error.partition == TopicPartition(before[-1].topic, before[-1].partition)
+    assert error.position == OffsetAndMetadata(15, "", before[-1].leader_epoch)
+    assert error.diverged == OffsetAndMetadata(10, "", before[9].leader_epoch)
+    assert error.diverged is not None
+    consumer.seek(error.partition, error.diverged)
+    assert [record.offset for record in await take(consumer, 8)] == list(range(10, 18))
+
+
+@pytest.mark.exclusive
+async def test_a_truncation_is_detected(
+    cluster3: BehaviourCluster, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By consumers that are reading, and, by the committed epoch, in a group that was away.
+
+    One election for all three: on real Kafka it takes a stop of two brokers.
+    """
     await cluster3.create_topic(topic, replication=2)
     election, at = UncleanElection(cluster3, topic), TopicPartition(topic, 0)
     await fill(cluster3, topic, 10)
     await election.isolate()
     await fill(cluster3, topic, 5, start=10)
-    async with Consumer(bootstrap_servers=cluster3.bootstrap_servers, auto_offset_reset="none") as consumer:
-        consumer.assign(at)
-        consumer.seek(at, 0)
-        before = await take(consumer, 15)
+    options: dict[str, Any] = {"bootstrap_servers": cluster3.bootstrap_servers, "group_id": topic}
+    async with Consumer(topic, auto_offset_reset="earliest", **options) as member:
+        last = (await take(member, 15))[-1]
+        await member.commit()
+        assert await member.committed(at) == {at: OffsetAndMetadata(15, "", last.leader_epoch)}
+    seen, found = list[OffsetReset](), list[OffsetReset]()
+    async with (
+        positioned(cluster3, at, auto_offset_reset="latest", on_offset_reset=seen.append) as resetting,
+        positioned(cluster3, at, auto_offset_reset="none") as failing,
+    ):
+        read, before = await take(resetting, 15), await take(failing, 15)
+        assert [record.offset for record in read] == [record.offset for record in before] == list(range(15))
         await election.elect()
+        # The log grows beyond the position: its offset alone shows nothing.
         await fill(cluster3, topic, 8, start=100)
-        with pytest.raises(LogTruncationError, match="up to offset 10 of leader epoch") as caught:
-            await anext(consumer)
-        error = caught.value
-        assert isinstance(error, OffsetOutOfRangeError)
-        assert error.partition == at
-        assert error.position == OffsetAndMetadata(15, "", before[-1].leader_epoch)
-        assert error.diverged == OffsetAndMetadata(10, "", before[9].leader_epoch)
-        assert error.diverged is not None
-        consumer.seek(at, error.diverged)
-        assert [record.offset for record in await take(consumer, 8)] == list(range(10, 18))
-
-
-async def test_a_truncation_while_a_group_was_away_is_detected_by_the_committed_epoch(
-    cluster3: BehaviourCluster, topic: str
-) -> None:
-    await cluster3.create_topic(topic, replication=2)
-    election, at, resets = UncleanElection(cluster3, topic), TopicPartition(topic, 0), list[OffsetReset]()
-    await fill(cluster3, topic, 10)
-    await election.isolate()
-    await fill(cluster3, topic, 5, start=10)
-    options = {"bootstrap_servers": cluster3.bootstrap_servers, "group_id": topic, "auto_offset_reset": "earliest"}
-
-    async with Consumer(topic, **options) as consumer:  # type: ignore[arg-type]
-        last = (await take(consumer, 15))[-1]
-        await consumer.commit()
-        assert await consumer.committed(at) == {at: OffsetAndMetadata(15, "", last.leader_epoch)}
-    await election.elect()
-    await fill(cluster3, topic, 8, start=100)
-    async with Consumer(topic, **options, on_offset_reset=resets.append) as consumer:  # type: ignore[arg-type]
-        assert [record.offset for record in await take(consumer, 8)] == list(range(10, 18))
-    assert resets == [OffsetReset(at, ResetReason.TRUNCATED, 15, 10, last.leader_epoch)]
+        await is_an_event(resetting, read[-1], seen, caplog)
+        await is_an_error(failing, before)
+    async with Consumer(topic, auto_offset_reset="earliest", on_offset_reset=found.append, **options) as member:
+        assert [record.offset for record in await take(member, 8)] == list(range(10, 18))
+    assert found == [OffsetReset(at, ResetReason.TRUNCATED, 15, 10, last.leader_epoch)]
 
 
 async def test_an_election_without_loss_is_no_event(cluster3: BehaviourCluster, topic: str) -> None:

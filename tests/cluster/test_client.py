@@ -150,6 +150,7 @@ async def test_a_producer_id_without_transactions_comes_from_any_broker(cluster:
         assert (plain.error_code, plain.producer_epoch) == (0, 0)
 
 
+@pytest.mark.exclusive
 async def test_requests_survive_the_loss_of_brokers(cluster3: BehaviourCluster, topic: str) -> None:
     """With a broker stopped: any request, leaders and coordinators that move, and the broker's return."""
     await cluster3.create_topic(topic, partitions=3, replication=3)

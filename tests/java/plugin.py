@@ -6,15 +6,11 @@ import os
 
 import pytest
 
-OPTIONS = "JDK_JAVA_OPTIONS"
-"""The environment variable with options of every ``java`` that is started."""
-
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+from tests.java.starting import OPTIONS, QUICK
 
 
 def pytest_configure() -> None:
-    # Most of what brokers, Spark and tools do in a test is starting: compiling less, and collecting with one thread,
-    # takes half the CPU time.
+    # Most of what brokers, Spark and tools do in a test is starting.
     given = os.environ.get(OPTIONS, "")
     if QUICK not in given:
         os.environ[OPTIONS] = f"{given} {QUICK}".strip()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
 import os
 import random
-import secrets
 import shutil
 import signal
 import socket
@@ -18,8 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from tests.java.starting import java_command
 from tests.kafka import probe, watchdog
 from tests.kafka.config import HOST, Ports, log4j_yaml, render, server_properties
+from tests.kafka.storage import format_storage, new_id, template_of
 from tools.setup.project import kafka_jars, kafka_ready
 from tools.setup.system import find_java
 
@@ -137,7 +137,7 @@ class KafkaCluster:
 
     def data_folder(self, node_id: int) -> Path:
         """Where a broker keeps its logs."""
-        return self._node_folder(node_id) / "data"
+        return Path(self._config.get("log.dirs", self._node_folder(node_id) / "data"))
 
     def _node_folder(self, node_id: int) -> Path:
         assert self._folder is not None, "the cluster was not started"
@@ -158,9 +158,8 @@ class KafkaCluster:
         java, folder = find_java(), self._node_folder(node_id)
         assert java is not None, "checked by missing()"
         command = [
-            str(java),
+            *java_command(java, self._jars(node_id), *self._classpath),
             f"-Dlog4j2.configurationFile={folder / 'log4j2.yaml'}",
-            *("-cp", os.pathsep.join(map(str, (*self._classpath, self._jars(node_id) / "*")))),
             *arguments,
         ]
         with (folder / "console.log").open("ab") as console:
@@ -172,12 +171,17 @@ class KafkaCluster:
         return process
 
     def _prepare(self) -> None:
-        """Write the cluster id and first metadata into every node's data folder (all at once: each is a slow JVM)."""
-        # A name that begins with a dash would be taken for an option; a first bit of 0 rules that out.
-        number = secrets.randbits(127).to_bytes(16, "big")
-        cluster_id = base64.urlsafe_b64encode(number).decode().rstrip("=")
+        """Write the cluster id and first metadata into every node's data folder."""
+        cluster_id, unformatted = new_id(), []
+        for node_id in self.broker_ids:
+            template = template_of(self._jars(node_id))
+            if template.exists():
+                format_storage(template, self.data_folder(node_id), cluster_id, node_id)
+            else:
+                unformatted.append(node_id)
+        # All at once: each is a slow process of Java.
         arguments = ("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", "server.properties")
-        formatting = {id_: self._java(id_, *arguments) for id_ in self.broker_ids}
+        formatting = {node_id: self._java(node_id, *arguments) for node_id in unformatted}
         for node_id, process in formatting.items():
             code = process.wait(START_SECONDS)
             self._tell_watchdog("-", process.pid)

@@ -23,6 +23,7 @@ async def test_a_partition_is_led_by_another_broker_after_each_move(
     assert {first, second} <= set(kafka3.broker_ids)
 
 
+@pytest.mark.exclusive
 async def test_a_broker_stopped_by_a_test_runs_again_after_it(kafka3: RunningKafka) -> None:
     async with real_cluster(kafka3) as cluster:
         await cluster.stop_broker(3)

@@ -10,21 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka import KafkaCluster, KafkaError, probe
+from tests.kafka import KafkaCluster, KafkaError, cluster, probe
 from tests.kafka.pool import RunningKafka
+from tests.kafka.storage import IDENTITY
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_a_broker_answers_until_it_is_stopped() -> None:
-    with KafkaCluster(1) as cluster:
-        address = cluster.address(1)
-        assert cluster.bootstrap_servers == f"{address[0]}:{address[1]}"
+    with KafkaCluster(1) as kafka:
+        address = kafka.address(1)
+        assert kafka.bootstrap_servers == f"{address[0]}:{address[1]}"
         assert probe.answers(address)
     assert not probe.answers(address)
 
 
+@pytest.mark.exclusive
 def test_a_stopped_broker_of_three_comes_back(kafka3: RunningKafka) -> None:
     kafka3.stop_broker(2)
     try:
@@ -42,8 +44,17 @@ def test_the_error_for_a_broker_that_dies_has_the_end_of_its_log() -> None:
 
 
 def test_the_error_for_a_wrong_config_names_it() -> None:
-    with pytest.raises(KafkaError, match=r"formatting(.|\n)*num.network.threads"):
+    with pytest.raises(KafkaError, match=r"broker 1 (.|\n)*num.network.threads"):
         KafkaCluster(1, config={"num.network.threads": "none"}).start()
+
+
+def test_storage_is_formatted_also_without_a_template(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(cluster, "template_of", lambda jars: tmp_path / "missing")
+    with KafkaCluster(1) as kafka:
+        identity = (kafka.data_folder(1) / IDENTITY).read_text()
+        assert probe.known_brokers(kafka.address(1)) == {1}
+    # Java wrote it: its files of properties begin with the time.
+    assert identity.startswith("#")
 
 
 def test_brokers_and_files_are_removed_when_the_owner_is_killed(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.java.starting import archive_of
 from tools.setup import project
 from tools.setup.system import MissingError
 
@@ -180,3 +181,36 @@ def test_which_earlier_releases_are_fetched(text: str, names: list[str]) -> None
 def test_a_release_that_is_not_there_is_named() -> None:
     with pytest.raises(MissingError, match=r"RELEASES=1\.2\.3: 1\.2\.3 is none of all, 0\.8\.2\.2"):
         project.wanted_releases("1.2.3")
+
+
+@pytest.fixture
+def java(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program of Java, and a folder for the jars of Kafka."""
+    jars, program = machine.folder / "jars", machine.folder / "java-17" / "bin" / "java"
+    for folder in (jars, program.parent):
+        folder.mkdir(parents=True)
+    program.touch()
+    monkeypatch.setattr(project, "kafka_jars", lambda: jars)
+    return program
+
+
+def test_a_broker_runs_once_for_the_others_to_start_faster(machine: Machine, java: Path) -> None:
+    project.make_template(java)
+    archive_of(java, project.kafka_jars()).touch()
+    project.make_template(java)
+    assert [command[1:] for command in machine.commands] == [["-m", "tests.kafka.template"]]
+    os.utime(java, (100, 100))
+    project.make_template(java)
+    assert len(machine.commands) == 2, "the archive of another Java is of no use"
+
+
+def test_brokers_that_start_slower_are_no_failure(
+    java: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(command: Iterable[str | Path]) -> None:
+        raise MissingError("no room")
+
+    monkeypatch.setenv("CI", "true")
+    monkeypatch.setattr(project, "run", run)
+    project.make_template(java)
+    assert "going on with brokers that start slower: no room" in capsys.readouterr().err

@@ -37,12 +37,14 @@ class Needs:
     kerberos: bool = False
     """If possible."""
     kfake: bool = False
+    brokers: bool = False
+    """Real brokers that start fast."""
 
 
 NEEDS = {
     "demo": Needs("demo", java=Want.MUST, accelerator=True),
     "check": Needs("check", accelerator=True),
-    "test": Needs("test", java=Want.IF_POSSIBLE, kafka=Want.IF_POSSIBLE, accelerator=True),
+    "test": Needs("test", java=Want.IF_POSSIBLE, kafka=Want.IF_POSSIBLE, accelerator=True, brokers=True),
     "test-all": Needs(
         "dev",
         java=Want.IF_POSSIBLE,
@@ -51,6 +53,7 @@ NEEDS = {
         accelerator=True,
         kerberos=True,
         kfake=True,
+        brokers=True,
     ),
     "style": Needs("check"),
     "types": Needs("test"),
@@ -98,6 +101,8 @@ def prepare(needs: Needs) -> Path | None:
             # Side by side: most of the time they wait for the network.
             for job in [pool.submit(job) for job in _jobs(needs, maven, releases)]:
                 job.result()
+        if needs.brokers and java is not None and project.kafka_ready():
+            project.make_template(java)
     return java
 
 

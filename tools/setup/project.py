@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.java.starting import archive_of
 from tools.setup.system import MissingError, lacks_compiler, lacks_kerberos, python_config, run, say
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,6 +74,17 @@ def fetch_kafka(maven: Path) -> None:
             continue
         say(f"fetching the jars of Apache Kafka {kafka_version(pom)} with Maven into {jars.relative_to(ROOT)}")
         _fetch(maven, pom, "dependency:copy-dependencies", jars)
+
+
+def make_template(java: Path) -> None:
+    """Make what lets brokers of the tests start in half the time (`tests.kafka.template`), unless it is there."""
+    if archive_of(java, kafka_jars()).exists():
+        return
+    say("running a broker once, so that those of the tests start faster")
+    try:
+        run([PYTHON, "-m", "tests.kafka.template"])
+    except MissingError as error:
+        say(f"going on with brokers that start slower: {error}")
 
 
 def wanted_releases(text: str) -> list[str]:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 JAVA_VERSION = 17
@@ -33,8 +34,10 @@ def java_home(java: Path) -> Path:
     return java.resolve().parent.parent
 
 
+@cache
 def java_version(java: Path) -> int:
     """The feature release of a ``java`` program (17, 21, …; 8 calls itself 1.8), or 0 when it does not run."""
+    # Tests ask for each process of Java that they start, and the answer is a process of Java.
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
     except (OSError, subprocess.SubprocessError):
