@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from aiokproto.spark.loads import commits
 from aiokproto.spark.loads.commits import CHECKPOINT_EVERY, CommitLog, CommitUncertainError, checkpoint_name
 from aiokproto.spark.loads.history import ConflictError
 from aiokproto.spark.loads.manifest import Manifest
@@ -84,7 +85,8 @@ class Past(NamedTuple):
 
 
 @cache
-def history(loads: int) -> Past:
+def history(loads: int, checkpoint_every: int) -> Past:
+    """Both determine what the storage has."""
     storage, log = MemoryStorage(), Log({A: 0, B: 2})
     names = loaded(storage, log, loads)
     return Past(storage, log.ends, names)
@@ -92,7 +94,7 @@ def history(loads: int) -> Past:
 
 def prepare(place: Place, kind: str, before: int) -> tuple[Storage, Log, Work]:
     """Return an output after so many loads, a log with new records, and the load or rerun to run."""
-    past = history(before)
+    past = history(before, commits.CHECKPOINT_EVERY)
     log = Log({A: past.ends[A] + 4, B: past.ends[B] + 1})
     work: Work = partial(load, log=log) if kind == "load" else partial(rerun, run_id=past.names[-1])
     return place.output(past.storage), log, work
@@ -133,9 +135,20 @@ PAIRS = [("load", "load"), ("load", "rerun"), ("rerun", "rerun")]
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS)
-@pytest.mark.parametrize("before", [1, CHECKPOINT_EVERY - 1])
-def test_two_in_any_order_of_their_steps(place: Place, one: str, other: str, before: int) -> None:
+@pytest.mark.parametrize(
+    ("before", "checkpoint_every"),
+    [
+        (1, CHECKPOINT_EVERY),
+        # The first commit of the two is due for a checkpoint.
+        (2, 3),
+        pytest.param(CHECKPOINT_EVERY - 1, CHECKPOINT_EVERY, marks=pytest.mark.thorough),
+    ],
+)
+def test_two_in_any_order_of_their_steps(
+    place: Place, one: str, other: str, before: int, checkpoint_every: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first takes some steps, then the other some; then the first runs to its end, then the other."""
+    monkeypatch.setattr(commits, "CHECKPOINT_EVERY", checkpoint_every)
     race_two(place, one, other, before)
 
 
