@@ -23,9 +23,11 @@ from tests.spark.loads.harness import (
     Outcome,
     Place,
     Race,
+    Steps,
     committed,
     everything,
     load,
+    no_fault,
     rerun,
     rows,
 )
@@ -172,7 +174,14 @@ def race_two(place: Place, one: str, other: str, before: int) -> None:
         check(storage, log, outcomes)
 
 
-@pytest.mark.parametrize("kinds", [("load", "load", "rerun"), ("load", "load", "load"), ("rerun", "rerun", "load")])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("load", "load", "rerun"),
+        pytest.param(("load", "load", "load"), marks=pytest.mark.extended),
+        pytest.param(("rerun", "rerun", "load"), marks=pytest.mark.extended),
+    ],
+)
 def test_three_in_any_order_of_their_steps(place: Place, kinds: tuple[str, str, str]) -> None:
     race_three(place, kinds)
 
@@ -226,13 +235,13 @@ def test_the_thousandth_load_makes_no_more_calls_than_the_tenth() -> None:
     call_counts = []
     for _ in range(1000):
         log.ends = {partition: end + 1 for partition, end in log.ends.items()}
-        race = Race(storage, [partial(load, log=log)])
-        race.run([])
-        call_counts.append(len(race.steps[0].calls))
+        alone = Steps(storage, lambda: None, no_fault)
+        load(alone, log)
+        call_counts.append(len(alone.calls))
     assert max(call_counts[10:]) == max(call_counts[10:30])
-    reading = Race(storage, [lambda there: [*CommitLog(there).manifests()][-1]])
-    reading.run([])
-    assert len(reading.steps[0].calls) <= 1000 // CHECKPOINT_EVERY + 2, "checkpoints are read, not a thousand manifests"
+    reading = Steps(storage, lambda: None, no_fault)
+    assert len([*CommitLog(reading).manifests()]) == 1000
+    assert len(reading.calls) <= 1000 // CHECKPOINT_EVERY + 2, "checkpoints are read, not a thousand manifests"
     assert rows(storage) == everything(log)
 
 

@@ -44,6 +44,7 @@ def real(kafka3: RunningKafka) -> Iterator[Kafka]:
         yield running
 
 
+@pytest.mark.extended
 def test_an_unclean_election(
     spark: SparkSession, kafka3: RunningKafka, real: Kafka, topic: str, tmp_path: Path
 ) -> None:

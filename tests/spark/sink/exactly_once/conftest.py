@@ -1,0 +1,22 @@
+"""What of these tests every run has on real Kafka, too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ON_KAFKA_IN_EVERY_RUN = {
+    "test_ids_are_used_again_and_a_shrinking_query_keeps_them[kafka-v2]",
+    "test_of_two_drivers_with_one_prefix_the_later_one_commits[kafka-v2]",
+    "test_what_was_decided_is_committed_by_the_next_run[kafka-v1-1]",
+}
+"""Both versions of transactions, fencing, and recovery; that the two brokers agree is what all the others show."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = [item for item in items if Path(__file__).parent in item.path.parents]
+    for item in here:
+        if item.get_closest_marker("kafka") and item.name not in ON_KAFKA_IN_EVERY_RUN:
+            item.add_marker(pytest.mark.extended)
