@@ -49,6 +49,7 @@ TESTS: dict[str, list[Any]] = {
 """The tests of each client."""
 
 THOROUGH = {
+    test_scenario.test_a_stream_reads_each_record_once.__name__,
     test_payloads.test_json.__name__,
     test_scenario.test_a_load_whose_transform_leaves_no_row.__name__,
     test_writes.test_a_stream_and_its_next_run.__name__,

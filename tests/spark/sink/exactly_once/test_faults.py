@@ -56,16 +56,7 @@ async def abort(job: Job, name: str) -> None:
         await abort_open(cluster, name, 60_000)
 
 
-@pytest.mark.parametrize(
-    ("version", "after"),
-    [
-        ("v2", True),
-        pytest.param("v1", False, marks=pytest.mark.extended),
-        pytest.param("v1", True, marks=pytest.mark.extended),
-        pytest.param("v2", False, marks=pytest.mark.extended),
-    ],
-    indirect=["version"],
-)
+@pytest.mark.parametrize("after", [False, True])
 async def test_a_driver_killed_at_every_request(
     cluster: BehaviourCluster, worker: Worker, client: Client, topic: str, version: str, after: bool
 ) -> None:
