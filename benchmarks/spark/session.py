@@ -30,6 +30,8 @@ def session(cores: int, jars: Path | None, *, tcp: bool = False) -> Iterator[Spa
     settings = {
         "spark.master": f"local[{cores}]",
         "spark.driver.memory": "3g",
+        # The Java of users, and not the one of tests.
+        "spark.driver.extraJavaOptions": "",
         "spark.python.unix.domain.socket.enabled": str(not tcp).lower(),
         "spark.sql.streaming.numRecentProgressUpdates": "100000",
     }

@@ -10,7 +10,7 @@ import pytest
 
 from aiokproto.spark.worker import Worker
 from tests.spark.kafka import Kafka
-from tests.spark.session import CONNECT, start_session
+from tests.spark.session import CONNECT, start_session, stop_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,6 +40,6 @@ def worker() -> Iterator[Worker]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Mark tests that use it with ``spark``."""
-    session = start_session(tmp_path_factory.mktemp("warehouse"))
+    session = start_session(tmp_path_factory.mktemp("warehouse"), writes_archive=True)
     yield session
-    session.stop()
+    stop_session(session)

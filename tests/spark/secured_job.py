@@ -1,6 +1,6 @@
-"""A job with secrets in its options: it writes, reads, streams and loads, and prints all that Spark shows of its plans.
+"""Jobs with secrets in their options: they write, read, stream and load, and print all that Spark shows of their plans.
 
-Run as ``python -m tests.spark.secured_job '{"kafka.bootstrap.servers": …}' topic folder``.
+Run as ``python -m tests.spark.secured_job '[[{"kafka.bootstrap.servers": …}, topic], …]' folder``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.patience import PATIENCE
 from tests.spark.session import start_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 ROWS = 50
 
@@ -26,13 +26,20 @@ token = UnsecuredToken("etl")
 """A function, for all processes of a job."""
 
 
-def run(options: Mapping[str, str], topic: str, folder: Path) -> dict[str, Any]:
-    """Return how many rows each way of the data source has seen."""
-    settings = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": (folder / "events").as_uri()}
+def logged_session(folder: Path) -> SparkSession:
+    """Start a session that logs all it does."""
+    events = folder / "events"
+    events.mkdir()
+    settings = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
     # Compressed ones cannot be searched.
     settings |= {"spark.eventLog.compress": "false", "spark.log.level": "INFO"}
     spark = start_session(folder / "warehouse", settings)
     spark.sparkContext.setLogLevel("INFO")
+    return spark
+
+
+def run(spark: SparkSession, options: Mapping[str, str], topic: str, folder: Path) -> dict[str, Any]:
+    """Return how many rows each way of the data source has seen."""
     rows = spark.range(ROWS).selectExpr("cast(id AS string) AS value")
     rows.write.format("aiokproto").options(**options, topic=topic).mode("append").save()
 
@@ -43,7 +50,7 @@ def run(options: Mapping[str, str], topic: str, folder: Path) -> dict[str, Any]:
         frame().explain(mode=mode)
     found: dict[str, Any] = {"batch": frame().count()}
     listed = ", ".join(f"`{name}` '{value}'" for name, value in {**options, "subscribe": topic}.items())
-    spark.sql(f"CREATE TEMPORARY VIEW v USING aiokproto OPTIONS ({listed})")
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING aiokproto OPTIONS ({listed})")
     found["view"] = spark.table("v").count()
     spark.sql("DESCRIBE EXTENDED v").show(100, truncate=False)
     query = (
@@ -67,11 +74,15 @@ def run(options: Mapping[str, str], topic: str, folder: Path) -> dict[str, Any]:
     for wrong in ({"kafka.ssl.cafile": "/absent"}, {"kafka.client.id": "\n"}, {"kafka.request.timeout.ms": "x"}):
         with contextlib.suppress(Exception):
             spark.read.format("aiokproto").options(**{**options, **wrong}, subscribe=topic).load().count()
-    spark.stop()
     return found
 
 
+def main(jobs: list[tuple[dict[str, str], str]], folder: Path) -> None:
+    spark = logged_session(folder)
+    for options, topic in jobs:
+        sys.stdout.write(f"FOUND {json.dumps(run(spark, options, topic, folder / topic))}\n")
+    spark.stop()
+
+
 if __name__ == "__main__":
-    given, name, place = sys.argv[1:]
-    Path(place, "events").mkdir()
-    sys.stdout.write(f"FOUND {json.dumps(run(json.loads(given), name, Path(place)))}\n")
+    main(json.loads(sys.argv[1]), Path(sys.argv[2]))

@@ -6,7 +6,10 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from tests.patience import PATIENCE
+from tests.spark.class_archive import archive_options, keep_archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -14,9 +17,14 @@ if TYPE_CHECKING:
 CONNECT = "SPARK_CONNECT"
 """The environment variable with the address of a server of Spark Connect, on which tests then have their sessions."""
 
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Options of Java for tests, which end before the second compiler and more threads of a collector pay."""
 
-def start_session(warehouse: Path, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Start one; the caller stops it."""
+
+def start_session(
+    warehouse: Path, settings: Mapping[str, str] | None = None, *, writes_archive: bool = False
+) -> SparkSession:
+    """Start one; the caller stops it, with :func:`stop_session` if it writes the archive of classes."""
     from pyspark.sql import SparkSession
 
     from aiokproto.spark import register
@@ -25,6 +33,8 @@ def start_session(warehouse: Path, settings: Mapping[str, str] | None = None) ->
         return SparkSession.builder.remote(os.environ[CONNECT]).getOrCreate()
     # Else workers run whatever `python3` is first on PATH, and find no pyarrow there.
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Spark's scripts start a Java process that only prints the command line of the other one.
+    os.environ["SPARK_LAUNCHER_OPTS"] = " ".join(QUICK)
     builder = SparkSession.builder.master("local[2]").appName("tests")
     own = {
         "spark.ui.enabled": "false",
@@ -32,6 +42,7 @@ def start_session(warehouse: Path, settings: Mapping[str, str] | None = None) ->
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(warehouse),
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": java_options(writes_archive=writes_archive),
         "spark.driver.host": "127.0.0.1",
         "spark.ui.showConsoleProgress": "false",
     }
@@ -41,3 +52,27 @@ def start_session(warehouse: Path, settings: Mapping[str, str] | None = None) ->
     session.sparkContext.setLogLevel("OFF")
     register(session)
     return session
+
+
+def java_options(*, writes_archive: bool = False) -> str:
+    """Return the options of Java for tests."""
+    return " ".join([*QUICK, *archive_options(may_write=writes_archive)])
+
+
+def stop_session(session: SparkSession) -> None:
+    """Stop a session and its Java process, which then may have written the archive of classes."""
+    if CONNECT in os.environ:
+        session.stop()
+        return
+    context: Any = type(session.sparkContext)
+    gateway = context._gateway
+    session.stop()
+    # PySpark keeps it for the next session, and Java would end after this process.
+    context._gateway = context._jvm = None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    try:
+        gateway.proc.wait(4 * PATIENCE)
+    finally:
+        gateway.proc.kill()
+    keep_archive()

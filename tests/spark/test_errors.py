@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 SCREEN = 12
 """Lines."""
 
+QUICK = {"kafka.retry.backoff.ms": "10", "kafka.retry.backoff.max.ms": "20"}
+"""Options of a client that soon believes that a topic does not exist: it asks several times."""
+
 UNCONNECTED = "Python worker failed to connect back"
 ATTEMPTS = 5
 """Spark gives a worker of a stream ten seconds to start, which cannot be configured."""
@@ -85,7 +88,7 @@ def test_a_schema(spark: SparkSession, kafka: Kafka, filled: str) -> None:
 @pytest.mark.spark
 def test_planning(load: Any, kafka: Kafka, filled: str) -> None:
     shown(
-        lambda: load(subscribe="no-such-topic").collect(),
+        lambda: load(subscribe="no-such-topic", **QUICK).collect(),
         "UnknownTopicError: topic 'no-such-topic': UNKNOWN_TOPIC_OR_PARTITION (3): "
         "it does not exist, or this client may not see it",
     )
@@ -122,9 +125,10 @@ def test_records_that_go_after_planning(load: Any, kafka: Kafka, filled: str) ->
     )
 
 
+@pytest.mark.extended
 @pytest.mark.spark
 def test_a_topic_deleted_after_planning(load: Any, kafka: Kafka, filled: str) -> None:
-    collect = planned(load(subscribe=filled))
+    collect = planned(load(subscribe=filled, **QUICK))
     kafka.delete_topic(filled)
     shown(
         collect,
@@ -134,6 +138,7 @@ def test_a_topic_deleted_after_planning(load: Any, kafka: Kafka, filled: str) ->
     shown(collect, ": it was deleted and created again after the read was planned")
 
 
+@pytest.mark.extended
 @pytest.mark.spark
 def test_a_task_that_gets_nothing(load: Any, kafka: Kafka, filled: str) -> None:
     collect = planned(load(subscribe=filled, **{"kafkaConsumer.pollTimeoutMs": "100"}))
@@ -194,7 +199,7 @@ def test_a_bug_keeps_its_traceback() -> None:
 
 def test_a_deleted_topic_is_an_error_at_once(kafka: Kafka, worker: Worker, filled: str) -> None:
     """The same for a topic that the worker has cached in an earlier task."""
-    options = kafka.read_options(subscribe=filled)
+    options = kafka.read_options(subscribe=filled, **QUICK)
     (wanted,) = plan_now(options).ranges
     assert len(list(read_range(worker, wanted, options))) == 1
     kafka.delete_topic(filled)

@@ -131,7 +131,9 @@ def test_an_empty_topic(kafka: Kafka, topic: str) -> None:
 
 def test_an_unknown_topic_is_named(kafka: Kafka) -> None:
     with pytest.raises(UnknownTopicError, match="no-such-topic"):
-        planned(kafka, subscribe="no-such-topic")
+        planned(
+            kafka, subscribe="no-such-topic", **{"kafka.retry.backoff.ms": "10", "kafka.retry.backoff.max.ms": "20"}
+        )
 
 
 def test_a_topic_with_another_id_is_refused(kafka: Kafka, filled: str) -> None:

@@ -275,7 +275,7 @@ def test_small_records_are_not_too_many_at_a_time() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak memory of a process is read from /proc, on Linux")
-@pytest.mark.parametrize("codec", [Compression.ZSTD, Compression.LZ4])
+@pytest.mark.parametrize("codec", [Compression.ZSTD, pytest.param(Compression.LZ4, marks=pytest.mark.extended)])
 def test_memory_does_not_depend_on_the_decompressed_size(codec: Compression) -> None:
     """Of 3 GiB of records, in a process that does nothing else: what Python does not know of counts, too."""
     grown = subprocess.run(

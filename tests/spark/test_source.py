@@ -144,6 +144,7 @@ def failure(frame_of: Any, **options: str) -> str:
     return str(caught.value)
 
 
+@pytest.mark.extended
 def test_errors_say_what_is_wrong(kafka: Kafka, load: Any, topic: str) -> None:
     kafka.create_topic(topic)
     kafka.produce(topic, 0, some_records(3))

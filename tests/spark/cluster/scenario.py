@@ -17,7 +17,7 @@ from aiokproto.spark import load, read, runs
 from tests.patience import PATIENCE
 from tests.spark.cluster.kills import KillOnce, Victim
 from tests.spark.kafka import Kafka
-from tests.spark.session import start_session
+from tests.spark.session import java_options, start_session
 from tests.spark.sink.exactly_once.test_writes import committed
 from tests.spark.test_source import collected, fill
 from tools.setup.project import ROOT
@@ -38,6 +38,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     settings = {
         "spark.master": "local-cluster[2,1,1024]",
+        "spark.executor.extraJavaOptions": java_options(),
         "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
         "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
         "spark.task.maxFailures": "8",
@@ -51,7 +52,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session.stop()
 
 
-@pytest.fixture(params=["executor", "worker"])
+def killing(victim: Victim) -> pytest.MarkDecorator:
+    """Every run kills this victim, and the thorough one the other one, too."""
+    other: Victim = "worker" if victim == "executor" else "executor"
+    return pytest.mark.parametrize("kill", [victim, pytest.param(other, marks=pytest.mark.thorough)], indirect=True)
+
+
+@pytest.fixture
 def kill(request: pytest.FixtureRequest, tmp_path: Path) -> KillOnce:
     victim: Victim = request.param
     return KillOnce(tmp_path / "killed", victim, 1_500)
@@ -99,11 +106,13 @@ def test_executors_find_the_source_and_have_every_row(spark: SparkSession, kafka
     assert collected(records_of(spark, kafka, topic, includeHeaders="true", minPartitions="6")) == expected
 
 
+@killing("worker")
 def test_a_read(spark: SparkSession, kafka: Kafka, source: str, kill: KillOnce) -> None:
     assert values(kill.on(records_of(spark, kafka, source))) == EVERY
     assert kill.done
 
 
+@killing("worker")
 def test_a_stream_that_is_read(spark: SparkSession, kafka: Kafka, source: str, kill: KillOnce, tmp_path: Path) -> None:
     rows = kill.on(stream_of(spark, kafka, source))
     run(rows.writeStream.format("parquet").option("path", str(tmp_path / "rows")), tmp_path / "checkpoint")
@@ -111,6 +120,7 @@ def test_a_stream_that_is_read(spark: SparkSession, kafka: Kafka, source: str, k
     assert values(spark.read.parquet(str(tmp_path / "rows"))) == EVERY
 
 
+@killing("worker")
 def test_a_write_at_least_once(spark: SparkSession, kafka: Kafka, source: str, kill: KillOnce) -> None:
     kafka.create_topic(f"{source}-out", 2)
     rows = kill.on(records_of(spark, kafka, source).select("value"))
@@ -121,6 +131,7 @@ def test_a_write_at_least_once(spark: SparkSession, kafka: Kafka, source: str, k
     assert len(written) <= len(EVERY) + 2 * ROWS
 
 
+@killing("worker")
 def test_a_write_exactly_once(spark: SparkSession, kafka: Kafka, source: str, kill: KillOnce) -> None:
     kafka.create_topic(f"{source}-out", 2)
     rows = kill.on(records_of(spark, kafka, source).select("value"))
@@ -130,6 +141,7 @@ def test_a_write_exactly_once(spark: SparkSession, kafka: Kafka, source: str, ki
     assert committed(spark, kafka, f"{source}-out") == EVERY
 
 
+@killing("executor")
 def test_a_stream_that_is_written_exactly_once(
     spark: SparkSession, kafka: Kafka, source: str, kill: KillOnce, tmp_path: Path
 ) -> None:
@@ -141,6 +153,7 @@ def test_a_stream_that_is_written_exactly_once(
     assert committed(spark, kafka, f"{source}-out") == EVERY
 
 
+@killing("executor")
 def test_a_load(spark: SparkSession, kafka: Kafka, source: str, kill: KillOnce, tmp_path: Path) -> None:
     out, servers = tmp_path / "out", kafka.bootstrap_servers
     result = load(spark, source, out, bootstrap_servers=servers, transform=lambda rows: kill.on(rows))

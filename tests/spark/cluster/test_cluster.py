@@ -12,15 +12,16 @@ from tools.setup.project import ROOT
 
 TESTS = all_tests(scenario)
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.extended, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="session")
-def failures(tmp_path_factory: pytest.TempPathFactory) -> Failures:
+def failures(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Failures:
     """Runs the scenario, once."""
     # Executors import the steps that kill from the tests.
     environment = {"PYTHONPATH": python_path(Path(ROOT))}
-    return run_tests(TESTS, tmp_path_factory.mktemp("cluster") / "report.xml", environment)
+    selection = ("-m", "not thorough") if "not thorough" in request.config.getoption("markexpr") else ()
+    return run_tests(TESTS, tmp_path_factory.mktemp("cluster") / "report.xml", environment, *selection)
 
 
 @pytest.mark.parametrize("name", [test.__name__ for test in TESTS])

@@ -14,6 +14,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from tests.patience import PATIENCE
+from tests.spark.session import QUICK, java_options
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 STARTED = re.compile(r"Spark Connect server started at: (\S+)")
@@ -31,6 +32,7 @@ def connect_server(folder: Path, environment: Mapping[str, str]) -> Iterator[str
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": java_options(),
         "spark.driver.host": "127.0.0.1",
         # Compressed ones cannot be searched.
         "spark.eventLog.compress": "false",
@@ -46,6 +48,7 @@ def connect_server(folder: Path, environment: Mapping[str, str]) -> Iterator[str
     for name, value in settings.items():
         command += ["--conf", f"{name}={value}"]
     variables = {**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable, **environment}
+    variables["SPARK_LAUNCHER_OPTS"] = " ".join(QUICK)
     with subprocess.Popen(
         command, cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:

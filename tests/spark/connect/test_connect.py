@@ -22,7 +22,7 @@ from tests.spark.versions import test_scenario
 if TYPE_CHECKING:
     from _pytest.mark import ParameterSet
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.extended, pytest.mark.timeout(900)]
 
 PACKAGES = ("grpcio>=1.76,<2", "grpcio-status>=1.76,<2", "googleapis-common-protos>=1.71,<2", "pandas>=2.2,<3")
 """What the extra ``connect`` of PySpark adds to the packages of this environment."""
@@ -49,6 +49,7 @@ TESTS: dict[str, list[Any]] = {
 """The tests of each client."""
 
 THOROUGH = {
+    test_scenario.test_a_stream_reads_each_record_once.__name__,
     test_payloads.test_json.__name__,
     test_scenario.test_a_load_whose_transform_leaves_no_row.__name__,
     test_writes.test_a_stream_and_its_next_run.__name__,

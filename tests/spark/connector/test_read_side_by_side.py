@@ -85,8 +85,13 @@ TOPICS: Mapping[str, Callable[[Kafka, str], int]] = {
     for made in (every_codec, small_batches, times_of_the_broker, trimmed, transactions)
 }
 
+EVERY_RUN = ("every codec", "transactions")
+"""The topics with most of what the others have, too: several partitions and batches, and offsets without a record."""
 
-@pytest.mark.parametrize("name", TOPICS)
+
+@pytest.mark.parametrize(
+    "name", [name if name in EVERY_RUN else pytest.param(name, marks=pytest.mark.extended) for name in TOPICS]
+)
 def test_both_read_the_same_rows(official: SparkSession, kafka: Kafka, topic: str, name: str) -> None:
     count = TOPICS[name](kafka, topic)
 
@@ -132,6 +137,7 @@ async def compacted(kafka: RunningKafka, topic: str) -> None:
         await until(lambda: read(cluster, topic), lambda found: [one.offset for one in found] == list(KEPT))
 
 
+@pytest.mark.extended
 @pytest.mark.kafka
 def test_both_read_the_same_rows_of_a_compacted_topic(official: SparkSession, kafka1: RunningKafka, topic: str) -> None:
     asyncio.run(compacted(kafka1, topic))

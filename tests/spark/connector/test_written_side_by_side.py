@@ -61,7 +61,13 @@ def stored(spark: SparkSession, kafka: Kafka, topic: str) -> list[Any]:
     return rows.select("partition", "offset", "key", "value", "headers").orderBy("partition", "offset").collect()
 
 
-@pytest.mark.parametrize("columns", COLUMNS.values(), ids=COLUMNS)
+@pytest.mark.parametrize(
+    "columns",
+    [
+        pytest.param(columns, id=name, marks=() if name == "bytes, headers, nulls" else pytest.mark.extended)
+        for name, columns in COLUMNS.items()
+    ],
+)
 def test_both_write_the_same_records(
     official: SparkSession, kafka: Kafka, topic: str, columns: tuple[str, ...]
 ) -> None:
@@ -77,7 +83,13 @@ def test_both_write_the_same_records(
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize(("columns", "theirs", "ours"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(
+    ("columns", "theirs", "ours"),
+    [
+        pytest.param(*case, id=name, marks=() if name == "a value that is a number" else pytest.mark.extended)
+        for name, case in REFUSED.items()
+    ],
+)
 def test_both_refuse(
     official: SparkSession, kafka: Kafka, topic: str, columns: tuple[str, ...], theirs: str, ours: str
 ) -> None:
@@ -90,6 +102,7 @@ def test_both_refuse(
     assert stored(official, kafka, topic) == []
 
 
+@pytest.mark.extended
 def test_the_topic_option_beats_the_column_in_both(official: SparkSession, kafka: Kafka, topic: str) -> None:
     rows = official.range(0, 10, 1, 1).selectExpr("cast(id AS string) AS value", "'nowhere' AS topic")
     for connector in ("kafka", "aiokproto"):

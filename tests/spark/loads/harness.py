@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
@@ -230,10 +230,21 @@ class Race:
         turns = [threading.Semaphore(0) for _ in self._work]
         paused = threading.Semaphore(0)
         ended = [False] * len(self._work)
+        order = _order(schedule, ended)
 
         def process(index: int) -> None:
+            began = False
+
             def turn() -> None:
-                paused.release()
+                nonlocal began
+                if not began:
+                    began = True
+                    paused.release()
+                elif (following := next(order)) == index:
+                    # Waking another thread takes longer than most steps.
+                    return
+                else:
+                    turns[following].release()
                 assert turns[index].acquire(timeout=PATIENCE)
 
             steps = Steps(self._storage, turn, faults[index] if index < len(faults) else no_fault)
@@ -243,7 +254,8 @@ class Race:
             except BaseException as error:  # noqa: BLE001 - the outcome, of whatever kind
                 self.outcomes[index] = error
             ended[index] = True
-            paused.release()
+            following = next(order, None) if began else None
+            (paused if following is None else turns[following]).release()
 
         self.steps = [Steps(self._storage, lambda: None, no_fault)] * len(self._work)
         threads = [threading.Thread(target=process, args=(index,)) for index in range(len(self._work))]
@@ -251,13 +263,20 @@ class Race:
             thread.start()
             assert paused.acquire(timeout=PATIENCE)
         # Each now waits before its first step, or has ended.
-        for index in [*schedule, *(index for index in range(len(threads)) for _ in range(10_000))]:
-            if all(ended):
-                break
-            if not ended[index]:
-                turns[index].release()
-                assert paused.acquire(timeout=PATIENCE)
+        if (first := next(order, None)) is not None:
+            turns[first].release()
+            assert paused.acquire(timeout=PATIENCE)
         for thread in threads:
             thread.join(PATIENCE)
         assert all(ended)
         return self.outcomes
+
+
+def _order(schedule: Iterable[int], ended: Sequence[bool]) -> Iterator[int]:
+    """Yield who takes the next step."""
+    for index in schedule:
+        if not ended[index]:
+            yield index
+    for index in range(len(ended)):
+        while not ended[index]:
+            yield index

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from aiokproto.spark.loads import commits
 from aiokproto.spark.loads.commits import CHECKPOINT_EVERY, CommitLog, CommitUncertainError, checkpoint_name
 from aiokproto.spark.loads.history import ConflictError
 from aiokproto.spark.loads.manifest import Manifest
@@ -22,9 +23,11 @@ from tests.spark.loads.harness import (
     Outcome,
     Place,
     Race,
+    Steps,
     committed,
     everything,
     load,
+    no_fault,
     rerun,
     rows,
 )
@@ -84,7 +87,8 @@ class Past(NamedTuple):
 
 
 @cache
-def history(loads: int) -> Past:
+def history(loads: int, checkpoint_every: int) -> Past:
+    """Both determine what the storage has."""
     storage, log = MemoryStorage(), Log({A: 0, B: 2})
     names = loaded(storage, log, loads)
     return Past(storage, log.ends, names)
@@ -92,7 +96,7 @@ def history(loads: int) -> Past:
 
 def prepare(place: Place, kind: str, before: int) -> tuple[Storage, Log, Work]:
     """Return an output after so many loads, a log with new records, and the load or rerun to run."""
-    past = history(before)
+    past = history(before, commits.CHECKPOINT_EVERY)
     log = Log({A: past.ends[A] + 4, B: past.ends[B] + 1})
     work: Work = partial(load, log=log) if kind == "load" else partial(rerun, run_id=past.names[-1])
     return place.output(past.storage), log, work
@@ -133,9 +137,20 @@ PAIRS = [("load", "load"), ("load", "rerun"), ("rerun", "rerun")]
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS)
-@pytest.mark.parametrize("before", [1, CHECKPOINT_EVERY - 1])
-def test_two_in_any_order_of_their_steps(place: Place, one: str, other: str, before: int) -> None:
+@pytest.mark.parametrize(
+    ("before", "checkpoint_every"),
+    [
+        (1, CHECKPOINT_EVERY),
+        # The first commit of the two is due for a checkpoint.
+        (2, 3),
+        pytest.param(CHECKPOINT_EVERY - 1, CHECKPOINT_EVERY, marks=pytest.mark.thorough),
+    ],
+)
+def test_two_in_any_order_of_their_steps(
+    place: Place, one: str, other: str, before: int, checkpoint_every: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first takes some steps, then the other some; then the first runs to its end, then the other."""
+    monkeypatch.setattr(commits, "CHECKPOINT_EVERY", checkpoint_every)
     race_two(place, one, other, before)
 
 
@@ -159,7 +174,14 @@ def race_two(place: Place, one: str, other: str, before: int) -> None:
         check(storage, log, outcomes)
 
 
-@pytest.mark.parametrize("kinds", [("load", "load", "rerun"), ("load", "load", "load"), ("rerun", "rerun", "load")])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("load", "load", "rerun"),
+        pytest.param(("load", "load", "load"), marks=pytest.mark.extended),
+        pytest.param(("rerun", "rerun", "load"), marks=pytest.mark.extended),
+    ],
+)
 def test_three_in_any_order_of_their_steps(place: Place, kinds: tuple[str, str, str]) -> None:
     race_three(place, kinds)
 
@@ -213,13 +235,13 @@ def test_the_thousandth_load_makes_no_more_calls_than_the_tenth() -> None:
     call_counts = []
     for _ in range(1000):
         log.ends = {partition: end + 1 for partition, end in log.ends.items()}
-        race = Race(storage, [partial(load, log=log)])
-        race.run([])
-        call_counts.append(len(race.steps[0].calls))
+        alone = Steps(storage, lambda: None, no_fault)
+        load(alone, log)
+        call_counts.append(len(alone.calls))
     assert max(call_counts[10:]) == max(call_counts[10:30])
-    reading = Race(storage, [lambda there: [*CommitLog(there).manifests()][-1]])
-    reading.run([])
-    assert len(reading.steps[0].calls) <= 1000 // CHECKPOINT_EVERY + 2, "checkpoints are read, not a thousand manifests"
+    reading = Steps(storage, lambda: None, no_fault)
+    assert len([*CommitLog(reading).manifests()]) == 1000
+    assert len(reading.calls) <= 1000 // CHECKPOINT_EVERY + 2, "checkpoints are read, not a thousand manifests"
     assert rows(storage) == everything(log)
 
 

@@ -38,6 +38,7 @@ def killed_at_each_call(place: Place, kind: str, before: int, **settings: Any) -
         at += 1
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(("kind", "before"), LOAD_CASES)
 def test_a_process_killed_at_every_call_of_the_file_system(tmp_path: Path, kind: str, before: int) -> None:
     place = Place(lambda: open_storage(tmp_path / secrets.token_hex(4)))

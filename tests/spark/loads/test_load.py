@@ -67,6 +67,7 @@ def test_the_next_load_continues_where_the_last_one_ended(output: Output) -> Non
     assert [manifest.number for manifest in runs(output.path)] == [1, 2]
 
 
+@pytest.mark.extended
 def test_a_file_that_is_not_in_the_manifest_is_ignored(output: Output) -> None:
     output.load()
     for path in [*output.path.glob("run=*/part-*.parquet")]:
@@ -74,6 +75,7 @@ def test_a_file_that_is_not_in_the_manifest_is_ignored(output: Output) -> None:
     assert output.rows() == expected(10, 5)
 
 
+@pytest.mark.extended
 def test_nothing_new_writes_nothing(output: Output) -> None:
     output.load()
     before = output.data()
@@ -94,6 +96,7 @@ def test_a_load_that_fails_leaves_nothing_that_counts(output: Output) -> None:
     assert output.rows() == expected(10, 5)
 
 
+@pytest.mark.extended
 def test_files_of_a_driver_that_died_do_not_count(output: Output) -> None:
     output.load()
     (committed,) = output.data()
@@ -120,6 +123,7 @@ def test_a_rerun_reads_the_same_offsets_and_replaces_the_rows(output: Output) ->
     assert output.rows() == expected(14, 5)
 
 
+@pytest.mark.extended
 def test_a_rerun_keeps_the_time_of_the_load(output: Output) -> None:
     first = output.load()
     there = open_storage(output.path)
@@ -129,6 +133,7 @@ def test_a_rerun_keeps_the_time_of_the_load(output: Output) -> None:
     assert [(one.number, one.created) for one in runs(output.path)] == [(2, early.created)]
 
 
+@pytest.mark.extended
 def test_a_failed_rerun_leaves_the_rows_unchanged(output: Output) -> None:
     first = output.load()
     with pytest.raises(Exception, match="no luck"):
@@ -173,6 +178,7 @@ def test_options_that_arguments_decide_are_refused(output: Output, name: str, te
     assert runs(output.path) == []
 
 
+@pytest.mark.extended
 def test_options_need_not_be_text(output: Output) -> None:
     output.load(options={"includeHeaders": True, "minPartitions": 3})
     assert "headers" in read(output.spark, output.path).columns
@@ -217,6 +223,7 @@ def test_a_column_keeps_its_type(output: Output) -> None:
         output.rerun(first.run_id, transform=with_column("bigint"))
 
 
+@pytest.mark.extended
 def test_structs_may_grow(output: Output) -> None:
     position = "topic, partition, offset"
     output.load(transform=lambda rows: rows.selectExpr(*position.split(", "), "struct(1 AS a) AS s"))
@@ -234,6 +241,7 @@ def test_an_output_is_a_directory_and_a_load_has_topics(output: Output, tmp_path
         load(output.spark, [], tmp_path / "out", bootstrap_servers=output.kafka.bootstrap_servers)
 
 
+@pytest.mark.extended
 def test_a_rerun_counts_records_that_its_transform_reads_twice_once(output: Output) -> None:
     first = output.load(transform=lambda rows: rows.crossJoin(rows.limit(1).selectExpr("timestamp AS t0")))
     assert first.rows == 15
@@ -243,6 +251,7 @@ def test_a_rerun_counts_records_that_its_transform_reads_twice_once(output: Outp
     assert output.rows() == expected(10, 5)
 
 
+@pytest.mark.extended
 def test_a_rerun_against_another_cluster_is_refused(output: Output) -> None:
     first = output.load()
     there = open_storage(output.path)
@@ -251,6 +260,7 @@ def test_a_rerun_against_another_cluster_is_refused(output: Output) -> None:
         output.rerun(first.run_id)
 
 
+@pytest.mark.extended
 def test_a_damaged_file_is_an_error_with_any_session_config(output: Output) -> None:
     output.load()
     for file in output.path.glob("run=*/part-*.parquet"):
@@ -263,6 +273,7 @@ def test_a_damaged_file_is_an_error_with_any_session_config(output: Output) -> N
         output.spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("condition", ["1 = 0", "offset > 1000"])
 def test_a_transform_that_leaves_nothing(output: Output, condition: str) -> None:
     result = output.load(transform=lambda rows: rows.where(condition).orderBy("offset"))
@@ -279,6 +290,7 @@ def test_a_transform_must_keep_the_types_of_where_rows_come_from(output: Output,
     assert runs(output.path) == []
 
 
+@pytest.mark.extended
 def test_a_rerun_misses_what_transform_had_left_out(output: Output) -> None:
     first = output.load(transform=lambda rows: rows.where("offset >= 4"))
     output.kafka.delete_records(output.topic, 0, 4)
@@ -286,12 +298,14 @@ def test_a_rerun_misses_what_transform_had_left_out(output: Output) -> None:
         output.rerun(first.run_id, options={"failOnDataLoss": "false"})
 
 
+@pytest.mark.extended
 def test_rows_that_transform_leaves_out_are_not_missed(output: Output) -> None:
     first = output.load()
     assert output.rerun(first.run_id, transform=lambda frame: frame.where("offset % 2 = 0")).rows == 8
     assert output.rerun(first.run_id).rows == 15
 
 
+@pytest.mark.extended
 def test_records_deleted_before_they_were_loaded_are_data_loss(output: Output) -> None:
     output.load()
     output.kafka.produce(output.topic, 1, numbered(5, 5))
@@ -324,6 +338,7 @@ def test_another_cluster_fails(output: Output) -> None:
         output.load()
 
 
+@pytest.mark.extended
 def test_a_new_partition_is_loaded_from_its_start(output: Output) -> None:
     output.load()
     output.kafka.add_partitions(output.topic, 3)
@@ -341,6 +356,7 @@ def test_starting_at_a_time(output: Output) -> None:
     assert output.rows() == [*expected(10)[7:], (1, 5, "5"), (1, 6, "6")]
 
 
+@pytest.mark.extended
 def test_two_outputs_from_one_time_on_have_the_same_rows(output: Output) -> None:
     """However many loads each has, and when they ran."""
     output.load(from_timestamp=3000)
@@ -380,6 +396,7 @@ def test_one_of_two_concurrent_loads_fails(output: Output) -> None:
     assert output.rows() == expected(10, 5)
 
 
+@pytest.mark.extended
 def test_loads_of_different_topics_into_one_output(output: Output, kafka: Kafka, topic: str) -> None:
     output.load()
     other = f"{topic}-other"

@@ -22,10 +22,11 @@ from aiokproto.records import BatchRecord
 from aiokproto.spark import LoadResult
 from tests.patience import PATIENCE
 from tests.spark.kafka import Kafka
+from tests.spark.session import java_options
 
 ROOT = Path(__file__).resolve().parents[3]
 NEEDED = ["--bootstrap-servers", "h:1"]
-QUICK = ["--conf", "spark.sql.shuffle.partitions=1", "--conf", "spark.ui.enabled=false"]
+QUICK = ("spark.sql.shuffle.partitions=1", "spark.ui.enabled=false")
 
 
 def parsed(*arguments: str) -> Any:
@@ -276,6 +277,7 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.extended
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(900)
@@ -283,7 +285,9 @@ def test_append_runs_and_rerun(kafka: Kafka, topic: str, tmp_path: Path) -> None
     kafka.create_topic(topic)
     kafka.produce(topic, 0, [BatchRecord(number, 1000 * number, None, b"v%d" % number) for number in range(10)])
     out = str(tmp_path / "out")
-    where = ["--bootstrap-servers", kafka.bootstrap_servers, "--master", "local[1]", *QUICK]
+    settings = (*QUICK, f"spark.driver.extraJavaOptions={java_options()}")
+    where = ["--bootstrap-servers", kafka.bootstrap_servers, "--master", "local[1]"]
+    where += [part for setting in settings for part in ("--conf", setting)]
     divided = ["--partition-by", "minute=date_trunc('minute', timestamp)", "--progress"]
     found = json.loads(run("append", topic, out, *where, *divided, "--from-timestamp", "4000", "--json"))
     assert (found["rows"], found["partitions"][0]["start"]) == (6, 4)

@@ -47,6 +47,7 @@ def test_a_log_that_was_truncated_and_has_grown_again_is_an_error(output: Output
     assert output.rows() == expected(14, 5)
 
 
+@pytest.mark.extended
 def test_a_log_that_was_truncated_and_is_shorter_is_an_error(output: Output) -> None:
     two_batches(output)
     diverge(output, 10)
@@ -67,6 +68,7 @@ def test_the_remaining_records_are_loaded_and_the_gap_recorded_if_permitted(outp
     assert output.load().rows == 1
 
 
+@pytest.mark.extended
 def test_an_unchanged_log_is_loaded_after_a_change_of_leader_epochs(output: Output) -> None:
     """An election that loses no record."""
     two_batches(output)
@@ -75,6 +77,7 @@ def test_an_unchanged_log_is_loaded_after_a_change_of_leader_epochs(output: Outp
     assert [one.leader_epoch for one in runs(output.path)[1].partitions] == [1, 0]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("on_truncation", ["fail", "continue"])
 def test_a_log_that_is_truncated_while_it_is_loaded_is_an_error(output: Output, on_truncation: str) -> None:
     two_batches(output)
@@ -91,6 +94,7 @@ def test_a_log_that_is_truncated_while_it_is_loaded_is_an_error(output: Output, 
     assert output.load().rows == 9
 
 
+@pytest.mark.extended
 def test_a_load_that_went_on_after_a_truncation_can_be_run_again(output: Output) -> None:
     two_batches(output)
     diverge(output, 10, values=7)
@@ -101,6 +105,7 @@ def test_a_load_that_went_on_after_a_truncation_can_be_run_again(output: Output)
     assert output.rows() == before
 
 
+@pytest.mark.extended
 def test_a_load_is_not_run_again_from_a_log_that_was_truncated(output: Output) -> None:
     two_batches(output)
     (first,) = runs(output.path)

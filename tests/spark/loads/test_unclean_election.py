@@ -45,6 +45,7 @@ def real(kafka3: RunningKafka) -> Iterator[Kafka]:
 
 
 @pytest.mark.exclusive
+@pytest.mark.extended
 def test_an_unclean_election(
     spark: SparkSession, kafka3: RunningKafka, real: Kafka, topic: str, tmp_path: Path
 ) -> None:

@@ -91,6 +91,7 @@ def test_avro_is_written_read_streamed_and_loaded(
     assert shown(read(spark, tmp_path / "out")) == expected
 
 
+@pytest.mark.extended
 def test_a_stream_of_json_is_written_as_avro(
     spark: SparkSession, kafka: Kafka, topic: str, registry: SchemaRegistry, tmp_path: Path
 ) -> None:

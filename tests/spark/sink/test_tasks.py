@@ -179,7 +179,12 @@ def test_the_least_recently_used_producer_is_closed(kafka: Kafka, worker: Worker
 
 def test_a_cluster_that_is_not_there_is_an_error(worker: Worker) -> None:
     options = parse_write_options(
-        {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "kafka.default.api.timeout.ms": "100"}
+        {
+            "kafka.bootstrap.servers": "127.0.0.1:1",
+            "topic": "t",
+            "kafka.default.api.timeout.ms": "100",
+            "kafka.bootstrap.resolve.timeout.ms": "0",
+        }
     )
     with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1"):
         write_rows(worker, options, iter([batch(value=pa.array([b"1"]))]))

@@ -126,6 +126,7 @@ def test_no_record_is_lost_if_the_first_batch_fails(kafka: Kafka, topic: str, ru
     assert run.offsets == all_of(0, 10, begin=2)
 
 
+@pytest.mark.extended
 def test_a_query_that_found_nothing_goes_on_where_it_started(kafka: Kafka, topic: str, run: Run) -> None:
     kafka.create_topic(topic, 1)
     write(kafka, topic, 0, 0, 3)
@@ -135,6 +136,7 @@ def test_a_query_that_found_nothing_goes_on_where_it_started(kafka: Kafka, topic
     assert run.offsets == all_of(0, 7, begin=3)
 
 
+@pytest.mark.extended
 def test_progress_shows_offsets_and_how_far_the_log_goes(kafka: Kafka, topic: str, run: Run) -> None:
     kafka.create_topic(topic, 1)
     write(kafka, topic, 0, 0, 6)
@@ -159,6 +161,7 @@ def test_a_group_has_the_offsets_of_the_last_batch(
     assert not [one for one in caplog.records if "not committed" in one.message]
 
 
+@pytest.mark.extended
 def test_columns_and_headers_are_those_of_a_batch(
     spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path
 ) -> None:
@@ -185,7 +188,7 @@ def test_columns_and_headers_are_those_of_a_batch(
     ("options", "problem"),
     [
         ({"endingOffsets": "latest"}, "endingOffsets is for a batch: a stream has no end"),
-        ({"startingOffsets": '{"t": {}}'}, "startingOffsets"),
+        pytest.param({"startingOffsets": '{"t": {}}'}, "startingOffsets", marks=pytest.mark.extended),
     ],
 )
 def test_mistakes_are_one_error(kafka: Kafka, topic: str, run: Callable[..., Any], options: Any, problem: str) -> None:
@@ -194,6 +197,7 @@ def test_mistakes_are_one_error(kafka: Kafka, topic: str, run: Callable[..., Any
         run(**options)
 
 
+@pytest.mark.extended
 def test_a_topic_that_does_not_exist_is_one_error(topic: str, run: Run) -> None:
     with pytest.raises(Exception, match=f"UnknownTopicError.*{topic}"):
         run()

@@ -115,6 +115,9 @@ class Job:
             "transactionalIdPrefix": self.prefix,
             "topic": self.topic,
             "kafka.linger.ms": "0",
+            # A driver believes after some retries that there is no state topic: two seconds, with the usual pauses.
+            "kafka.retry.backoff.ms": "10",
+            "kafka.retry.backoff.max.ms": "20",
             # Of its own, since others leave transactions open in it.
             "stateTopic": f"{self.prefix}-state",
             **self.options,

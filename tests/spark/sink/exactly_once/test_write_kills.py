@@ -39,6 +39,7 @@ def killed_at_each_step(spark: SparkSession, kafka: Kafka, topic: str, folder: P
     return 2 * written
 
 
+@pytest.mark.extended
 @pytest.mark.slow
 def test_what_a_killed_query_has_decided_is_committed_once(
     spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path
