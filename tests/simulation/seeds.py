@@ -1,17 +1,19 @@
 """Workloads with the faults of many seeds, and the tests of every table of them.
 
-``SIMULATION_SEEDS=10000`` has more of them, ``SIMULATION_FIRST=500`` others.
+``SIMULATION_SEEDS=10000`` has more of them, ``SIMULATION_FIRST=500`` others. They are divided into `BLOCKS`: `make
+test` runs one of these, `make test-all` half of them, and ``THOROUGH=1`` all.
 
 A module of tests has a table, ``WORKLOADS``, and names what these functions return for it: pytest finds it there.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -22,7 +24,19 @@ from tools.setup.project import ROOT
 
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "1000"))
 FIRST = int(os.environ.get("SIMULATION_FIRST", "0"))
-BLOCKS = 10
+BLOCKS = 20
+USUAL, EXTENDED = range(1), range(1, 10)
+"""The blocks of `make test`, and those that `make test-all` adds."""
+
+
+def _block(number: int) -> Any:
+    if number in USUAL:
+        return number
+    return pytest.param(number, marks=pytest.mark.extended if number in EXTENDED else pytest.mark.thorough)
+
+
+in_blocks = pytest.mark.parametrize("block", [_block(number) for number in range(BLOCKS)])
+"""Marks a test of one block of the seeds."""
 
 
 class Workload(NamedTuple):
@@ -67,7 +81,7 @@ def _broken(run: Callable[[], object]) -> Exception | None:
 def guarantees_hold(workloads: Mapping[str, Workload]) -> Callable[[str, int], None]:
     """Return the test that workloads keep their guarantees with the faults of all seeds."""
 
-    @pytest.mark.parametrize("block", range(BLOCKS))
+    @in_blocks
     @pytest.mark.parametrize("name", workloads)
     def test(name: str, block: int) -> None:
         check_block(workloads[name], block)
@@ -75,39 +89,38 @@ def guarantees_hold(workloads: Mapping[str, Workload]) -> Callable[[str, int], N
     return test
 
 
-def same_run_again(workloads: Mapping[str, Workload]) -> Callable[[str], None]:
-    """Return the test that a seed gives the same run again."""
+def same_run_again(module: str, workloads: Mapping[str, Workload]) -> Callable[[int], None]:
+    """Return the test that a seed gives the same run again: here, and in another process.
 
-    @pytest.mark.parametrize("name", workloads)
-    def test(name: str) -> None:
-        first, second = traces(workloads[name]), traces(workloads[name])
-        assert first == second, f"{first}, then {second}"
+    The process imports the workloads from their module, its sets have another order, and it runs the last workload
+    first: what a run leaves behind changes the next one in only one of the two.
+    """
 
-    return test
-
-
-def same_run_in_another_process(module: str, workloads: Mapping[str, Workload]) -> Callable[[str], None]:
-    """Return the test that a seed gives the same run in another process, which imports them from their module."""
-
-    @pytest.mark.parametrize("name", workloads)
-    def test(name: str) -> None:
-        here = str(traces(workloads[name]))
-        elsewhere = [traces_elsewhere(module, name, hash_seed) for hash_seed in ("1", "2")]
-        assert elsewhere == [here, here], f"{here} here, {elsewhere} elsewhere"
+    @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.extended) for seed in (1, 2))])
+    def test(seed: int) -> None:
+        here = {name: trace(workload, seed) for name, workload in workloads.items()}
+        first = next(iter(workloads))
+        assert trace(workloads[first], seed) == here[first], first
+        assert traces_elsewhere(module, seed) == here
 
     return test
 
 
-def traces(workload: Workload) -> list[str]:
-    """Return what identifies the runs of some seeds."""
-    return [workload.run(seed, workload.schedule(seed)).trace.hash for seed in range(3)]
+def trace(workload: Workload, seed: int) -> str:
+    """Return what identifies the run of a seed."""
+    return workload.run(seed, workload.schedule(seed)).trace.hash
 
 
-def traces_elsewhere(module: str, name: str, hash_seed: str) -> str:
-    """Print the traces of ``WORKLOADS[name]`` in another process, whose sets have another order; return the output."""
-    program = f"from {module} import WORKLOADS; from {__name__} import traces; print(traces(WORKLOADS[{name!r}]))"
+def traces_elsewhere(module: str, seed: int) -> dict[str, str]:
+    """Return the traces of ``WORKLOADS`` in another process."""
+    program = (
+        f"import json; from {module} import WORKLOADS; from {__name__} import trace; "
+        f"print(json.dumps({{name: trace(WORKLOADS[name], {seed}) for name in reversed(WORKLOADS)}}))"
+    )
+    hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
-    return done.stdout.strip()
+    found: dict[str, str] = json.loads(done.stdout)
+    return found

@@ -6,7 +6,7 @@ from functools import partial
 
 from tests.simulation import consuming, handling, producing, pushing, reading, sharing, truncating
 from tests.simulation.faults import Fault
-from tests.simulation.seeds import Workload, guarantees_hold, same_run_again, same_run_in_another_process
+from tests.simulation.seeds import Workload, guarantees_hold, same_run_again
 from tests.simulation.world import TURNS_A_SECOND
 
 
@@ -55,8 +55,7 @@ WORKLOADS = {
 }
 
 test_consumers = guarantees_hold(WORKLOADS)
-test_a_seed_gives_the_same_run_again = same_run_again(WORKLOADS)
-test_a_seed_gives_the_same_run_in_another_process = same_run_in_another_process(__name__, WORKLOADS)
+test_a_seed_gives_the_same_run_again = same_run_again(__name__, WORKLOADS)
 
 
 def test_no_member_spins_while_brokers_are_silent() -> None:

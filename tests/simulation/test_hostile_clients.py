@@ -21,7 +21,7 @@ from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.errors import EncodeError
 from aiokproto.simulation import Simulation
 from tests.simulation.damage import random_message
-from tests.simulation.seeds import BLOCKS, FIRST, SEEDS
+from tests.simulation.seeds import BLOCKS, FIRST, SEEDS, in_blocks
 
 IDLE = 60.0
 PATIENCE = 5.0
@@ -189,7 +189,7 @@ def run(seed: int) -> Counter[str]:
     return done
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@in_blocks
 def test_the_broker_serves_others_while_clients_are_hostile(block: int, caplog: pytest.LogCaptureFixture) -> None:
     """None of its handlers fails in a way that is a defect."""
     for seed in range(FIRST + block, FIRST + SEEDS // 4, BLOCKS):
@@ -202,16 +202,18 @@ def test_the_broker_serves_others_while_clients_are_hostile(block: int, caplog: 
         assert not caplog.records, f"run({seed}): {caplog.text}"
 
 
+@pytest.mark.extended
 def test_what_the_seeds_do() -> None:
     done = sum((run(seed) for seed in range(20)), Counter[str]())
     assert len(done) == 9, done
 
 
-def test_hostile_clients_take_little_memory() -> None:
+@pytest.mark.parametrize("seeds", [range(1, 4), pytest.param(range(4, 10), marks=pytest.mark.extended)])
+def test_hostile_clients_take_little_memory(seeds: range) -> None:
     run(0)
     tracemalloc.start()
     try:
-        for seed in range(1, 10):
+        for seed in seeds:
             run(seed)
         assert tracemalloc.get_traced_memory()[1] < MOST_MEMORY
     finally:

@@ -23,7 +23,7 @@ from aiokproto.security.scram import DIGESTS
 from aiokproto.simulation import Simulation
 from tests.security.hostile_scram import FINALS, FIRSTS, PASSWORD
 from tests.simulation.hostile_login import DOWNGRADES, LIFETIME_MS, HostileLogin, hostile_login
-from tests.simulation.seeds import BLOCKS, FIRST, SEEDS
+from tests.simulation.seeds import BLOCKS, FIRST, SEEDS, in_blocks
 from tests.simulation.world import MOST_TURNS, check_no_task_is_left
 
 ATTACKS = (*FIRSTS, *FINALS, *DOWNGRADES, "another password")
@@ -149,7 +149,7 @@ def run(seed: int) -> Session:
     return session
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@in_blocks
 def test_clients_believe_no_server_without_the_password(block: int, caplog: pytest.LogCaptureFixture) -> None:
     for seed in range(FIRST + block, FIRST + SEEDS // 8, BLOCKS):
         caplog.clear()
@@ -162,6 +162,7 @@ def test_clients_believe_no_server_without_the_password(block: int, caplog: pyte
         assert "?" not in session.outcomes
 
 
+@pytest.mark.extended
 def test_what_the_seeds_do() -> None:
     sessions = [run(seed) for seed in range(40)]
     outcomes = sum((session.outcomes for session in sessions), Counter[str]())

@@ -22,7 +22,7 @@ from aiokproto.codec.messages.list_groups import ListGroupsRequest
 from aiokproto.errors import KafkaError
 from aiokproto.simulation import Simulation
 from tests.simulation.hostile_server import HostileServer, hostile_server
-from tests.simulation.seeds import BLOCKS, FIRST, SEEDS
+from tests.simulation.seeds import BLOCKS, FIRST, SEEDS, in_blocks
 from tests.simulation.world import MOST_TURNS, check_no_task_is_left
 
 LIMIT = 5.0
@@ -130,7 +130,7 @@ def run(seed: int) -> Session:
     return session
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@in_blocks
 def test_clients_survive_hostile_servers(block: int, caplog: pytest.LogCaptureFixture) -> None:
     for seed in range(FIRST + block, FIRST + SEEDS // 4, BLOCKS):
         caplog.clear()
@@ -143,6 +143,7 @@ def test_clients_survive_hostile_servers(block: int, caplog: pytest.LogCaptureFi
         assert len(loud) <= MOST_WARNINGS, f"run({seed}): {len(loud)} warnings, such as {loud[-1].getMessage()}"
 
 
+@pytest.mark.extended
 def test_the_seeds_damage_everything_and_have_every_outcome() -> None:
     damages, outcomes = Counter[str](), Counter[str]()
     for seed in range(30):
@@ -153,12 +154,13 @@ def test_the_seeds_damage_everything_and_have_every_outcome() -> None:
     assert {"result", "DeadlineError", "BootstrapError", "ClientClosedError"} <= outcomes.keys(), outcomes
 
 
-def test_memory_stays_small() -> None:
+@pytest.mark.parametrize("seeds", [range(1, 4), pytest.param(range(4, 10), marks=pytest.mark.extended)])
+def test_memory_stays_small(seeds: range) -> None:
     """Announced lengths and numbers of items take no memory."""
     run(0)
     tracemalloc.start()
     try:
-        for seed in range(1, 10):
+        for seed in seeds:
             run(seed)
         assert tracemalloc.get_traced_memory()[1] < MOST_MEMORY
     finally:

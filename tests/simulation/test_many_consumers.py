@@ -16,7 +16,7 @@ CONSUMERS = 200
 SLACK = 0.1
 
 
-@pytest.mark.parametrize("broker", ["up", "down"])
+@pytest.mark.parametrize("broker", ["up", pytest.param("down", marks=pytest.mark.extended)])
 def test_hundreds_of_consumers_close_together(broker: str) -> None:
     """Each in a group of its own; without a broker by the deadline of the call."""
     simulation = Simulation(1)

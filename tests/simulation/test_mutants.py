@@ -43,6 +43,7 @@ RUNS = {
 }
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("program", RUNS)
 def test_only_a_test_that_fails_has_noticed_a_removal(program: str, pytester: pytest.Pytester) -> None:
     (pytester.mkpydir("tests") / "test_run.py").write_text(program)

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
-
 from aiokproto.simulation import Simulation
 from tests.simulation import producing
 from tests.simulation.faults import Fault
-from tests.simulation.seeds import BLOCKS, Workload, check_block, same_run_again, same_run_in_another_process
+from tests.simulation.seeds import Workload, check_block, in_blocks, same_run_again
 from tests.simulation.world import TURNS_A_SECOND
 
 WORKLOADS = {"producers": Workload("producing.run(seed=", producing.schedule, producing.run, 1)}
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@in_blocks
 def test_producers(block: int) -> None:
     check_block(WORKLOADS["producers"], block)
 
 
-test_a_seed_gives_the_same_run_again = same_run_again(WORKLOADS)
-test_a_seed_gives_the_same_run_in_another_process = same_run_in_another_process(__name__, WORKLOADS)
+test_a_seed_gives_the_same_run_again = same_run_again(__name__, WORKLOADS)
 
 
 def test_no_task_spins_while_a_broker_is_silent() -> None:

@@ -9,18 +9,19 @@ from aiokproto.codec.messages.describe_configs import DescribeConfigsRequest
 from aiokproto.error_codes import ErrorCode
 from aiokproto.simulation import Simulation
 from tests.simulation import spark_sink
-from tests.simulation.seeds import BLOCKS, Workload, check_block, traces
+from tests.simulation.seeds import Workload, check_block, in_blocks, trace
 
 WORKLOAD = Workload("spark_sink.run(seed=", spark_sink.schedule, spark_sink.run, 8)
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@in_blocks
 def test_the_rows_of_committed_batches_are_visible_once(block: int) -> None:
     check_block(WORKLOAD, block)
 
 
-def test_a_seed_gives_the_same_run_again() -> None:
-    assert traces(WORKLOAD) == traces(WORKLOAD)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.extended) for seed in (1, 2))])
+def test_a_seed_gives_the_same_run_again(seed: int) -> None:
+    assert trace(WORKLOAD, seed) == trace(WORKLOAD, seed)
 
 
 def test_a_state_topic_whose_policy_cannot_be_seen_is_used_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.simulation import deciding, exactly_once, transacting
-from tests.simulation.seeds import Workload, guarantees_hold, same_run_again, same_run_in_another_process
+from tests.simulation.seeds import Workload, guarantees_hold, same_run_again
 
 WORKLOADS = {
     "transactions": Workload("transacting.run(seed=", transacting.schedule, transacting.run, 8),
@@ -12,5 +12,4 @@ WORKLOADS = {
 }
 
 test_transactions = guarantees_hold(WORKLOADS)
-test_a_seed_gives_the_same_run_again = same_run_again(WORKLOADS)
-test_a_seed_gives_the_same_run_in_another_process = same_run_in_another_process(__name__, WORKLOADS)
+test_a_seed_gives_the_same_run_again = same_run_again(__name__, WORKLOADS)

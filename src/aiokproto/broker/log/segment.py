@@ -28,6 +28,11 @@ CLEANED, SWAP, DELETED = ".cleaned", ".swap", ".deleted"
 """Suffixes of a segment that compaction is writing, that is complete and replaces others, and that will be removed."""
 
 
+SCANNED = 4096
+"""Bytes that are read at a time to find batches: small ones have many headers there, and of large ones no more is read
+than a page."""
+
+
 class Segment:
     """Consecutive batches in one file, with their indexes. The first append creates the file.
 
@@ -197,14 +202,20 @@ class Segment:
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Yield the position and header of each batch from ``position`` on."""
-        # One small read for each batch. The indexes bound their number: see position_of().
+        # The indexes bound how many are read: see position_of().
+        block, begin = b"", position
         while position < self.size:
-            header = self.header_at(position)
+            if position + HEADER.size > begin + len(block):
+                block, begin = self.read(position, SCANNED), position
+            header = BatchHeader.read(block, position - begin)
             yield position, header
             position += header.size
 
     def position_of(self, offset: int) -> int:
         """Return the position of the first batch whose last offset is not below ``offset``; ``size`` without one."""
+        # Most fetches are of consumers that have read all: nothing is scanned for them.
+        if offset >= self.next_offset:
+            return self.size
         for position, header in self.headers(self._offsets.position_before(offset - self.base_offset)):
             if header.last_offset >= offset:
                 return position
