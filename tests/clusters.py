@@ -135,6 +135,7 @@ async def embedded_cluster(
         "group.share.heartbeat.interval.ms": HEARTBEAT_MS,
         "group.streams.heartbeat.interval.ms": HEARTBEAT_MS,
         "group.share.min.record.lock.duration.ms": 1000,
+        "log.cleaner.backoff.ms": 500,
     }
     racks = [f"rack-{number}" for number in range(brokers)]
     async with Cluster(brokers=brokers, config=config, racks=racks, as_version=as_version) as cluster:

@@ -71,7 +71,8 @@ def spark_missing() -> str | None:
 
 @cache
 def java_missing() -> str | None:
-    return generated_vectors.missing()
+    # Programs run with the jars that brokers run with.
+    return generated_vectors.missing() or kafka_missing()
 
 
 @cache

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.once import made_once
 from tools.setup.project import CACHE, MAVEN_OPTIONS
 from tools.setup.system import find_maven
 
@@ -24,17 +23,12 @@ def fetched(name: str, commands: Commands) -> Path:
     The name has to change with what is fetched. Skips the test where it cannot be had; under CI, where a run that does
     less than it should is no run, fails it.
     """
-    folder = CACHE / name
-    unfinished = folder.with_name(f"{name}.unfinished")
-    CACHE.mkdir(exist_ok=True)
-    with folder.with_name(f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            shutil.rmtree(unfinished, ignore_errors=True)
-            for command in commands(unfinished):
-                _run(name, command)
-            unfinished.rename(folder)
-    return folder
+
+    def make(folder: Path) -> None:
+        for command in commands(folder):
+            _run(name, command)
+
+    return made_once(CACHE / name, make)
 
 
 def maven_copy(coordinates: str) -> Commands:

@@ -214,7 +214,7 @@ async def test_sessions_are_renewed_on_the_connections_in_use(
                 await anext(consumer)
                 connections = hooks.connections
                 loop = asyncio.get_running_loop()
-                until_time, number = loop.time() + 3 * SHORT_MS / 1000, 0
+                until_time, number = loop.time() + 2 * SHORT_MS / 1000, 0
                 while loop.time() < until_time:
                     number += 1
                     await producer.send(topic, b"%d" % number)

@@ -446,10 +446,10 @@ async def test_a_killed_members_partitions_are_reassigned_after_its_session(
 ) -> None:
     """Its session expires, and another member continues from its committed offset."""
     if protocol == "consumer":
-        await configure(cluster, f"{topic}-group", consumer_session_timeout_ms="6000")
+        await configure(cluster, f"{topic}-group", consumer_session_timeout_ms="3000")
     await cluster.create_topic(topic)
     await fill(cluster, topic, 20)
-    dying = member(cluster, topic, session_timeout_ms=6000, enable_auto_commit=False)
+    dying = member(cluster, topic, session_timeout_ms=3000, enable_auto_commit=False)
     await dying.start()
     await take(dying, 8)
     await dying.commit({(topic, 0): 5})

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +13,7 @@ import pytest
 from aiokproto.consumer import Consumer
 from aiokproto.types import TopicPartition
 from tests.clusters import BehaviourCluster
-from tests.java import compiler
-from tests.java.members import PROGRAM, JavaMembers, java_members
+from tests.java.members import JavaMembers, java_members
 from tests.patience import PATIENCE
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
@@ -25,13 +23,6 @@ EAGER = ("range", "cooperative-sticky")
 """The default of both clients."""
 BACK = ("cooperative-sticky", "range")
 """Between cooperative rebalancing and range."""
-
-
-@pytest.fixture(scope="session")
-def java_members_classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("java_members")
-    compiler.compile_java(PROGRAM, folder)
-    return folder
 
 
 class MixedGroup:
@@ -101,8 +92,8 @@ class MixedGroup:
 
 
 @pytest.fixture
-async def java(java_members_classes: Path) -> AsyncIterator[JavaMembers]:
-    async with java_members(java_members_classes) as members:
+async def java() -> AsyncIterator[JavaMembers]:
+    async with java_members() as members:
         yield members
 
 

@@ -197,7 +197,7 @@ async def test_sessions_end_with_the_token_and_are_renewed_on_the_connections_in
                 await anext(consumer)
                 connections, tokens = hooks.connections, provider.tokens()
                 loop = asyncio.get_running_loop()
-                ends, number = loop.time() + 2.5 * lifetime, 0
+                ends, number = loop.time() + 2 * lifetime, 0
                 while loop.time() < ends:
                     number += 1
                     await producer.send(topic, b"%d" % number)

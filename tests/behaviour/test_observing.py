@@ -26,12 +26,13 @@ from aiokproto.metrics import Metric
 from aiokproto.net.timeouts import timeout_at
 from aiokproto.observe.metrics import MetricSource
 from tests.clusters import BehaviourCluster
-from tests.java.compiler import PROGRAMS, compile_java
+from tests.java.compiler import PROGRAMS, compiled
 from tests.kafka.cluster import KafkaCluster
 from tests.observe.recording import Recording
 from tests.observe.test_telemetry import names
 from tests.observe.waiting import until
 from tests.patience import PATIENCE
+from tools.setup.project import kafka_jars
 
 SET, DELETE = 0, 1
 CLIENT_METRICS = 16
@@ -149,8 +150,8 @@ class Receiving:
 
 @pytest.fixture(scope="module")
 def receiving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiving]:
-    classes, folder = tmp_path_factory.mktemp("classes"), tmp_path_factory.mktemp("pushes")
-    compile_java(PROGRAMS / "telemetry" / "PushReceiver.java", classes)
+    folder = tmp_path_factory.mktemp("pushes")
+    classes = compiled(PROGRAMS / "telemetry" / "PushReceiver.java", sorted(kafka_jars().glob("*.jar")))
     config = {"metric.reporters": "PushReceiver", "pushes.folder": str(folder)}
     with KafkaCluster(1, config=config, classpath=[classes]) as cluster:
         yield Receiving(cluster, folder)

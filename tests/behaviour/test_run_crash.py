@@ -1,6 +1,6 @@
 """A process that handles records is killed again and again: no record is lost, and few are handled twice.
 
-``--crash-runs`` says how often; each run has its own seed, which a failure names.
+``--crash-runs`` says how often, about; each run has its own seed, which a failure names.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from tests.behaviour.feed import fill
 from tests.clusters import BehaviourCluster
 from tests.patience import PATIENCE
 
-PARTITIONS, RECORDS, KILLS = 3, 800, 3
+PARTITIONS, RECORDS = 3, 800
+KILLS = 3
+"""In a run."""
 Place = tuple[int, int]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "seed" in metafunc.fixturenames:
-        metafunc.parametrize("seed", range(max(int(metafunc.config.getoption("--crash-runs") or 0) // 2, 1)))
+        metafunc.parametrize("seed", range(max(int(metafunc.config.getoption("--crash-runs") or 0) // KILLS, 1)))
 
 
 class Victim:

@@ -15,8 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from tests.java.compiler import compiled
 from tests.patience import PATIENCE
-from tools.setup.project import MESSAGES_RELEASES, messages_jars, tools_jars
+from tools.setup.project import tools_jars
 from tools.setup.system import find_java
 
 if TYPE_CHECKING:
@@ -54,29 +55,16 @@ class Written:
 
 
 class Tools:
-    """A process of Java that runs tools, one at a time. Compiling it takes a second, and starting it another."""
+    """A process of Java that runs tools, one at a time."""
 
     def __init__(self, folder: Path) -> None:
-        java, compiler = str(find_java()), next(messages_jars(MESSAGES_RELEASES[0]).glob("ecj-*.jar"))
         (jar,) = tools_jars().glob("kafka-tools-[0-9]*.jar")
         # The tools themselves are loaded anew for each call, and so must not be here.
-        libraries = [str(path) for path in sorted(tools_jars().glob("*.jar")) if path != jar]
-        source = Path(__file__).parent / "third_party" / "tools"
-        compiling = [
-            java,
-            "-jar",
-            str(compiler),
-            "-17",
-            "-nowarn",
-            "-cp",
-            os.pathsep.join(libraries),
-            "-d",
-            str(folder),
-        ]
-        subprocess.run([*compiling, str(source)], check=True, capture_output=True)
+        libraries = [path for path in sorted(tools_jars().glob("*.jar")) if path != jar]
+        classes = compiled(Path(__file__).parent / "third_party" / "tools", libraries)
         # For many short runs: optimized compilation would not pay off.
-        self._java = [java, "-Xmx384m", "-XX:TieredStopAtLevel=1", "-cp"]
-        self._libraries = os.pathsep.join([str(folder), *libraries])
+        self._java = [str(find_java()), "-Xmx384m", "-XX:TieredStopAtLevel=1", "-cp"]
+        self._libraries = os.pathsep.join(map(str, (classes, *libraries)))
         self._jar = str(jar)
         self._process = subprocess.Popen(
             [*self._java, self._libraries, "Tools", self._jar],

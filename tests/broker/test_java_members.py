@@ -15,24 +15,12 @@ from aiokproto.group.config import GroupProtocol
 from tests.behaviour.feed import fill
 from tests.broker.conftest import THIRD_PARTY
 from tests.clusters import BehaviourCluster
+from tests.java.compiler import command
 from tests.patience import PATIENCE
-from tools.setup.project import MESSAGES_RELEASES, kafka_jars, messages_jars
-from tools.setup.system import find_java
 
 PARTITIONS, SECONDS = 4, 2 * PATIENCE
 
 Place = tuple[int, int]
-
-
-@pytest.fixture(scope="session")
-def group_reader(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command that reads as a member; its arguments follow."""
-    folder = tmp_path_factory.mktemp("third_party") / "members"
-    libraries = os.pathsep.join(map(str, sorted(kafka_jars().glob("*.jar"))))
-    compiler = next(messages_jars(MESSAGES_RELEASES[0]).glob("ecj-*.jar"))
-    command = [str(find_java()), "-jar", str(compiler), "-17", "-cp", libraries, "-d", str(folder)]
-    subprocess.run([*command, str(THIRD_PARTY / "members")], check=True, capture_output=True)
-    return [str(find_java()), "-cp", os.pathsep.join((str(folder), libraries)), "GroupReader"]
 
 
 class JavaMember:
@@ -96,7 +84,6 @@ class JavaMember:
 async def test_a_java_consumer_shares_a_group_with_ours(
     cluster: BehaviourCluster,
     topic: str,
-    group_reader: list[str],
     tmp_path: Path,
     ours: GroupProtocol,
     theirs: GroupProtocol,
@@ -105,7 +92,7 @@ async def test_a_java_consumer_shares_a_group_with_ours(
     await cluster.create_topic(topic, partitions=PARTITIONS)
     seen: Counter[Place] = Counter()
     fed = 0
-    java = JavaMember()
+    java, reader = JavaMember(), command(THIRD_PARTY / "members", "GroupReader")
     async with Consumer(
         topic,
         bootstrap_servers=cluster.bootstrap_servers,
@@ -130,7 +117,7 @@ async def test_a_java_consumer_shares_a_group_with_ours(
                 seen.update((record.partition, record.offset) for record in await consumer.poll(50))
 
         await asyncio.wait_for(read(1), SECONDS)
-        await java.start([*group_reader, cluster.bootstrap_servers, topic, topic, theirs], tmp_path / "java.log")
+        await java.start([*reader, cluster.bootstrap_servers, topic, topic, theirs], tmp_path / "java.log")
         try:
             await asyncio.wait_for(read(2), SECONDS)
             await asyncio.wait_for(read(2), SECONDS)

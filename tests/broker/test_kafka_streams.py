@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,25 +21,20 @@ from aiokproto.group.streams_topology import InternalTopic, StreamsTask, Streams
 from aiokproto.producer import Producer
 from tests.broker.conftest import THIRD_PARTY
 from tests.clusters import BehaviourCluster
+from tests.java.compiler import command
 from tests.patience import PATIENCE
-from tools.setup.project import MESSAGES_RELEASES, messages_jars, tools_jars
-from tools.setup.system import find_java
+from tools.setup.project import tools_jars
 
 APPLICATION = "word-count"
 SECONDS = 2 * PATIENCE
 
 
-@pytest.fixture(scope="session")
-def word_count(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+@pytest.fixture
+def word_count() -> list[str]:
     """The command that counts words; its arguments follow."""
     if not any(tools_jars().glob("kafka-streams-*.jar")):
         pytest.skip("Kafka Streams is not there: `make kafka` fetches it")
-    folder = tmp_path_factory.mktemp("third_party") / "streams"
-    libraries = os.pathsep.join(map(str, sorted(tools_jars().glob("*.jar"))))
-    compiler = next(messages_jars(MESSAGES_RELEASES[0]).glob("ecj-*.jar"))
-    command = [str(find_java()), "-jar", str(compiler), "-17", "-cp", libraries, "-d", str(folder)]
-    subprocess.run([*command, str(THIRD_PARTY / "streams")], check=True, capture_output=True)
-    return [str(find_java()), "-cp", os.pathsep.join((str(folder), libraries)), "WordCount"]
+    return command(THIRD_PARTY / "streams", "WordCount", jars=tools_jars())
 
 
 @asynccontextmanager

@@ -182,14 +182,14 @@ TEXTS = [
 
 @pytest.mark.kafka
 @pytest.mark.java
-async def test_matches_are_the_same_as_kafkas(java_classes: Path, tmp_path: Path) -> None:
+async def test_matches_are_the_same_as_kafkas(tmp_path: Path) -> None:
     picked = random.Random(2)
     patterns = ["".join(picked.choices(PIECES, k=picked.randint(1, 8))) for _ in range(5000)]
     pattern_file = tmp_path / "patterns"
     pattern_file.write_text(
         "".join(" ".join(each.encode().hex() for each in (text, *TEXTS)) + "\n" for text in patterns)
     )
-    theirs = await java(java_classes, str(pattern_file), program="Patterns")
+    theirs = await java(str(pattern_file), program="Patterns")
     ours = [_judge(pattern) for pattern in patterns]
     assert [each for each in zip(patterns, ours, theirs, strict=True) if each[1] != each[2]] == []
     assert ours.count("invalid") < len(ours) * 3 / 4

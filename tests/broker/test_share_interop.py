@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,15 +15,13 @@ from aiokproto.broker import Cluster
 from aiokproto.cluster.telemetry import TelemetryReporter
 from aiokproto.records import BatchRecord, encode
 from tests.broker.test_third_party_clients import SECONDS
-from tests.broker.test_transaction_interop import run_java
-from tests.java import generated_vectors
+from tests.java.compiler import PROGRAMS, command
 from tests.observe.test_telemetry import names, subscribe
 from tests.patience import PATIENCE
 from tests.simulation.sharing import OPTIONS, configure
-from tools.setup.project import MESSAGES_RELEASES, ROOT, kafka_jars, messages_jars
-from tools.setup.system import find_java
+from tools.setup.project import ROOT
 
-WORKER = Path(generated_vectors.__file__).parent / "sharing" / "Worker.java"
+WORKER = PROGRAMS / "sharing" / "Worker.java"
 PARTITIONS, BATCH, LEAST = 2, 20, 100
 
 KILLED = """
@@ -72,16 +69,10 @@ def fill(cluster: Cluster, partition: int, count: int) -> int:
 @pytest.mark.java
 @pytest.mark.kafka
 async def test_java_and_python_members_share_the_records_of_a_group(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And push metrics of the same names."""
     monkeypatch.setattr(TelemetryReporter.__init__, "__kwdefaults__", {"first_after": 0.0})
-    java = find_java()
-    assert java is not None
-    compiler = next(messages_jars(MESSAGES_RELEASES[-1]).glob("ecj-*.jar"))
-    classes = os.pathsep.join(map(str, sorted(kafka_jars().glob("*.jar"))))
-    await run_java("-jar", compiler, "-17", "-nowarn", "-encoding", "UTF-8", "-cp", classes, "-d", tmp_path, WORKER)
-    classes = f"{tmp_path}{os.pathsep}{classes}"
     in_java: list[tuple[int, int]] = []
     in_python: list[tuple[int, int]] = []
     async with Cluster(2, config=OPTIONS) as cluster:
@@ -96,7 +87,7 @@ async def test_java_and_python_members_share_the_records_of_a_group(
                 in_java.append((partition, offset))
 
         async with (
-            process(java, "-cp", classes, "Worker", servers, "g", "t") as worker,
+            process(*command(WORKER, "Worker"), servers, "g", "t") as worker,
             ShareConsumer("t", bootstrap_servers=servers, group_id="g", max_poll_records=5) as consumer,
         ):
             assert worker.stdout is not None

@@ -20,9 +20,9 @@ from aiokproto.codec.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.broker.conftest import THIRD_PARTY, kafka_libraries
+from tests.broker.conftest import THIRD_PARTY
+from tests.java.compiler import command
 from tests.patience import PATIENCE
-from tools.setup.system import find_java
 
 COUNT = 200
 SECONDS = 4 * PATIENCE
@@ -107,19 +107,18 @@ async def test_franz_go_shares(franz_go: str) -> None:
 # ---- Java
 
 
-async def java(classes: Path, *arguments: str, program: str = "KafkaClients") -> list[str]:
-    path = os.pathsep.join([str(classes), kafka_libraries()])
-    return (await run([str(find_java()), "-Xmx256m", "-cp", path, program, *arguments])).splitlines()
+async def java(*arguments: str, program: str = "KafkaClients") -> list[str]:
+    return (await run([*command(THIRD_PARTY / "java", program, "-Xmx256m"), *arguments])).splitlines()
 
 
 @pytest.mark.kafka
 @pytest.mark.java
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-async def test_kafkas_own_clients(java_classes: Path, protocol: str) -> None:
+async def test_kafkas_own_clients(protocol: str) -> None:
     async with Cluster(2) as cluster:
         await cluster.create_topic("t", 3)
         servers = cluster.bootstrap_servers
-        assert await java(java_classes, "clients", servers, "t", "g", str(COUNT), protocol) == [str(COUNT), "done"]
+        assert await java("clients", servers, "t", "g", str(COUNT), protocol) == [str(COUNT), "done"]
 
 
 @pytest.mark.kafka
@@ -132,31 +131,31 @@ async def test_kafkas_own_clients(java_classes: Path, protocol: str) -> None:
         ("record_limit", "181 accepted, 19 rejected, 29 delivered again"),
     ],
 )
-async def test_kafkas_own_share_consumers(java_classes: Path, mode: str, summary: str) -> None:
+async def test_kafkas_own_share_consumers(mode: str, summary: str) -> None:
     async with Cluster(2, config=LONG_LOCKS) as cluster:
         await cluster.create_topic("t", 3)
         await from_the_beginning(cluster, "g")
         servers = cluster.bootstrap_servers
-        found = await java(java_classes, servers, "t", "g", str(COUNT), mode, program="ShareConsumers")
+        found = await java(servers, "t", "g", str(COUNT), mode, program="ShareConsumers")
         assert found == [summary, f"{{{COUNT}=1}}"]
 
 
 @pytest.mark.kafka
 @pytest.mark.java
-async def test_kafkas_own_admin_client(java_classes: Path) -> None:
+async def test_kafkas_own_admin_client() -> None:
     async with Cluster(2) as cluster:
-        assert await java(java_classes, "admin", cluster.bootstrap_servers, "t", "g", "0", "classic") == ["done"]
+        assert await java("admin", cluster.bootstrap_servers, "t", "g", "0", "classic") == ["done"]
 
 
 @pytest.mark.kafka
 @pytest.mark.java
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
-async def test_kafkas_own_clients_log_in_by_a_delegation_token(java_classes: Path, mechanism: str) -> None:
+async def test_kafkas_own_clients_log_in_by_a_delegation_token(mechanism: str) -> None:
     config = {"delegation.token.secret.key": "between brokers"}
     async with Broker(security=Security("SASL_PLAINTEXT", users={"alice": "secret"}), config=config) as broker:
         await broker.create_topic("t")
         user = (broker.bootstrap_servers, "t", "alice", "secret", mechanism)
-        assert await java(java_classes, *user, program="TokenClients") == ["true", "value", "0"]
+        assert await java(*user, program="TokenClients") == ["true", "value", "0"]
 
 
 # ---- Python, as long ago

@@ -119,13 +119,6 @@ async def test_stores_that_cannot_be_used(files: Files, changes: dict[str, str],
     assert "wrong-one" not in str(raised.value)
 
 
-@pytest.fixture(scope="module")
-def round_trip(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("round_trip")
-    compiler.compile_java(compiler.PROGRAMS / "tls" / "RoundTrip.java", folder)
-    return folder
-
-
 @pytest.fixture
 async def brokers(files: Files) -> AsyncIterator[dict[str, Broker]]:
     """One for each format."""
@@ -141,7 +134,7 @@ async def brokers(files: Files) -> AsyncIterator[dict[str, Broker]]:
 
 @pytest.mark.java
 async def test_javas_clients_with_stores_of_every_format(
-    files: Files, round_trip: Path, brokers: dict[str, Broker], tmp_path: Path
+    files: Files, brokers: dict[str, Broker], tmp_path: Path
 ) -> None:
     properties = []
     for kind, broker in brokers.items():
@@ -160,7 +153,7 @@ async def test_javas_clients_with_stores_of_every_format(
         path.write_text("".join(f"{name}={value}\n" for name, value in stores.items()))
         properties.append(str(path))
     process = await asyncio.create_subprocess_exec(
-        *compiler.command(round_trip, "RoundTrip"),
+        *compiler.command(compiler.PROGRAMS / "tls" / "RoundTrip.java", "RoundTrip", compiler.SILENT),
         *properties,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

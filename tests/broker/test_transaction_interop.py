@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aiokproto.broker import Broker, Cluster
 from tests.broker.test_third_party_clients import SECONDS
-from tests.java import generated_vectors
+from tests.java.compiler import PROGRAMS, command
 from tests.patience import PATIENCE
-from tools.setup.project import MESSAGES_RELEASES, kafka_jars, messages_jars
-from tools.setup.system import find_java
 
-MOVER = Path(generated_vectors.__file__).parent / "transactions" / "Mover.java"
+MOVER = PROGRAMS / "transactions" / "Mover.java"
 
 ROUNDS = 4
 EACH = 25
@@ -180,11 +176,9 @@ async def test_confluent_kafka_is_fenced_by_a_second_instance() -> None:
         await asyncio.to_thread(run, broker.bootstrap_servers)
 
 
-async def run_java(*arguments: str | Path) -> None:
-    java = find_java()
-    assert java is not None
+async def run_java(*arguments: str) -> None:
     process = await asyncio.create_subprocess_exec(
-        str(java), *map(str, arguments), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
     try:
         said, _ = await asyncio.wait_for(process.communicate(), SECONDS)
@@ -197,12 +191,9 @@ async def run_java(*arguments: str | Path) -> None:
 
 @pytest.mark.java
 @pytest.mark.kafka
-async def test_java_moves_records_and_offsets_together(tmp_path: Path) -> None:
+async def test_java_moves_records_and_offsets_together() -> None:
     """Of the newest Kafka: its transactions have an epoch each, and partitions are added by writing to them."""
     confluent: Any = pytest.importorskip("confluent_kafka")
-    compiler = next(messages_jars(MESSAGES_RELEASES[-1]).glob("ecj-*.jar"))
-    classes = os.pathsep.join(map(str, sorted(kafka_jars().glob("*.jar"))))
-    await run_java("-jar", compiler, "-17", "-nowarn", "-encoding", "UTF-8", "-cp", classes, "-d", tmp_path, MOVER)
 
     def produce(servers: str) -> None:
         producer = confluent.Producer({"bootstrap.servers": servers})
@@ -215,7 +206,6 @@ async def test_java_moves_records_and_offsets_together(tmp_path: Path) -> None:
         await cluster.create_topic("out", 2)
         servers = cluster.bootstrap_servers
         await asyncio.to_thread(produce, servers)
-        classes = f"{tmp_path}{os.pathsep}{classes}"
-        await run_java("-cp", classes, "Mover", servers, "in", "out", str(len(COMMITTED)), "7")
+        await run_java(*command(MOVER, "Mover"), servers, "in", "out", str(len(COMMITTED)), "7")
         found = await asyncio.to_thread(consume, confluent, servers, "out", len(COMMITTED))
         assert sorted(found) == sorted(COMMITTED)

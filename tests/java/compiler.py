@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from tools.setup.project import MESSAGES_RELEASES, messages_jars
+from tests.java.starting import java_command
+from tests.once import made_once
+from tools.setup.project import CACHE, MESSAGES_RELEASES, kafka_jars, messages_jars
 from tools.setup.system import find_java
 
 PROGRAMS = Path(__file__).parent
+SILENT = "-Dorg.apache.logging.log4j.level=OFF"
+"""An option for programs whose output is read: brokers have a Log4j that would write errors among it."""
 
 
-def command(folder: Path, program: str) -> list[str]:
-    """Return the command that runs a program which was compiled into the folder, with the newest Kafka client."""
-    return [*_java(), "-cp", os.pathsep.join([str(folder), *_libraries()]), program]
+def command(source: Path, program: str, *options: str, jars: Path | None = None) -> list[str]:
+    """Return the command that runs a program, with what a folder of jars has: by default that of Kafka's newest.
+
+    Its source, a file or all in a folder, is compiled if need be. Arguments follow.
+    """
+    jars = jars or kafka_jars()
+    classes = compiled(source, sorted(jars.glob("*.jar")))
+    return [*java_command(_java(), jars, classes), *options, program]
 
 
-def compile_java(source: Path, folder: Path) -> None:
-    """Compile a program into a folder."""
+def compiled(source: Path, libraries: Sequence[Path]) -> Path:
+    """Return the folder with the classes of a source: compiled once, until it or a library changes."""
     compiler = next(messages_jars(MESSAGES_RELEASES[0]).glob("ecj-*.jar"))
-    options = ["-17", "-nowarn", "-encoding", "UTF-8", "-cp", os.pathsep.join(_libraries()), "-d", str(folder)]
-    run([*_java(), "-jar", str(compiler), *options, str(source)])
+    digest = hashlib.sha256("\0".join(map(str, (compiler, *libraries))).encode())
+    for path in sorted(source.rglob("*.java")) if source.is_dir() else [source]:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    name = f"{source.stem}-{digest.hexdigest()[:16]}"
+    return made_once(CACHE / "java" / name, partial(_compile, compiler, source, libraries))
+
+
+def _compile(compiler: Path, source: Path, libraries: Sequence[Path], folder: Path) -> None:
+    options = ["-17", "-nowarn", "-encoding", "UTF-8", "-cp", os.pathsep.join(map(str, libraries)), "-d", str(folder)]
+    run([str(_java()), "-jar", str(compiler), *options, str(source)])
 
 
 def run(arguments: Sequence[str], lines: str = "") -> str:
@@ -32,11 +51,7 @@ def run(arguments: Sequence[str], lines: str = "") -> str:
     return result.stdout
 
 
-def _java() -> list[str]:
+def _java() -> Path:
     java = find_java()
     assert java is not None
-    return [str(java)]
-
-
-def _libraries() -> list[str]:
-    return [str(jar) for jar in sorted(messages_jars(MESSAGES_RELEASES[0]).glob("*.jar")) if "ecj-" not in jar.name]
+    return java

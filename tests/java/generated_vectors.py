@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.java.compiler import command, run
 from tools.setup.project import MESSAGES_RELEASES, messages_jars, messages_ready
 from tools.setup.system import find_java
 
@@ -58,7 +57,7 @@ def missing() -> str | None:
 
 
 def generate(seeds: int) -> Generated:
-    """Compile the program and run it for each release, with ``seeds`` random fillings of each kind."""
+    """Run the program for each release, with ``seeds`` random fillings of each kind."""
     generated = Generated([], [])
     for release in MESSAGES_RELEASES:
         with tempfile.TemporaryDirectory(prefix="aiokproto-java-") as folder:
@@ -69,19 +68,9 @@ def generate(seeds: int) -> Generated:
 
 
 def _write(release: str, seeds: int, folder: Path) -> None:
-    jars = sorted(messages_jars(release).glob("*.jar"))
-    compiler = next(jar for jar in jars if jar.name.startswith("ecj-"))
-    classes = os.pathsep.join(map(str, (jar for jar in jars if jar != compiler)))
-    _java("-jar", compiler, "-17", "-nowarn", "-encoding", "UTF-8", "-cp", classes, "-d", folder, SOURCES)
-    of_kafka = [jar for jar in jars if jar.name.startswith("kafka-")]
-    _java("-cp", f"{folder}{os.pathsep}{classes}", "Vectors", folder / "vectors.tsv", str(seeds), *of_kafka)
-
-
-def _java(*arguments: str | Path) -> None:
-    java = find_java()
-    assert java is not None
-    result = subprocess.run([java, *arguments], capture_output=True, text=True, check=False)
-    assert result.returncode == 0, f"Java failed:\n{result.stdout}{result.stderr}"
+    of_kafka = map(str, sorted(messages_jars(release).glob("kafka-*.jar")))
+    program = command(SOURCES, "Vectors", jars=messages_jars(release))
+    run([*program, str(folder / "vectors.tsv"), str(seeds), *of_kafka])
 
 
 def _rows(path: Path) -> Iterator[list[str]]:

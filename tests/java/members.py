@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from aiokproto.types import TopicPartition
 from tests.java import compiler
@@ -56,10 +55,10 @@ class JavaMembers:
 
 
 @asynccontextmanager
-async def java_members(classes: Path) -> AsyncIterator[JavaMembers]:
-    """Run the program, which was compiled into ``classes``; its members leave their groups in the end."""
+async def java_members() -> AsyncIterator[JavaMembers]:
+    """Run the program; its members leave their groups in the end."""
     process = await asyncio.create_subprocess_exec(
-        *compiler.command(classes, "Members"),
+        *compiler.command(PROGRAM, "Members", compiler.SILENT),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

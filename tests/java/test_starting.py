@@ -16,7 +16,7 @@ IN_ARCHIVE = "shared objects file (top)"
 
 
 def run(*more: Path | str) -> str:
-    """What Kafka writes that is asked for its version, with the places that Java loads classes from."""
+    """What Kafka writes when it only tells its version."""
     java = find_java()
     assert java is not None
     folders = [each for each in more if isinstance(each, Path)]

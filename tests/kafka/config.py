@@ -61,6 +61,7 @@ def server_properties(
         "replica.lag.time.max.ms": "3000",
         "leader.imbalance.check.interval.seconds": "3600",
         "log.cleaner.dedupe.buffer.size": str(4 << 20),
+        "log.cleaner.backoff.ms": "500",
         "log.initial.task.delay.ms": "5000",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
         **overrides,

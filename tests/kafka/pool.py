@@ -1,8 +1,9 @@
 """Real clusters that all tests of a run share, whatever process these run in.
 
-The process that began the run owns the clusters: each starts when the first test asks for it, and all stop with the
-run. A test takes a lease for its duration, together with others or, when it stops brokers or changes what others would
-see, alone. Worker processes take theirs through a connection, which is the lease: if the worker dies, so does it.
+The process that began the run owns the clusters: each starts when a test asks for it, and stops when none has done so
+for a while, or with the run. A test takes a lease for its duration, together with others or, when it stops brokers or
+changes what others would see, alone. Worker processes take theirs through a connection, which is the lease: if the
+worker dies, so does it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import Any, Protocol, cast
 
 from tests.kafka.cluster import KafkaCluster, KafkaError
 from tests.kafka.config import HOST
+
+IDLE_SECONDS = 45.0
 
 
 class RunningKafka(Protocol):
@@ -73,31 +76,86 @@ class ReadersWriter:
                 self._changed.notify_all()
 
 
+class SharedCluster:
+    """A cluster which starts when the first lease of it begins, and stops when there was none for some seconds.
+
+    Three brokers that nobody uses take a tenth of a core, and much memory: more than to start them again.
+    """
+
+    def __init__(self, make: Callable[[], KafkaCluster], idle_seconds: float) -> None:
+        self._make = make
+        self._idle_seconds = idle_seconds
+        self._lock = ReadersWriter()
+        # Held while the cluster starts or stops; it guards what follows.
+        self._changing = threading.Lock()
+        self._leases = 0
+        self._cluster: KafkaCluster | None = None
+        self._timer: threading.Timer | None = None
+
+    @contextmanager
+    def lease(self, *, alone: bool) -> Iterator[RunningKafka]:
+        with self._lock.held(alone=alone):
+            cluster = self._begin()
+            try:
+                yield LeasedKafka(cluster, alone=alone)
+            finally:
+                self._end()
+
+    def _begin(self) -> KafkaCluster:
+        with self._changing:
+            self._cancel()
+            if self._cluster is None:
+                cluster = self._make()
+                cluster.start()
+                self._cluster = cluster
+            self._leases += 1
+            return self._cluster
+
+    def _end(self) -> None:
+        with self._changing:
+            self._leases -= 1
+            if not self._leases:
+                self._timer = threading.Timer(self._idle_seconds, self._stop_idle)
+                # The run must not wait for it.
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _stop_idle(self) -> None:
+        with self._changing:
+            # A lease may have begun, and another ended, since the time had passed.
+            if self._timer is threading.current_thread():
+                self._stop()
+
+    def stop(self) -> None:
+        with self._changing:
+            self._stop()
+
+    def _stop(self) -> None:
+        self._cancel()
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            cluster.stop()
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
 class LocalPool:
     """The owner of the clusters."""
 
-    def __init__(self, makers: Mapping[str, Callable[[], KafkaCluster]]) -> None:
-        self._makers = makers
-        self._locks = {name: ReadersWriter() for name in makers}
-        self._starting = {name: threading.Lock() for name in makers}
-        self._running: dict[str, KafkaCluster] = {}
+    def __init__(self, makers: Mapping[str, Callable[[], KafkaCluster]], *, idle_seconds: float = IDLE_SECONDS) -> None:
+        self._clusters = {name: SharedCluster(make, idle_seconds) for name, make in makers.items()}
 
     @contextmanager
     def lease(self, name: str, *, alone: bool = False) -> Iterator[RunningKafka]:
-        with self._locks[name].held(alone=alone):
-            yield LeasedKafka(self._started(name), alone=alone)
-
-    def _started(self, name: str) -> KafkaCluster:
-        with self._starting[name]:
-            if name not in self._running:
-                cluster = self._makers[name]()
-                cluster.start()
-                self._running[name] = cluster
-            return self._running[name]
+        with self._clusters[name].lease(alone=alone) as kafka:
+            yield kafka
 
     def stop(self) -> None:
-        while self._running:
-            self._running.popitem()[1].stop()
+        for cluster in self._clusters.values():
+            cluster.stop()
 
 
 class LeasedKafka:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import cast
@@ -83,6 +84,32 @@ def test_a_leased_cluster_starts_once_and_is_used_like_a_local_one(pool: KafkaPo
                 kafka.stop_broker(1, hard=True)
             kafka.start_broker(1)
     assert fake.started == 1
+
+
+def test_a_cluster_that_nobody_uses_is_stopped_until_it_is_asked_for(fake: FakeCluster) -> None:
+    pool = LocalPool({"one": lambda: cast("KafkaCluster", fake)}, idle_seconds=0)
+    try:
+        for number in (1, 2):
+            with pool.lease("one") as kafka, pool.lease("one"):
+                assert kafka.running == {1}
+            until = time.monotonic() + PATIENCE
+            while fake.running and time.monotonic() < until:
+                time.sleep(0.001)
+            assert (fake.started, fake.running) == (number, set())
+    finally:
+        pool.stop()
+
+
+def test_a_cluster_stays_while_one_lease_of_several_is_left(fake: FakeCluster) -> None:
+    pool = LocalPool({"one": lambda: cast("KafkaCluster", fake)}, idle_seconds=0)
+    try:
+        with pool.lease("one") as kafka:
+            with pool.lease("one"):
+                pass
+            assert kafka.running == {1}
+            assert pool._clusters["one"]._timer is None
+    finally:
+        pool.stop()
 
 
 def test_a_shared_lease_does_not_permit_to_stop_brokers(pool: KafkaPool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from zipfile import ZipFile
@@ -11,6 +10,7 @@ from zipfile import ZipFile
 from aiokproto.codec.json import to_json
 from aiokproto.records import RecordBatch, control_records, decode
 from aiokproto.types import TimestampType
+from tests.java.compiler import compiled, run
 from tools.setup.project import MESSAGES_RELEASES, kafka_jars, messages_jars
 from tools.setup.system import find_java
 
@@ -33,37 +33,26 @@ def classes_of(jar: Path) -> set[str]:
 
 
 class JavaRecords:
-    """The program, compiled for one release."""
+    """The program, for one release; ``folder`` is for its source."""
 
     def __init__(self, jar: Path, folder: Path) -> None:
         java = find_java()
         assert java is not None
-        self._java = java
-        # Both releases use the same compression libraries; the requested release comes first in the class path.
-        self._path = f"{folder}:{jar}:{kafka_jars()}/*"
         source = folder / SOURCE.name
         source.write_text(for_release(SOURCE.read_text(), jar))
-        # The compiler comes with the jars: a runtime of Java has none.
-        compiler = next(jar.parent.glob("ecj-*.jar"))
-        libraries = ":".join(map(str, [jar, *kafka_jars().glob("*.jar")]))
-        self._run([java, "-jar", compiler, "-17", "-nowarn", "-cp", libraries, "-d", folder, source])
+        # Both releases use the same compression libraries; the requested release comes first in the class path.
+        libraries = [jar, *sorted(kafka_jars().glob("*.jar"))]
+        path = ":".join(map(str, (compiled(source, libraries), *libraries)))
+        self._program = [str(java), "-Xmx256m", "-cp", path, "RecordSets"]
 
     def written(self) -> dict[str, tuple[bytes, list[str]]]:
         """Record sets that Java wrote, by name, each with what Java reads in it."""
-        return parse(self._run([*self._program(), "write"]))
+        return parse(run([*self._program, "write"]))
 
     def read(self, sets: Mapping[str, bytes]) -> dict[str, list[str]]:
         """What Java reads in record sets."""
         given = "".join(f"{name} {data.hex()}\n" for name, data in sets.items())
-        return {name: lines for name, (_, lines) in parse(self._run([*self._program(), "read"], given)).items()}
-
-    def _program(self) -> list[str | Path]:
-        return [self._java, "-Xmx256m", "-cp", self._path, "RecordSets"]
-
-    def _run(self, command: list[str | Path], given: str = "") -> str:
-        done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return {name: lines for name, (_, lines) in parse(run([*self._program, "read"], given)).items()}
 
 
 def for_release(source: str, jar: Path) -> str:

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from aiokproto.broker.security.tls import AlertingObject
+from tests.java.starting import QUICK
 from tools.setup.system import find_java
 
 PASSWORD = "store-secret"
@@ -151,10 +152,11 @@ def add_java_stores(files: Files, *names: str) -> None:
     """Have Java's keytool write JKS and JCEKS stores with what is there."""
     java = find_java()
     assert java is not None, "the caller has checked"
-    keytool = str(Path(java).with_name("keytool"))
+    # It does not read the variable with the options of `java`.
+    keytool = [str(Path(java).with_name("keytool")), *(f"-J{option}" for option in QUICK.split())]
 
     def run(*arguments: str) -> None:
-        subprocess.run([keytool, *arguments], check=True, capture_output=True, timeout=60)
+        subprocess.run([*keytool, *arguments], check=True, capture_output=True, timeout=60)
 
     for kind in ("jks", "jceks"):
         trusted = str(files[f"trusted.{kind}"])
