@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
 SPARK = "tests/spark/"
+TYPES = "tests/typing/"
+"""Two checkers that each take a minute of one core."""
 WITHOUT_SESSION = {
     "tests/spark/cluster/test_cluster.py",
     "tests/spark/connect/test_connect.py",
@@ -93,7 +95,7 @@ class Recorder:
 
 
 def _rank(items: list[pytest.Item]) -> int:
-    if items[0].nodeid.startswith(SPARK):
+    if items[0].nodeid.startswith((SPARK, TYPES)):
         return 0
     return 2 - any(mark.name in SLOW for item in items for mark in item.iter_markers())
 
