@@ -128,6 +128,7 @@ async def embedded_cluster(
     # The same as in tests/kafka/config.py: short waits, and no topics but those that a test creates.
     config: dict[str, str | int] = {
         "auto.create.topics.enable": "false",
+        "group.min.session.timeout.ms": 500,
         "group.consumer.min.session.timeout.ms": 500,
         "group.consumer.min.heartbeat.interval.ms": 100,
         "group.consumer.heartbeat.interval.ms": HEARTBEAT_MS,
