@@ -16,6 +16,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+UNCONNECTED = "Python worker failed to connect back"
+"""Spark gives a Python process of a stream ten seconds to start, which cannot be configured. That is too little on a
+machine that does much else."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.flaky(reruns=4, only_rerun=[UNCONNECTED]))
+
+
 if CONNECT in os.environ:
 
     @pytest.fixture(autouse=True)

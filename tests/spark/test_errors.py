@@ -31,10 +31,6 @@ SCREEN = 12
 QUICK = {"kafka.retry.backoff.ms": "10", "kafka.retry.backoff.max.ms": "20"}
 """Options of a client that soon believes that a topic does not exist: it asks several times."""
 
-UNCONNECTED = "Python worker failed to connect back"
-ATTEMPTS = 5
-"""Spark gives a worker of a stream ten seconds to start, which cannot be configured."""
-
 
 @pytest.fixture
 def filled(kafka: Kafka, topic: str) -> str:
@@ -152,14 +148,9 @@ def stream(tmp_path: Path) -> Iterator[Callable[[Any], None]]:
     queries = []
 
     def run(writer: Any) -> None:
-        for attempt in range(ATTEMPTS):
-            query = writer.option("checkpointLocation", str(tmp_path / str(attempt))).start()
-            queries.append(query)
-            try:
-                assert query.awaitTermination(PATIENCE)
-            except Exception as error:
-                if UNCONNECTED not in str(error) or attempt == ATTEMPTS - 1:
-                    raise
+        query = writer.option("checkpointLocation", str(tmp_path / str(len(queries)))).start()
+        queries.append(query)
+        assert query.awaitTermination(PATIENCE)
 
     yield run
     for query in queries:
