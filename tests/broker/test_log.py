@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokproto.broker.log import Log, LogCheckpoint, LogConfig
+from aiokproto.broker.log.segment import SCANNED
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder, Compression, RecordBatch, decode
@@ -191,6 +192,19 @@ def test_read_returns_whole_batches_within_the_limit(path: Path) -> None:
     assert len(log.read(4, 1)) == size, "the first batch comes however small the limit is"
     assert log.read(4, 1, at_least_one=False) == b""
     assert log.read(10, 1000) == b""
+    log.close_handlers()
+
+
+def test_finds_each_batch_wherever_its_header_lies(path: Path) -> None:
+    """Headers are read a page at a time: one can be divided by the end of a page."""
+    log = Log(path, LogConfig(index_interval_bytes=100_000))
+    values = [bytes(number % 97) for number in range(300)]
+    values[100:100] = [bytes(SCANNED), bytes(3 * SCANNED)]
+    for value in values:
+        log.append(batch([value]), 0, NOW)
+    for offset, value in enumerate(values):
+        found = next(iter(decode(log.read(offset, 1))))
+        assert [(record.offset, record.value) for record in found] == [(offset, value)]
     log.close_handlers()
 
 
