@@ -108,16 +108,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def kafka1(request: pytest.FixtureRequest, kafka_pool: KafkaPool) -> Iterator[RunningKafka]:
     """One real broker, started by the first test that asks for it and shared by all (mark the test ``kafka``).
 
-    A test marked ``exclusive`` has it alone meanwhile.
+    A test marked ``exclusive`` has another one, alone: no other test waits while it starts again.
     """
     alone = request.node.get_closest_marker("exclusive") is not None
-    with kafka_pool.lease("kafka1", alone=alone) as cluster:
+    with kafka_pool.lease("kafka1-alone" if alone else "kafka1", alone=alone) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def kafka3(request: pytest.FixtureRequest, kafka_pool: KafkaPool) -> Iterator[RunningKafka]:
-    """Three real brokers, as `kafka1`."""
+    """Three real brokers, shared by all tests but those marked ``exclusive``, each of which has them alone."""
     alone = request.node.get_closest_marker("exclusive") is not None
     with kafka_pool.lease("kafka3", alone=alone) as cluster:
         yield cluster

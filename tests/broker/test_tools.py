@@ -345,8 +345,8 @@ async def test_partitions(stage: Stage, tmp_path: Path) -> None:
     await stage.compare(
         """
         TopicCommand --create --topic p --replica-assignment 1:2,2:1
-        ConsoleProducer --sync --topic p --reader-property parse.key=true --reader-property key.separator=: \
-            << a:1 b:2 c:3 d:4
+        ConsoleProducer --sync --timeout 1 --topic p \
+            --reader-property parse.key=true --reader-property key.separator=: << a:1 b:2 c:3 d:4
         GetOffsetShell --topic p => p:0:
         GetOffsetShell --topic-partitions p:1
         GetOffsetShell --topic p --time earliest => p:0:0

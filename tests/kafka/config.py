@@ -45,6 +45,10 @@ def server_properties(
         "share.coordinator.state.topic.min.isr": safe,
         # What a person would wait for in production, a test should not.
         "group.initial.rebalance.delay.ms": "0",
+        "group.streams.initial.rebalance.delay.ms": "0",
+        "group.consumer.assignment.interval.ms": "100",
+        "group.share.assignment.interval.ms": "100",
+        "group.streams.assignment.interval.ms": "100",
         "group.min.session.timeout.ms": "500",
         "group.consumer.min.session.timeout.ms": "500",
         "group.consumer.min.heartbeat.interval.ms": "100",

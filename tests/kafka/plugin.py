@@ -40,6 +40,7 @@ TWO_PHASE = {"unstable.api.versions.enable": "true", "transaction.two.phase.comm
 
 CLUSTERS: Mapping[str, Callable[[], KafkaCluster]] = {
     "kafka1": lambda: KafkaCluster(1),
+    "kafka1-alone": lambda: KafkaCluster(1),
     "kafka3": lambda: KafkaCluster(3),
     "secured": _secured,
     "tls": _tls,

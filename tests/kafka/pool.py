@@ -19,7 +19,7 @@ from typing import Any, Protocol, cast
 from tests.kafka.cluster import KafkaCluster, KafkaError
 from tests.kafka.config import HOST
 
-IDLE_SECONDS = 45.0
+IDLE_SECONDS = 60.0
 
 
 class RunningKafka(Protocol):
