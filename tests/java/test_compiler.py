@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,26 +19,30 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "Said.java"
 
 
-def said(source: Path) -> str:
-    return compiler.run(compiler.command(source, "Said")).strip()
+def test_a_program_is_compiled_and_run(source: Path) -> None:
+    source.write_text(SOURCE % '"something"')
+    assert compiler.run(compiler.command(source, "Said")) == "something\n"
 
 
-def test_a_program_is_compiled_when_it_has_changed(source: Path) -> None:
-    for words in ("first", "second"):
-        source.write_text(SOURCE % f'"{words}"')
-        assert said(source) == words
-    assert compiler.compiled(source, []) != compiler.compiled(source, [source]), "libraries decide, too"
+def test_a_program_is_compiled_until_it_or_a_library_changes(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[Path] = []
 
+    def compile_it(_: Path, source: Path, libraries: Sequence[Path], folder: Path) -> None:
+        folder.mkdir()
+        compiled.append(folder)
 
-def test_a_program_is_compiled_once(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "_compile", compile_it)
     source.write_text(SOURCE % "1")
-    folder = compiler.compiled(source, [])
-    monkeypatch.setattr(compiler, "_compile", pytest.fail)
-    assert compiler.compiled(source, []) == folder
+    first = compiler.compiled(source, [])
+    assert (compiler.compiled(source, []), len(compiled)) == (first, 1)
+    assert compiler.compiled(source, [source]) != first
+    source.write_text(SOURCE % "2")
+    assert compiler.compiled(source, []) != first
+    assert len(compiled) == 3
 
 
-def test_what_does_not_compile_is_reported_each_time(source: Path) -> None:
+def test_what_does_not_compile_is_reported_and_not_kept(source: Path, tmp_path: Path) -> None:
     source.write_text(SOURCE % "unknown")
-    for _ in range(2):
-        with pytest.raises(AssertionError, match=r"unknown cannot be resolved"):
-            said(source)
+    with pytest.raises(AssertionError, match=r"unknown cannot be resolved"):
+        compiler.compiled(source, [])
+    assert not [path for path in (tmp_path / "cache" / "java").iterdir() if path.suffix not in (".lock", ".unfinished")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import cast
@@ -23,14 +22,17 @@ class FakeCluster:
 
     def __init__(self) -> None:
         self.started = 0
+        self.stopped = threading.Event()
         self.running: set[int] = set()
 
     def start(self) -> None:
         self.started += 1
+        self.stopped.clear()
         self.running = {1}
 
     def stop(self) -> None:
         self.running = set()
+        self.stopped.set()
 
     def address(self, node_id: int) -> tuple[str, int]:
         return "127.0.0.1", node_id
@@ -92,9 +94,7 @@ def test_a_cluster_that_nobody_uses_is_stopped_until_it_is_asked_for(fake: FakeC
         for number in (1, 2):
             with pool.lease("one") as kafka, pool.lease("one"):
                 assert kafka.running == {1}
-            until = time.monotonic() + PATIENCE
-            while fake.running and time.monotonic() < until:
-                time.sleep(0.001)
+            assert fake.stopped.wait(PATIENCE)
             assert (fake.started, fake.running) == (number, set())
     finally:
         pool.stop()
