@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -23,6 +21,7 @@ from aiokproto.codec.messages.incremental_alter_configs import (
 from tests.broker.conftest import THIRD_PARTY
 from tests.java.compiler import command
 from tests.patience import PATIENCE
+from tools.setup import project
 
 COUNT = 200
 SECONDS = 4 * PATIENCE
@@ -59,17 +58,10 @@ async def run(command: list[str], folder: Path | None = None) -> str:
 
 
 @pytest.fixture(scope="session")
-def franz_go(tmp_path_factory: pytest.TempPathFactory) -> str:
-    compiler = shutil.which("go")
-    if compiler is None:
-        pytest.skip("Go is not installed")
-    program = tmp_path_factory.mktemp("third_party") / "franz-go"
-    # The modules are there if the benchmarks were built; nothing is fetched for a test.
-    environment = os.environ | {"GOTOOLCHAIN": "local", "GOPROXY": "off"}
-    command = [compiler, "build", "-trimpath", "-o", str(program), "."]
-    done = subprocess.run(command, cwd=THIRD_PARTY, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"franz-go cannot be built: {done.stderr.strip().splitlines()[-1]}")
+def franz_go() -> str:
+    program = project.go_program("franz-go")
+    if not program.exists():
+        pytest.skip("the program with franz-go is not built: `tools/setup/run test-all` does it, with Go")
     return str(program)
 
 

@@ -15,9 +15,10 @@ from tools.setup import project
 @pytest.fixture
 def kfake_program() -> Path:
     """franz-go's fake cluster."""
-    if not project.kfake_ready():
+    program = project.go_program("kfake")
+    if not program.exists():
         pytest.skip("kfake is not built: `tools/setup/run test-all` does it, with Go")
-    return project.kfake_program()
+    return program
 
 
 @pytest.fixture

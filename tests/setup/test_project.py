@@ -214,3 +214,24 @@ def test_brokers_that_start_slower_are_no_failure(
     monkeypatch.setattr(project, "run", run)
     project.make_template(java)
     assert "going on with brokers that start slower: no room" in capsys.readouterr().err
+
+
+def test_programs_in_go_are_built_once_for_each_form_of_their_sources(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = machine.folder / "program"
+    source.mkdir()
+    write(source, 100, "go.mod", "main.go", "README.md")
+    monkeypatch.setattr(project, "GO_PROGRAMS", {"program": source})
+    monkeypatch.setattr(project, "CACHE", machine.folder / "cache")
+    project.build_go_programs("go")
+    first = project.go_program("program")
+    first.parent.mkdir(parents=True)
+    first.touch()
+    project.build_go_programs("go")
+    assert [command[:4] for command in machine.commands] == [["go", "build", "-C", str(source)]]
+    assert machine.environments[0]["GOMODCACHE"] == str(project.CACHE / "go" / "modules")
+    (source / "README.md").write_text("no source")
+    assert project.go_program("program") == first
+    (source / "main.go").write_text("package main")
+    assert project.go_program("program") != first

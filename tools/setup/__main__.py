@@ -36,7 +36,8 @@ class Needs:
     accelerator: bool = False
     kerberos: bool = False
     """If possible."""
-    kfake: bool = False
+    go: bool = False
+    """The tests' programs in Go, if it is installed."""
     brokers: bool = False
     """Real brokers that start fast."""
 
@@ -52,7 +53,7 @@ NEEDS = {
         releases=True,
         accelerator=True,
         kerberos=True,
-        kfake=True,
+        go=True,
         brokers=True,
     ),
     "style": Needs("check"),
@@ -118,9 +119,9 @@ def _jobs(needs: Needs, maven: Path | None, releases: list[str]) -> Iterator[Cal
     if maven is not None:
         yield partial(_fetch_jars, needs.kafka, maven, releases)
     # Without Go its tests are skipped: too much to install for them.
-    compiler = shutil.which("go") if needs.kfake else None
+    compiler = shutil.which("go") if needs.go else None
     if compiler is not None:
-        yield partial(_build_kfake, compiler)
+        yield partial(_build_go_programs, compiler)
 
 
 def _jars_ready(releases: list[str]) -> bool:
@@ -134,9 +135,9 @@ def _fetch_jars(want: Want, maven: Path, releases: list[str]) -> None:
         project.fetch_releases(maven, releases)
 
 
-def _build_kfake(compiler: str) -> None:
+def _build_go_programs(compiler: str) -> None:
     with _forgiving(Want.IF_POSSIBLE):
-        project.build_kfake(compiler)
+        project.build_go_programs(compiler)
 
 
 @contextmanager

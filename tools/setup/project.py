@@ -1,5 +1,5 @@
 """What the project keeps in its own folder: the virtual environment, the jars of real Kafka and of its messages, and
-franz-go's fake cluster."""
+programs in Go."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ PACKAGE = ROOT / "src" / "aiokproto"
 POM = ROOT / "tests" / "kafka" / "pom.xml"
 TOOLS_POM = ROOT / "tests" / "kafka" / "tools" / "pom.xml"
 RELEASES_POM = ROOT / "tests" / "kafka" / "release" / "pom.xml"
-KFAKE = ROOT / "tests" / "other_brokers" / "kfake"
+GO_PROGRAMS = {
+    "kfake": ROOT / "tests" / "other_brokers" / "kfake",
+    "franz-go": ROOT / "tests" / "broker" / "third_party",
+}
+"""franz-go's fake cluster, for tests of the clients; and a program with its client, for the embedded broker."""
 MESSAGES_POM = ROOT / "tests" / "java" / "pom.xml"
 # The newest, and the last that still had the versions which 4.0 removed: together they know almost the whole protocol.
 MESSAGES_RELEASES = ("4.4.0", "3.9.2")
@@ -153,20 +157,15 @@ def fetch_messages(maven: Path) -> None:
         _fetch(maven, MESSAGES_POM, "dependency:copy", jars, f"-Dkafka.version={release}")
 
 
-def kfake_program() -> Path:
-    """franz-go's fake cluster, which the clients are tested against; `kfake_ready` says whether it is built."""
-    return CACHE / "kfake" / _digest(*sorted(KFAKE.iterdir()))[:16]
+def go_program(name: str) -> Path:
+    """Where one of `GO_PROGRAMS` is; it exists if it is built."""
+    folder = GO_PROGRAMS[name]
+    sources = sorted([*folder.glob("go.*"), *folder.glob("*.go")])
+    return CACHE / name / _digest(*sources)[:16]
 
 
-def kfake_ready() -> bool:
-    return kfake_program().exists()
-
-
-def build_kfake(compiler: str) -> None:
-    """Fetch the modules of franz-go's fake cluster, and build it, unless it is there."""
-    if kfake_ready():
-        return
-    say("building franz-go's kfake with Go")
+def build_go_programs(compiler: str) -> None:
+    """Fetch the modules of each of `GO_PROGRAMS` and build it, unless it is there."""
     settings = {
         # An older Go would otherwise look for the version in go.mod, and wait long if it cannot be found.
         "GOTOOLCHAIN": "local",
@@ -175,7 +174,11 @@ def build_kfake(compiler: str) -> None:
         # Else `make clean` could not remove the modules.
         "GOFLAGS": f"{os.environ.get('GOFLAGS', '')} -modcacherw".strip(),
     }
-    run([compiler, "build", "-C", KFAKE, "-trimpath", "-o", kfake_program(), "."], {**os.environ, **settings})
+    for name, folder in GO_PROGRAMS.items():
+        program = go_program(name)
+        if not program.exists():
+            say(f"building {name} with Go")
+            run([compiler, "build", "-C", folder, "-trimpath", "-o", program, "."], {**os.environ, **settings})
 
 
 def make_environment() -> None:
