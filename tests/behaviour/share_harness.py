@@ -31,6 +31,8 @@ from tests.patience import PATIENCE
 GROUP_RESOURCE = 32
 INTERVAL_MS = HEARTBEAT_MS + 1
 """A heartbeat interval that no group has by default."""
+BROKER_CONFIG = {"group.share.min.heartbeat.interval.ms": HEARTBEAT_MS}
+"""What allows it on a broker that is not one of `tests.clusters`."""
 
 Ack = tuple[int, int, Sequence[int]]
 """First offset, last offset, and their acknowledge types."""

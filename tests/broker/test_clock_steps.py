@@ -12,7 +12,7 @@ from aiokproto.broker import Broker
 from aiokproto.broker.handlers import fetch, share_fetch
 from aiokproto.broker.server.listener import Listener
 from aiokproto.broker.transactions.coordinator import TransactionCoordinator
-from tests.behaviour.share_harness import share_harness
+from tests.behaviour.share_harness import BROKER_CONFIG, share_harness
 from tests.broker.test_transactions import begin, describe
 from tests.broker.wire import connect, fetch_request
 from tests.clusters import EmbeddedCluster
@@ -65,7 +65,11 @@ def test_a_fetch_checks_once_more_at_its_deadline(monkeypatch: pytest.MonkeyPatc
 
 def test_a_share_fetch_checks_once_more_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     async def wait() -> None:
-        async with Broker() as broker, share_harness(EmbeddedCluster(broker, 1), "t") as at, at.member() as member:
+        async with (
+            Broker(config=BROKER_CONFIG) as broker,
+            share_harness(EmbeddedCluster(broker, 1), "t") as at,
+            at.member() as member,
+        ):
             looked.clear()
             await member.fetch(wait=40)
 

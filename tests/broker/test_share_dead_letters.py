@@ -15,7 +15,7 @@ from aiokproto.broker.share.dead_letters import DeadLetterQueue
 from aiokproto.client import Client
 from aiokproto.error_codes import ErrorCode
 from aiokproto.records import decode
-from tests.behaviour.share_harness import Member, ShareHarness, share_harness
+from tests.behaviour.share_harness import BROKER_CONFIG, Member, ShareHarness, share_harness
 from tests.behaviour.test_share_dead_letters import GROUP, TOPIC, change
 from tests.clusters import EmbeddedCluster
 
@@ -27,7 +27,7 @@ QUEUE = "dlq.t"
 async def started(config: dict[str, Any] | None = None, path: Path | None = None) -> AsyncIterator[tuple[Broker, Any]]:
     """A broker with a topic ``t``, and a group with a dead-letter topic that does not exist."""
     async with (
-        Broker(data_dir=path, config=config or {}, auto_create_topics=False) as broker,
+        Broker(data_dir=path, config={**BROKER_CONFIG, **(config or {})}, auto_create_topics=False) as broker,
         share_harness(EmbeddedCluster(broker, 1), "t") as at,
     ):
         await change(at.client, GROUP, "t", errors_deadletterqueue_topic_name=QUEUE)
@@ -101,7 +101,10 @@ async def test_a_crash_before_a_dead_letter_is_written_loses_none(
             patched.setattr("aiokproto.broker.share.manager.SharePartitionManager._archived", lambda *_: None)
             assert await one.acknowledge_error((0, 2, [ACCEPT, REJECT, ACCEPT])) is ErrorCode.NONE
         await broker.crash()
-    async with Broker(data_dir=tmp_path) as broker, Client(bootstrap_servers=broker.bootstrap_servers) as client:
+    async with (
+        Broker(data_dir=tmp_path, config=BROKER_CONFIG) as broker,
+        Client(bootstrap_servers=broker.bootstrap_servers) as client,
+    ):
         await client.metadata(["t"])
         again = ShareHarness(client, "t", at.topic_id)
         async with again.member() as other:

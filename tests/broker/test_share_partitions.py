@@ -24,7 +24,7 @@ from aiokproto.codec.messages.alter_client_quotas import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-from tests.behaviour.share_harness import Member, ShareHarness, deliveries, parts_of, share_harness
+from tests.behaviour.share_harness import BROKER_CONFIG, Member, ShareHarness, deliveries, parts_of, share_harness
 from tests.broker.wire import parked
 from tests.clusters import EmbeddedCluster
 
@@ -82,7 +82,7 @@ def test_alternating_acknowledge_types_take_linear_time() -> None:
 async def shared(
     clock: VirtualClock | None = None, path: Path | None = None, **options: int
 ) -> AsyncIterator[tuple[Broker, ShareHarness]]:
-    config = {"group.share." + name.replace("_", "."): value for name, value in options.items()}
+    config = BROKER_CONFIG | {"group.share." + name.replace("_", "."): value for name, value in options.items()}
     async with (
         Broker(clock=clock, data_dir=path, config=config) as broker,
         share_harness(EmbeddedCluster(broker, 1), "t") as at,
@@ -182,7 +182,10 @@ async def test_a_crash_loses_no_acknowledgement(tmp_path: Path) -> None:
         assert await one.acquire() == dict.fromkeys(range(5), 1)
         assert await one.acknowledge_error((0, 1, [ACCEPT]), (2, 3, [RELEASE])) is ErrorCode.NONE
         await broker.crash()
-    async with Broker(data_dir=tmp_path) as broker, Client(bootstrap_servers=broker.bootstrap_servers) as client:
+    async with (
+        Broker(data_dir=tmp_path, config=BROKER_CONFIG) as broker,
+        Client(bootstrap_servers=broker.bootstrap_servers) as client,
+    ):
         again = ShareHarness(client, "t", at.topic_id)
         async with again.member() as other:
             assert await other.acquire() == {2: 2, 3: 2, 4: 1}

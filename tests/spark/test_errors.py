@@ -145,7 +145,7 @@ def test_a_task_that_gets_nothing(load: Any, kafka: Kafka, filled: str) -> None:
 @pytest.fixture
 def stream(tmp_path: Path) -> Iterator[Callable[[Any], None]]:
     """Runs a streaming query until it fails."""
-    queries = []
+    queries: list[Any] = []
 
     def run(writer: Any) -> None:
         query = writer.option("checkpointLocation", str(tmp_path / str(len(queries)))).start()

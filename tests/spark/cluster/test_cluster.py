@@ -20,7 +20,7 @@ def failures(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     """Runs the scenario, once."""
     # Executors import the steps that kill from the tests.
     environment = {"PYTHONPATH": python_path(Path(ROOT))}
-    selection = ("-m", "not thorough") if "not thorough" in request.config.getoption("markexpr") else ()
+    selection = ("-m", "not thorough") if "not thorough" in str(request.config.getoption("markexpr")) else ()
     return run_tests(TESTS, tmp_path_factory.mktemp("cluster") / "report.xml", environment, *selection)
 
 
