@@ -59,8 +59,7 @@ cluster, Kerberos, Java's and other brokers' and clients' own programs, the even
 test-all: test test-rest  ## all tests, each once (THOROUGH=1 adds what takes long and is for releases)
 
 test-rest:  ## what `make test-all` adds to `make test`
-	@$(SETUP) test-all
-	@$(BIN)/python -m tools.pythons --bounds
+	@$(SETUP) test-all -- $(BIN)/python -m tools.pythons --bounds
 	@$(PYTEST) -q --loop coarse $(HERE) $(TIMED)
 	@$(PYTEST) -q --loop stalling $(HERE) $(TIMED)
 	@$(SETUP) test-all -- $(PYTEST) -m "$(if $(THOROUGH),extended or thorough,extended and not thorough)" --releases "$(RELEASES)"

@@ -73,6 +73,8 @@ def main(arguments: list[str]) -> int:
     if verb not in NEEDS or (rest and rest[0] != "--"):
         say(f"usage: tools/setup/run {'|'.join(NEEDS)} [-- COMMAND ...]")
         return 2
+    # The command has them, too.
+    os.environ.update(project.CACHES)
     try:
         java = prepare(NEEDS[verb])
     except MissingError as error:

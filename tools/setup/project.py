@@ -46,6 +46,15 @@ SCALA = {
 """Releases before the newest that tests run, oldest first, each with the Scala that its artifact is named after."""
 USUAL_RELEASES = ("0.8.2.2", "2.8.2")
 """Those that every run of the tests has, beside the newest: the oldest, and one of between."""
+CACHES = {
+    "PIP_CACHE_DIR": str(CACHE / "pip"),
+    "MPLCONFIGDIR": str(CACHE / "matplotlib"),
+    "GOCACHE": str(CACHE / "go" / "build"),
+    "GOMODCACHE": str(CACHE / "go" / "modules"),
+    # Else `make clean` could not remove the modules.
+    "GOFLAGS": f"{os.environ.get('GOFLAGS', '')} -modcacherw".strip(),
+}
+"""Variables that keep in the project's folder what tools download or make for it."""
 MAVEN_OPTIONS = ("-q", "-B", "-Dstyle.color=never", f"-Dmaven.repo.local={CACHE / 'maven'}")
 """It prints nothing but errors, and keeps what it fetches in the project's folder."""
 
@@ -166,19 +175,13 @@ def go_program(name: str) -> Path:
 
 def build_go_programs(compiler: str) -> None:
     """Fetch the modules of each of `GO_PROGRAMS` and build it, unless it is there."""
-    settings = {
-        # An older Go would otherwise look for the version in go.mod, and wait long if it cannot be found.
-        "GOTOOLCHAIN": "local",
-        "GOCACHE": str(CACHE / "go" / "build"),
-        "GOMODCACHE": str(CACHE / "go" / "modules"),
-        # Else `make clean` could not remove the modules.
-        "GOFLAGS": f"{os.environ.get('GOFLAGS', '')} -modcacherw".strip(),
-    }
+    # An older Go would otherwise look for the version in go.mod, and wait long if it cannot be found.
+    environment = {**os.environ, "GOTOOLCHAIN": "local"}
     for name, folder in GO_PROGRAMS.items():
         program = go_program(name)
         if not program.exists():
             say(f"building {name} with Go")
-            run([compiler, "build", "-C", folder, "-trimpath", "-o", program, "."], {**os.environ, **settings})
+            run([compiler, "build", "-C", folder, "-trimpath", "-o", program, "."], environment)
 
 
 def make_environment() -> None:
@@ -208,7 +211,7 @@ def install(*extras: str) -> None:
             *("-e", f".[{','.join(missing)}]"),
         ],
         # What pip compiles, it compiles from the beginning, for every extra again.
-        {**os.environ, "AIOKPROTO_PURE": "1", "PIP_CACHE_DIR": str(CACHE / "pip")},
+        {**os.environ, "AIOKPROTO_PURE": "1"},
     )
     for extra in missing:
         stamps[extra].write_text(digest)
