@@ -9,23 +9,18 @@ the test, may be slow.
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
 from rich.console import Console
 
+from tests.mutation.trial import Ending, Trial, copy_tree, replaced, run_all, run_trial
 from tests.simulation.guards import MUTANTS, Mutant
 from tools.setup.project import ROOT
 
-OPTIONS = ("-x", "-v", "--timeout-method=thread")
-"""The thread ends the process. What a signal raises can be caught: an event loop reports it, and goes on."""
 TEXTS = ROOT / "tests" / "simulation" / "test_mutants.py"
 
 
@@ -53,41 +48,27 @@ def judge(mutant: Mutant, seeds: int, tests: Sequence[str], limit: float) -> Ver
     """Run tests without the guard, until one fails. None may take longer than ``limit`` seconds."""
     with tempfile.TemporaryDirectory(prefix="aiokproto-mutant-") as made:
         copy = Path(made)
-        for part in ("src", "tests", "tools", "docs", "examples"):
-            shutil.copytree(ROOT / part, copy / part, symlinks=True)
-        shutil.copy(ROOT / "pyproject.toml", copy)
+        copy_tree(copy)
         path = copy / "src" / "aiokproto" / mutant.file
         text = path.read_text()
         if text.count(mutant.guard) != 1:
             raise SystemExit(f"{mutant.name}: {mutant.file} has the guard {text.count(mutant.guard)} times")
-        path.write_text(text.replace(mutant.guard, mutant.without))
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join((str(copy / "src"), str(copy))),
-            "SIMULATION_SEEDS": str(seeds),
-        }
-        command = [sys.executable, "-m", "pytest", *OPTIONS, "-p", "no:cacheprovider", "-p", "no:randomly"]
-        done = subprocess.run(
-            [*command, f"--timeout={limit}", *tests], cwd=copy, env=environment, capture_output=True, text=True
-        )
-        return verdict(done.returncode, done.stdout)
+        with replaced(path, text.replace(mutant.guard, mutant.without)):
+            arguments, environment = [f"--timeout={limit}", *tests], {"SIMULATION_SEEDS": str(seeds)}
+            return verdict(run_all(run_trial(copy, arguments, environment)))
 
 
-def verdict(status: int, output: str) -> Verdict:
-    """Return what pytest's exit status and output say of a run with `OPTIONS`."""
-    if status == pytest.ExitCode.OK:
-        return Verdict(False, "nothing")
-    lines = output.splitlines()
-    failed = [line for line in lines if line.startswith(("FAILED tests", "ERROR tests"))]
-    if status == pytest.ExitCode.TESTS_FAILED and failed:
-        return Verdict(True, _test(failed[0].partition(" ")[2].partition(" - ")[0]))
-    begun = [line for line in lines if line.startswith("tests") and "::" in line]
-    if "+ Timeout +" in output and begun:
-        return Verdict(False, f"nothing: {_test(begun[-1].partition(' +++')[0].rstrip())} does not end")
-    return Verdict(False, "nothing: the tests do not run")
+def verdict(trial: Trial) -> Verdict:
+    """Return what a trial without the guard says."""
+    test = _short(trial.test) if trial.test else ""
+    if trial.ending is Ending.FAILED:
+        return Verdict(True, test)
+    if trial.ending is Ending.HUNG:
+        return Verdict(False, f"nothing: {test} does not end")
+    return Verdict(False, "nothing" if trial.ending is Ending.PASSED else "nothing: the tests do not run")
 
 
-def _test(node: str) -> str:
+def _short(node: str) -> str:
     module, _, function = node.partition("::")
     return f"{Path(module).name}::{function}"
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import builtins
+from pathlib import Path
 
 import pytest
 
+from tests.mutation.trial import run_trial
 from tests.patience import PATIENCE
 from tests.simulation.guards import MUTANTS, Mutant
-from tests.simulation.mutants import OPTIONS, Verdict, verdict
+from tests.simulation.mutants import Verdict, verdict
 from tools.setup.project import ROOT
 
 
@@ -45,8 +47,9 @@ RUNS = {
 
 @pytest.mark.extended
 @pytest.mark.parametrize("program", RUNS)
-def test_only_a_test_that_fails_has_noticed_a_removal(program: str, pytester: pytest.Pytester) -> None:
-    (pytester.mkpydir("tests") / "test_run.py").write_text(program)
+async def test_only_a_test_that_fails_has_noticed_a_removal(program: str, tmp_path: Path) -> None:
+    (tmp_path / "test_run.py").write_text(program)
+    # The plugin that reports is that of this tree.
+    path = {"PYTHONPATH": str(ROOT)}
     limit = 0.1 if program is ENDLESS else PATIENCE
-    done = pytester.runpytest_subprocess(*OPTIONS, f"--timeout={limit}", "tests/test_run.py")
-    assert verdict(done.ret, done.stdout.str()) == RUNS[program]
+    assert verdict(await run_trial(tmp_path, [f"--timeout={limit}", "test_run.py"], path)) == RUNS[program]

@@ -1,0 +1,17 @@
+"""A limit of the memory of a process: a loop without an end must not take that of the machine."""
+
+from __future__ import annotations
+
+import sys
+
+MOST = 8 << 30
+"""Bytes of address space. What a test of the suite takes is far less; threads and allocators reserve some."""
+
+
+def limit_memory() -> None:
+    """Let this process, and those that it starts, fail for lack of memory above the limit. Windows has none."""
+    if sys.platform != "win32":
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (MOST if hard == resource.RLIM_INFINITY else min(MOST, hard), hard))
