@@ -1,7 +1,7 @@
 """``python -m tools.pythons``: the source distribution, installed and tested on every Python that the machine has.
 
 Each interpreter gets a folder in ``.cache/pythons`` with a virtual environment, into which pip compiles the package.
-The tests of `ACCELERATED` run there as installed, and those that the command line names in pure Python and on uvloop.
+Tests run there as installed, and those that the command line names in pure Python and on uvloop.
 """
 
 from __future__ import annotations
@@ -76,6 +76,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--only", nargs="*", default=[], help="try these alone: 3.10 3.14t")
     parser.add_argument("--bounds", action="store_true", help="only the oldest and the newest beside this one")
+    parser.add_argument(
+        "--tests", nargs="*", default=ACCELERATED, help="what to run as installed, by its place in tests"
+    )
     parser.add_argument("--pure", nargs="*", default=[], help="what to run in pure Python, by its place in tests")
     parser.add_argument("--uvloop", nargs="*", default=[], help="what to run on uvloop")
     return parser.parse_args(arguments)
@@ -103,7 +106,7 @@ def prove(interpreter: Interpreter, source: Path, options: argparse.Namespace) -
     except (MissingError, subprocess.CalledProcessError) as error:
         print(error)
         return {**outcome, "accelerated": "failed"}
-    outcome["accelerated"] = passed(proof.test(ACCELERATED, marks=MARKS))
+    outcome["accelerated"] = passed(proof.test(options.tests, marks=MARKS))
     if options.pure:
         outcome["pure"] = passed(proof.test(options.pure, "--pure", marks=MARKS))
     if options.uvloop:
