@@ -104,4 +104,5 @@ def test_clients_that_run_for_long_need_no_more_memory() -> None:
 
     sizes, tasks = simulation.run(main())
     assert tasks[2] == tasks[1]
-    assert sizes[2] - sizes[1] < LITTLE, sizes
+    # One measurement can find a buffer less in use; what is kept for each request shows above both.
+    assert sizes[2] - max(sizes[:2]) < LITTLE, sizes
