@@ -29,9 +29,8 @@ help:  ## list the verbs
 demo:  ## load flights through Kafka into Spark (BOOTSTRAP=host:port uses that cluster instead of the embedded broker)
 	@$(SETUP) demo -- $(BIN)/python examples/flights/main.py
 
-# Much of a run is waiting for Java and for real Kafka, which all workers share: twice as many as there are cores.
-CORES := $(shell nproc 2>/dev/null || echo 2)
-WORKERS := $(shell echo $$((2 * $(CORES))))
+# Much of a run is waiting, for Java, real Kafka and peers that are slow on purpose: twice as many as there are cores.
+WORKERS := $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 2))))
 SPLIT := --dist loadfile --no-loadscope-reorder
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) $(SPLIT)
 # What even `make test-all` leaves to releases: `make test-all THOROUGH=1`.
@@ -43,7 +42,7 @@ export RELEASES
 check:  ## a first answer in a minute or two: style, and the tests of codec, records and clients on the embedded broker
 	@$(SETUP) check
 	@$(MAKE) --no-print-directory style
-	@$(BIN)/python -m pytest -q -n $(CORES) $(SPLIT) $(HERE) $(CHECKED)
+	@$(PYTEST) -q $(HERE) $(CHECKED)
 
 # Set-up first: what the machine lacks is reported before any work. The largest part last: its summary closes the run.
 test:  ## style, types, and the tests of what a change is likely to break, with real Kafka and Spark where Java is
