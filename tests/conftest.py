@@ -25,6 +25,7 @@ pytest_plugins = [
     "tests.hygiene",
     "tests.figures",
     "tests.costs",
+    "tests.skips",
     "tests.tiers",
     "tests.java.plugin",
     "tests.kafka.plugin",

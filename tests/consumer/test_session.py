@@ -13,11 +13,13 @@ ONE, TWO = TopicPartition("x", 0), TopicPartition("x", 1)
 partitions = st.builds(TopicPartition, st.sampled_from("xy"), st.integers(0, 2))
 values = st.builds(
     FetchPosition,
-    st.sampled_from([b"1" * 16, b"2" * 16]),
-    st.integers(0, 3),
-    st.just(0),
-    st.just(1 << 20),
-    st.just(1),
+    topic_id=st.sampled_from([b"1" * 16, b"2" * 16]),
+    offset=st.integers(0, 3),
+    leader_epoch=st.just(0),
+    last_epoch=st.just(-1),
+    max_bytes=st.just(1 << 20),
+    # A sought partition differs in its version alone.
+    version=st.integers(0, 1),
 )
 steps = st.lists(
     st.tuples(
