@@ -15,6 +15,7 @@ import pytest
 
 from aiokproto import Consumer, Producer
 from tests.behaviour.copying_process import Plan, copy, session
+from tests.behaviour.waiting import written
 from tests.clusters import BehaviourCluster
 from tools.setup.project import ROOT
 
@@ -123,8 +124,8 @@ async def _committed(cluster: BehaviourCluster, topic: str) -> list[list[bytes]]
         auto_offset_reset="earliest",
         isolation_level="read_committed",
     )
+    ends = await written(cluster, *[(topic, number) for number in range(PARTITIONS)])
     async with reader:
-        ends = await reader.end_offsets(*[(topic, number) for number in range(PARTITIONS)])
         while any([await reader.position(place) < end for place, end in ends.items()]):
             for record in await reader.poll(100):
                 found[record.partition].append(record.value or b"")

@@ -16,6 +16,7 @@ from aiokproto.errors import ConfigurationError, TransactionAbortedError
 from aiokproto.exactly_once import ExactlyOnce, Process
 from aiokproto.producer import Producer, Transaction
 from aiokproto.types import Record
+from tests.behaviour.waiting import written
 from tests.clusters import BehaviourCluster
 
 COUNT = 300
@@ -59,13 +60,12 @@ def session(
 async def results(cluster: BehaviourCluster, topic: str) -> Counter[int]:
     """The committed output, once the group has committed all of the input."""
     out = f"{topic}-out"
-    reader = Consumer(
-        out, bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest", isolation_level="read_committed"
-    )
     found: Counter[int] = Counter()
-    async with reader:
+    async with Consumer(
+        out, bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest", isolation_level="read_committed"
+    ) as reader:
         partitions = await reader.partitions_for_topic(out)
-        ends = await reader.end_offsets(*partitions)
+        ends = await written(cluster, *partitions)
         while any([await reader.position(each) < ends[each] for each in partitions]):
             found.update(int(record.value or b"") for record in await reader.poll(100))
     return found

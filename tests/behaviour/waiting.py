@@ -7,6 +7,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from aiokproto.consumer import Consumer
+from aiokproto.types import TopicPartition
+from tests.clusters import BehaviourCluster
 from tests.patience import PATIENCE
 
 T = TypeVar("T")
@@ -19,3 +22,12 @@ async def until(ask: Callable[[], Awaitable[T]], done: Callable[[T], bool]) -> T
     while not done(answer := await ask()) and time.monotonic() < end:
         await asyncio.sleep(0)
     return answer
+
+
+async def written(cluster: BehaviourCluster, *partitions: tuple[str, int]) -> dict[TopicPartition, int]:
+    """Return where the logs end, for readers of committed records to read up to.
+
+    The end that ``read_committed`` sees is too early: a commit is confirmed before its markers are in the partitions.
+    """
+    async with Consumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
+        return await consumer.end_offsets(*partitions)

@@ -97,7 +97,8 @@ def test_both_ways_of_reading_agree(rows: list[bytes | None]) -> None:
     found = decode(SIMPLE, rows)
     read = row_reader(SIMPLE)
     one_by_one = [(None, True) if row is None else read(row) for row in rows]
-    assert found.column.to_pylist() == pa.array([value for value, _ in one_by_one], SIMPLE).to_pylist()
+    # As text: a NaN is equal to no other.
+    assert repr(found.column.to_pylist()) == repr(pa.array([value for value, _ in one_by_one], SIMPLE).to_pylist())
     assert sorted(found.malformed) == [number for number, (_, whole) in enumerate(one_by_one) if not whole]
 
 
