@@ -5,6 +5,8 @@ BIN := .venv/bin
 
 # Tests start hundreds of Python processes. Where the environment forbids bytecode, each would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
+# Python would not find the tools and tests, which are not installed.
+unexport PYTHONSAFEPATH
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

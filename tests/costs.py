@@ -26,7 +26,8 @@ class Costs:
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         self._seconds[report.nodeid] += report.duration
-        self._areas[report.nodeid] = area(report.nodeid, report.keywords)
+        # The report of a worker's crash knows no marks: those before it do.
+        self._areas.setdefault(report.nodeid, area(report.nodeid, report.keywords))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if not self._seconds:

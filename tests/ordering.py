@@ -9,6 +9,7 @@ is given a worker's files and the seed does again what the worker did.
 from __future__ import annotations
 
 import os
+import shlex
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import pytest
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
+    from xdist.workermanage import WorkerController
 
 SPARK = "tests/spark/"
 TYPES = "tests/typing/"
@@ -36,6 +38,8 @@ WITHOUT_SESSION = {
 }
 """Those of Spark's that take long and need no Spark, or one of their own."""
 SLOW = {"kafka", "java", "spark", "slow"}
+DECIDING = {"loop": "asyncio", "brokers": 1, "releases": "", "crash-runs": 5, "java-seeds": 3}
+"""Options that decide what a test does, with the values that are not worth a word."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -58,6 +62,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
         def _split_scope(self, nodeid: str) -> str:
             file = _file(nodeid)
             return SPARK if file.startswith(SPARK) and file not in WITHOUT_SESSION else file
+
+        def remove_node(self, node: WorkerController) -> str | None:
+            """Leave what a crashed worker had to do to the others, but for the test that crashed it."""
+            units = self.assigned_work.pop(node)
+            left = {scope: unit for scope, unit in units.items() if not all(unit.values())}
+            if not left:
+                return None
+            unit = next(iter(left.values()))
+            crashed: str = next(test for test, done in unit.items() if not done)
+            unit[crashed] = True
+            self.workqueue.update({scope: unit for scope, unit in left.items() if not all(unit.values())})
+            for other in self.assigned_work:
+                self._reschedule(other)
+            return crashed
 
     return ByFile(config, log)
 
@@ -83,14 +101,19 @@ class Recorder:
             terminalreporter.line(f"{worker}: pytest {' '.join([*self._options(), *files])}")
 
     def _options(self) -> list[str]:
+        """Return what was asked for on the command line of all that decides which tests run, and how."""
         option = self._config.getoption
-        options = [f"--randomly-seed={option('randomly_seed', None)}"]
+        named = {name: option(name.replace("-", "_"), None) for name in (*DECIDING, "randomly-seed")}
+        options = [
+            f"--{name}={shlex.quote(str(value))}"
+            for name, value in named.items()
+            if value not in (None, DECIDING.get(name))
+        ]
         if option("pure"):
             options.append("--pure")
-        if option("loop") != "asyncio":
-            options.append(f"--loop={option('loop')}")
-        if markers := option("markexpr"):
-            options.append(f"-m '{markers}'")
+        for letter, name in (("m", "markexpr"), ("k", "keyword")):
+            if expression := option(name):
+                options.append(f"-{letter} {shlex.quote(expression)}")
         return options
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.java.starting import archive_of
 from tools.setup import project
-from tools.setup.system import MissingError
+from tools.setup.system import KilledError, MissingError
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 READING_AND_WRITING = (f"reading{SUFFIX}", f"writing{SUFFIX}")
@@ -23,12 +23,11 @@ def accelerator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project whose accelerator is `reading` and `writing`, on what they share; nothing in it is compiled."""
     monkeypatch.setattr(project, "ROOT", tmp_path)
     monkeypatch.setattr(project, "VENV", tmp_path)
+    monkeypatch.setattr(project, "BUILD", tmp_path / "build")
     monkeypatch.setattr(project, "PYTHON", Path(sys.executable))
     monkeypatch.setattr(project, "PACKAGE", tmp_path)
     monkeypatch.delenv("AIOKPROTO_PURE", raising=False)
-    for name in ("pyproject.toml", "setup.py"):
-        (tmp_path / name).touch()
-    write(tmp_path, 100, "reading.pyx", "writing.pyx", "shared.pxd")
+    write(tmp_path, 100, "pyproject.toml", "setup.py", "reading.pyx", "writing.pyx", "shared.pxd")
     return tmp_path
 
 
@@ -41,6 +40,7 @@ class Machine:
         self.environments: list[Mapping[str, str]] = []
         self.found: list[set[str]] = []
         self.compiles = True
+        self.fails: BaseException | None = None
 
     @property
     def pure(self) -> list[bool]:
@@ -51,8 +51,19 @@ class Machine:
         self.commands.append([str(word) for word in command])
         self.environments.append(environment)
         self.found.append({path.name for path in self.folder.glob(f"*{SUFFIX}")})
-        if self.compiles and "build_ext" in self.commands[-1]:
-            write(self.folder, 200, *READING_AND_WRITING)
+        if "-o" in self.commands[-1]:
+            program = Path(self.commands[-1][self.commands[-1].index("-o") + 1])
+            program.parent.mkdir(parents=True, exist_ok=True)
+            program.write_text("half a program" if self.fails else "a program")
+        if self.fails is not None:
+            raise self.fails
+        if "build_ext" in self.commands[-1]:
+            # Like setuptools: what is in the folder for builds is taken from there.
+            built = self.folder / "build" / "lib"
+            built.mkdir(parents=True, exist_ok=True)
+            if self.compiles:
+                write(built, 200, *READING_AND_WRITING)
+            write(self.folder, 200, *(path.name for path in built.iterdir()))
 
 
 @pytest.fixture
@@ -71,7 +82,7 @@ def write(folder: Path, time: float, *names: str) -> None:
 
 
 def outdated() -> set[str]:
-    return {path.name for path in project.outdated_modules()}
+    return {path.name for path in project.outdated_modules(SUFFIX)}
 
 
 def test_modules_never_compiled_are_outdated(accelerator: Path) -> None:
@@ -80,7 +91,12 @@ def test_modules_never_compiled_are_outdated(accelerator: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changed", "expected"),
-    [("reading.pyx", {*READING_AND_WRITING[:1]}), ("shared.pxd", {*READING_AND_WRITING}), ("notes.txt", set[str]())],
+    [
+        ("reading.pyx", {*READING_AND_WRITING[:1]}),
+        ("shared.pxd", {*READING_AND_WRITING}),
+        ("setup.py", {*READING_AND_WRITING}),
+        ("notes.txt", set[str]()),
+    ],
 )
 def test_modules_older_than_their_sources_are_outdated(accelerator: Path, changed: str, expected: set[str]) -> None:
     write(accelerator, 200, *READING_AND_WRITING)
@@ -96,13 +112,63 @@ def test_the_project_is_installed_once_with_each_extra(machine: Machine) -> None
     assert machine.pure == [True, True, True]
 
 
-def test_what_builds_need_is_installed_first_and_then_used(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(project, "_works", lambda python: True)
+def test_what_builds_need_is_installed_first_and_then_used(machine: Machine) -> None:
     project.make_environment()
     project.install("dev")
-    isolated = ["--no-build-isolation" not in command for command in machine.commands]
-    assert [command[-1] for command in machine.commands] == [".[compile]", ".[dev]"]
+    installing = [command for command in machine.commands if "pip" in command]
+    isolated = ["--no-build-isolation" not in command for command in installing]
+    assert [command[-1] for command in installing] == [".[compile]", ".[dev]"]
     assert isolated == [True, False]
+
+
+def making_of_environments(machine: Machine) -> int:
+    return sum("venv" in command for command in machine.commands)
+
+
+def test_an_environment_is_made_once(machine: Machine) -> None:
+    project.make_environment()
+    project.install("dev")
+    project.make_environment()
+    assert making_of_environments(machine) == 1
+
+
+def test_an_environment_that_was_copied_or_moved_is_made_anew(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.make_environment()
+    monkeypatch.setattr(project, "ROOT", machine.folder / "elsewhere")
+    monkeypatch.setattr(project, "_digest", lambda *inputs: "of the other folder")
+    project.make_environment()
+    assert making_of_environments(machine) == 2
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), KilledError("pip was ended by signal 9")])
+@pytest.mark.parametrize("making", [True, False])
+def test_an_environment_is_made_anew_if_something_was_killed_in_it(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, making: bool, error: BaseException
+) -> None:
+    project.make_environment()
+    monkeypatch.setattr(project, "_works", lambda python: not making)
+    machine.fails = error
+    with pytest.raises(type(error)):
+        project.make_environment() if making else project.install("dev")
+    machine.fails = None
+    monkeypatch.setattr(project, "_works", lambda python: True)
+    before = making_of_environments(machine)
+    project.make_environment()
+    assert making_of_environments(machine) == before + 1
+
+
+def test_an_environment_is_kept_if_packages_could_not_be_fetched(machine: Machine) -> None:
+    project.make_environment()
+    machine.fails = MissingError("pip failed with exit code 1")
+    with pytest.raises(MissingError, match=r"pip failed .* needs the network"):
+        project.install("dev")
+    machine.fails = None
+    project.make_environment()
+    assert making_of_environments(machine) == 1
+    project.install("dev")
+    assert machine.commands[-1][-1] == ".[dev]"
 
 
 def test_downloads_are_kept_in_the_projects_folder() -> None:
@@ -138,6 +204,32 @@ def test_newer_sources_are_compiled_and_their_old_module_is_gone_before(machine:
     write(machine.folder, 300, "reading.pyx")
     project.compile_accelerator()
     assert machine.found == [set(), {READING_AND_WRITING[1]}]
+
+
+def test_what_a_killed_compilation_left_is_not_used(machine: Machine) -> None:
+    project.compile_accelerator()
+    write(machine.folder, 300, "reading.pyx")
+    machine.fails = MissingError("the compiler was killed")
+    with pytest.raises(MissingError):
+        project.compile_accelerator()
+    machine.fails = None
+    left = machine.folder / "build" / "lib" / "half.c"
+    left.touch()
+    project.compile_accelerator()
+    assert machine.found[-1] == set()
+    assert not left.exists()
+
+
+def test_a_module_that_no_longer_compiles_does_not_come_back(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.compile_accelerator()
+    machine.compiles = False
+    write(machine.folder, 300, "reading.pyx")
+    project.compile_accelerator()
+    assert "going on without what does not compile (reading)" in capsys.readouterr().err
+    assert not (machine.folder / READING_AND_WRITING[0]).exists()
+    assert (machine.folder / READING_AND_WRITING[1]).exists()
 
 
 def test_a_missing_compiler_is_reported_until_there_is_one(
@@ -225,12 +317,16 @@ def test_programs_in_go_are_built_once_for_each_form_of_their_sources(
     write(source, 100, "go.mod", "main.go", "README.md")
     monkeypatch.setattr(project, "GO_PROGRAMS", {"program": source})
     monkeypatch.setattr(project, "CACHE", machine.folder / "cache")
-    project.build_go_programs("go")
+    machine.fails = MissingError("killed while it wrote the program")
+    with pytest.raises(MissingError):
+        project.build_go_programs("go")
     first = project.go_program("program")
-    first.parent.mkdir(parents=True)
-    first.touch()
+    assert not first.exists()
+    machine.fails = None
     project.build_go_programs("go")
-    assert [command[:4] for command in machine.commands] == [["go", "build", "-C", str(source)]]
+    project.build_go_programs("go")
+    assert first.read_text() == "a program"
+    assert [command[:4] for command in machine.commands] == [["go", "build", "-C", str(source)]] * 2
     (source / "README.md").write_text("no source")
     assert project.go_program("program") == first
     (source / "main.go").write_text("package main")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
-from tools.setup import system
+from tools.setup import __main__ as setup
+from tools.setup import project, system
 from tools.setup.__main__ import Needs, Want, prepare
 
 
@@ -89,3 +92,65 @@ def test_missing_build_requirements_are_named_with_the_way_to_get_them(
     assert system.lacks_compiler(bare) is None
     monkeypatch.setenv("CC", "no-such-compiler")
     assert "no C compiler" in (system.lacks_compiler(bare) or "")
+
+
+def test_programs_that_are_started_find_the_java_that_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = fake_java(tmp_path / "old", "11.0.2"), fake_java(tmp_path / "new", "21.0.2")
+    monkeypatch.setenv("JAVA_HOME", str(old.parent.parent))
+    monkeypatch.setenv("PATH", str(new.parent))
+    prepare(Needs(None, java=Want.MUST))
+    assert os.environ["JAVA_HOME"] == str(new.parent.parent)
+
+
+def test_a_second_setup_says_that_it_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    operations: list[int] = []
+
+    def flock(file: object, operation: int) -> None:
+        operations.append(operation)
+        if operation & fcntl.LOCK_NB:
+            raise BlockingIOError
+
+    monkeypatch.setattr(project, "CACHE", tmp_path)
+    monkeypatch.setattr(fcntl, "flock", flock)
+    prepare(Needs(None))
+    assert operations == [fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_EX]
+    assert "another set-up works on this folder" in capsys.readouterr().err
+
+
+def test_programs_that_outlive_the_setup_keep_its_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(project, "CACHE", tmp_path)
+    find = "import os, sys; sys.exit(not any(os.path.realpath(f'/proc/self/fd/{n}') == sys.argv[1] for n in range(99)))"
+    with setup._alone():
+        system.run([sys.executable, "-c", find, str(tmp_path / "setup.lock")])
+
+
+def test_a_program_ended_by_a_signal_is_told_from_one_that_failed(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(system.KilledError, match="was ended by signal 9"):
+        system.run(["sh", "-c", "kill -9 $$"])
+    with pytest.raises(system.MissingError, match="failed with exit code 3") as caught:
+        system.run(["sh", "-c", "echo why; exit 3"])
+    assert not isinstance(caught.value, system.KilledError)
+    assert "why" in capfd.readouterr().err
+
+
+def test_an_interrupted_setup_prints_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(needs: Needs) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(setup, "prepare", interrupted)
+    assert setup.main(["check"]) == 130
+    assert "interrupted" in capsys.readouterr().err
+
+
+def test_a_command_that_cannot_be_run_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(setup, "prepare", lambda needs: None)
+    assert setup.main(["check", "--", "no-such-program"]) == 127
+    assert "cannot run no-such-program: No such file" in capsys.readouterr().err

@@ -76,14 +76,15 @@ def main(arguments: list[str]) -> int:
     # The command has them, too.
     os.environ.update(project.CACHES)
     try:
-        java = prepare(NEEDS[verb])
+        prepare(NEEDS[verb])
     except MissingError as error:
         say(f"cannot go on: {error}")
         return 1
+    except KeyboardInterrupt:
+        say("interrupted; the next set-up goes on")
+        return 130
     command = rest[1:]
-    if command:
-        _become(command, java)
-    return 0
+    return _become(command) if command else 0
 
 
 def prepare(needs: Needs) -> Path | None:
@@ -94,6 +95,8 @@ def prepare(needs: Needs) -> Path | None:
         if needs.java is not Want.NO:
             with _forgiving(needs.java):
                 java = ensure_java()
+                # Maven and Spark look for Java by themselves, and would take an older one that comes first on PATH.
+                os.environ["JAVA_HOME"] = str(java_home(java))
         releases = project.wanted_releases(os.environ.get("RELEASES", "")) if needs.releases else []
         if needs.kafka is not Want.NO and java is not None and not _jars_ready(releases):
             with _forgiving(needs.kafka):
@@ -155,20 +158,27 @@ def _forgiving(want: Want) -> Iterator[None]:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Let one set-up at a time work on this folder."""
+    """Let one set-up at a time work on this folder, with the programs that it starts."""
     project.CACHE.mkdir(exist_ok=True)
     with (project.CACHE / "setup.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        # Where a set-up is killed, pip or the compiler may work on.
+        os.set_inheritable(lock.fileno(), True)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another set-up works on this folder: waiting for its end")
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _become(command: list[str], java: Path | None) -> None:
-    if java is not None:
-        # Spark looks for Java by itself, and would take an older one that comes first on PATH.
-        os.environ["JAVA_HOME"] = str(java_home(java))
+def _become(command: list[str]) -> int:
     os.chdir(project.ROOT)
     sys.stdout.flush()
-    os.execvp(command[0], command)
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        say(f"cannot run {command[0]}: {error.strerror}")
+        return 127
 
 
 if __name__ == "__main__":

@@ -1,5 +1,9 @@
-"""What the project keeps in its own folder: the virtual environment, the jars of real Kafka and of its messages, and
-programs in Go."""
+"""What the project keeps in its own folder: the virtual environment, compiled modules, the jars of real Kafka and of
+its messages, and programs in Go.
+
+A set-up can be killed anywhere, and then leaves half a file. Therefore a stamp stands beside what is complete. It is
+removed before a change and written after it, and what has no stamp is made from the beginning.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +13,19 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.java.starting import archive_of
-from tools.setup.system import MissingError, lacks_compiler, lacks_kerberos, python_config, run, say
+from tools.setup.system import KilledError, MissingError, lacks_compiler, lacks_kerberos, python_config, run, say
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache"
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
+BUILD = ROOT / "build"
+"""Where setuptools keeps what Cython and the compiler write, before modules are copied to their place."""
 PACKAGE = ROOT / "src" / "aiokproto"
 POM = ROOT / "tests" / "kafka" / "pom.xml"
 TOOLS_POM = ROOT / "tests" / "kafka" / "tools" / "pom.xml"
@@ -131,20 +138,8 @@ def fetch_releases(maven: Path, releases: Iterable[str]) -> None:
         if release_ready(release):
             continue
         say(f"fetching the jars of Apache Kafka {release} with Maven into {jars.relative_to(ROOT)}")
-        shutil.rmtree(jars, ignore_errors=True)
         wanted = (f"-Dkafka.version={release}", f"-Dscala.version={SCALA[release]}")
-        run(
-            [
-                maven,
-                *MAVEN_OPTIONS,
-                "-f",
-                RELEASES_POM,
-                "dependency:copy-dependencies",
-                *wanted,
-                f"-DoutputDirectory={jars}",
-            ]
-        )
-        (jars / ".complete").write_text(_digest(RELEASES_POM))
+        _fetch(maven, RELEASES_POM, "dependency:copy-dependencies", jars, *wanted)
 
 
 def messages_jars(release: str) -> Path:
@@ -176,19 +171,26 @@ def go_program(name: str) -> Path:
 def build_go_programs(compiler: str) -> None:
     """Fetch the modules of each of `GO_PROGRAMS` and build it, unless it is there."""
     # An older Go would otherwise look for the version in go.mod, and wait long if it cannot be found.
-    environment = {**os.environ, "GOTOOLCHAIN": "local"}
+    # Its telemetry, which cannot be turned off by a variable, is kept in the user's configuration.
+    environment = {**os.environ, "GOTOOLCHAIN": "local", "XDG_CONFIG_HOME": str(CACHE / "go" / "config")}
     for name, folder in GO_PROGRAMS.items():
         program = go_program(name)
         if not program.exists():
             say(f"building {name} with Go")
-            run([compiler, "build", "-C", folder, "-trimpath", "-o", program, "."], environment)
+            unfinished = program.with_suffix(".unfinished")
+            run([compiler, "build", "-C", folder, "-trimpath", "-o", unfinished, "."], environment)
+            unfinished.replace(program)
 
 
 def make_environment() -> None:
     """Make ``.venv`` with the Python that runs this, unless there is one that works, and install what builds need."""
-    if not _works(PYTHON):
+    stamp = VENV / ".complete"
+    # The stamp knows the folder: programs in an environment that was copied or moved still start those of the old one.
+    if not (_is_fresh(stamp, _digest()) and _works(PYTHON)):
         say(f"making the virtual environment .venv with Python {sys.version.split()[0]}")
+        stamp.unlink(missing_ok=True)
         run([sys.executable, "-m", "venv", "--clear", "--upgrade-deps", VENV])
+        stamp.write_text(_digest())
     # Other extras then need no environment of their own to build in, and the accelerator is compiled beside them.
     install("compile")
 
@@ -203,18 +205,34 @@ def install(*extras: str) -> None:
     isolated = extras == ("compile",)
     if not isolated:
         say(f"installing the project with its extras {', '.join(missing)} into .venv (a minute the first time)")
-    run(
-        [
-            *(PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check"),
-            # Python compiles what is imported; much never is.
-            *("--no-compile", *(() if isolated else ("--no-build-isolation",))),
-            *("-e", f".[{','.join(missing)}]"),
-        ],
-        # What pip compiles, it compiles from the beginning, for every extra again.
-        {**os.environ, "AIOKPROTO_PURE": "1"},
-    )
+    with _changing(VENV / ".complete"):
+        run(
+            [
+                *(PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check"),
+                # Python compiles what is imported; much never is.
+                *("--no-compile", *(() if isolated else ("--no-build-isolation",))),
+                *("-e", f".[{','.join(missing)}]"),
+            ],
+            # What pip compiles, it compiles from the beginning, for every extra again.
+            {**os.environ, "AIOKPROTO_PURE": "1"},
+        )
     for extra in missing:
         stamps[extra].write_text(digest)
+
+
+@contextmanager
+def _changing(stamp: Path) -> Iterator[None]:
+    """Take the environment's stamp away while pip works: a killed one leaves packages that it then takes for whole."""
+    stamp.unlink(missing_ok=True)
+    try:
+        yield
+    except KilledError:
+        raise
+    except MissingError as error:
+        # pip changes nothing before it has everything, and takes back what fails.
+        stamp.write_text(_digest())
+        raise MissingError(f"{error}. The first set-up needs the network, to fetch packages") from error
+    stamp.write_text(_digest())
 
 
 def kerberos_can_be_installed() -> bool:
@@ -229,33 +247,49 @@ def compile_accelerator() -> None:
     """Compile in place what the accelerator lacks or has changed; where that cannot be, say so and go on without."""
     if os.environ.get("AIOKPROTO_PURE", "") not in ("", "0"):
         return
-    outdated = outdated_modules()
-    for module in outdated:
-        # If the new one does not compile, none is better than one that behaves differently.
-        module.unlink(missing_ok=True)
+    stamp = BUILD / ".complete"
+    suffix = python_config(PYTHON, "EXT_SUFFIX")
+    if not stamp.exists():
+        shutil.rmtree(BUILD, ignore_errors=True)
+        for module in _modules(suffix):
+            module.unlink(missing_ok=True)
+    outdated = outdated_modules(suffix)
     lacking = lacks_compiler(PYTHON) if outdated else None
     if lacking:
         say(f"the accelerator is not compiled, and pure Python takes its place: {lacking}")
     elif outdated:
         say("compiling the accelerator")
+        stamp.unlink(missing_ok=True)
+        for module in outdated:
+            # If the new one does not compile, none is better than one that behaves differently.
+            for old in (module, *BUILD.glob(f"lib*/**/{module.name}")):
+                old.unlink(missing_ok=True)
         run([PYTHON, "setup.py", "-q", "build_ext", "--inplace", f"--parallel={os.cpu_count()}"])
-        failed = ", ".join(module.name.partition(".")[0] for module in outdated_modules())
+        BUILD.mkdir(exist_ok=True)
+        stamp.touch()
+        failed = ", ".join(module.name.partition(".")[0] for module in outdated_modules(suffix))
         if failed:
             say(f"going on without what does not compile ({failed}): `python setup.py build_ext --inplace` says why")
 
 
-def outdated_modules() -> list[Path]:
+def outdated_modules(suffix: str) -> list[Path]:
     """Return the compiled modules that do not exist, or are older than their sources."""
-    suffix = python_config(PYTHON, "EXT_SUFFIX")
-    shared = [path.stat().st_mtime for path in PACKAGE.rglob("*.pxd")]
-    made = {source.with_name(source.stem + suffix): source.stat().st_mtime for source in PACKAGE.rglob("*.pyx")}
-    return [module for module, source in sorted(made.items()) if _older(module, max(source, *shared, 0))]
+    shared = [path.stat().st_mtime for path in (ROOT / "setup.py", *PACKAGE.rglob("*.pxd"))]
+    modules = _modules(suffix).items()
+    return [module for module, source in modules if _older(module, max(source.stat().st_mtime, *shared))]
+
+
+def _modules(suffix: str) -> dict[Path, Path]:
+    """Return each module of the accelerator, compiled or not, with its source."""
+    return {source.with_name(source.stem + suffix): source for source in sorted(PACKAGE.rglob("*.pyx"))}
 
 
 def _fetch(maven: Path, pom: Path, goal: str, jars: Path, *settings: str) -> None:
     """Fill a folder with jars by a goal of Maven's plug-in for dependencies; `_copied` is then true."""
     shutil.rmtree(jars, ignore_errors=True)
-    run([maven, *MAVEN_OPTIONS, "-f", pom, goal, *settings, f"-DoutputDirectory={jars}"])
+    # Java reads and writes names of files in the locale's encoding: in "C" it finds no folder with an umlaut.
+    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+    run([maven, *MAVEN_OPTIONS, "-f", pom, goal, *settings, f"-DoutputDirectory={jars}"], environment)
     (jars / ".complete").write_text(_digest(pom))
 
 
@@ -264,8 +298,8 @@ def _copied(pom: Path, jars: Path) -> bool:
 
 
 def _works(python: Path) -> bool:
-    """Whether a virtual environment's Python runs and is ours: one in a copied or moved folder still points back."""
-    check = f"import pip, sys; sys.exit(sys.version_info < (3, 10) or sys.prefix != {str(VENV)!r})"
+    """Whether a virtual environment's Python still runs: that of the machine, to which it points, may have gone."""
+    check = "import pip, sys; sys.exit(sys.version_info < (3, 10))"
     try:
         return subprocess.run([python, "-c", check], capture_output=True, check=False).returncode == 0
     except OSError:

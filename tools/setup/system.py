@@ -21,6 +21,10 @@ class MissingError(Exception):
     """Something the machine lacks; the message says how to get it."""
 
 
+class KilledError(MissingError):
+    """A signal ended a program in the middle of its work."""
+
+
 def say(text: str) -> None:
     print(f"setup: {text}", file=sys.stderr, flush=True)
 
@@ -134,10 +138,19 @@ def _apt(*arguments: str) -> None:
 def run(command: Iterable[str | Path], environment: dict[str, str] | None = None) -> None:
     """Run a program to its end, showing what it prints only when it fails; then raise `MissingError`."""
     words = [str(word) for word in command]
-    # A program that prompts would wait forever on an unattended machine.
     result = subprocess.run(
-        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, check=False
+        words,
+        # A program that prompts would wait forever on an unattended machine.
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        # It keeps the set-up's lock, should it outlive the set-up.
+        close_fds=False,
+        env=environment,
+        check=False,
     )
-    if result.returncode != 0:
+    if result.returncode < 0:
+        raise KilledError(f"`{' '.join(words)}` was ended by signal {-result.returncode}")
+    if result.returncode > 0:
         sys.stderr.write(result.stdout.decode(errors="replace"))
         raise MissingError(f"`{' '.join(words)}` failed with exit code {result.returncode}")
