@@ -101,7 +101,7 @@ class Recorder:
             terminalreporter.line(f"{worker}: pytest {' '.join([*self._options(), *files])}")
 
     def _options(self) -> list[str]:
-        """Return what was asked for on the command line of all that decides which tests run, and how."""
+        """Return the options of this run that decide which tests run, and how."""
         option = self._config.getoption
         named = {name: option(name.replace("-", "_"), None) for name in (*DECIDING, "randomly-seed")}
         options = [
