@@ -16,8 +16,14 @@ SRC = Path("src")
 CYTHON = {
     # The C it writes is no source, and has no place beside them.
     "cython_c_in_temp": True,
-    # Free-threaded Python would otherwise get its global lock back. `aiokproto.accelerator` says why it is not needed.
-    "cython_directives": {"freethreading_compatible": True},
+    "cython_directives": {
+        # Free-threaded Python would otherwise get its global lock back. `aiokproto.accelerator` says why it is not
+        # needed.
+        "freethreading_compatible": True,
+        # An attribute of None is an AttributeError, as in the Python form, and not a crash of the process. A variable
+        # that cannot be None (`self`, and what was just made) is not tested; the rest costs less than can be measured.
+        "nonecheck": True,
+    },
 }
 """Cython's settings, as its ``build_ext`` reads them from an extension."""
 

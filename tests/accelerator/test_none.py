@@ -1,0 +1,25 @@
+"""Compiled code that meets None where an object should be raises, as Python does, and does not crash the process."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokproto.producer.appender import RecordAppender
+from aiokproto.producer.queue import TopicQueues
+from aiokproto.runtime import thread_id
+from tests.test_layers import ROOT, compiled_modules
+
+
+def test_every_module_is_compiled_with_the_check() -> None:
+    assert '"nonecheck": True' in (ROOT / "setup.py").read_text()
+    assert not [name for name, text in compiled_modules().items() if "nonecheck" in text]
+
+
+def test_a_topic_without_a_partition_is_an_error() -> None:
+    appender = RecordAppender(None, None)  # type: ignore[arg-type]
+    appender._thread = thread_id()
+    appender._set_ready("t", TopicQueues("t"))
+    with pytest.raises(AttributeError):
+        appender._append("t", b"value", None, (), None, None)
+    with pytest.raises(AttributeError):
+        appender._append_run("t", [b"value"], 0)
