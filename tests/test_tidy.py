@@ -46,6 +46,7 @@ PURE = (
     "async_context",
     "coroutines",
     "plurals",
+    "texts",
     "failures",
     "codec",
     "records",

@@ -266,6 +266,7 @@ class ClusterConfig:
             if name in options:
                 given[attribute] = check(name, options[name])  # type: ignore[literal-required,unused-ignore]
         protocol = one_of("security_protocol", options.get("security_protocol", "PLAINTEXT"), SECURITY_PROTOCOLS)
+        _check_security(protocol, options)
         given["tls"] = _tls(protocol, options)
         given["sasl"] = _sasl(protocol, options)
         given["proxy"] = _proxy(options)
@@ -283,21 +284,45 @@ def _check_order(name: str, value: float, other: str, smaller: float) -> None:
         raise ConfigurationError(f"{name}={value * 1000:g} is less than {other}={smaller * 1000:g}")
 
 
-def _tls(protocol: str, options: Mapping[str, Any]) -> TlsContexts | None:
-    # Here: modules without an event loop read options too.
-    from aiokproto.security.tls.contexts import FromOptions, Given
+_TLS = ("ssl_context", *TLS_OPTIONS)
+
+
+def _given(names: Iterable[str], options: Mapping[str, Any]) -> list[str]:
+    return [name for name in names if options.get(name) is not None]
+
+
+def _check_security(protocol: str, options: Mapping[str, Any]) -> None:
+    """Check that the protocol has what options of TLS and SASL are about, and advise the one that has all of it.
+
+    Raises:
+        ConfigurationError: It has not, or ``ssl_context`` is none.
+    """
+    # Here: mechanisms use the event loop, and modules without one read options too.
+    from aiokproto.security.options import SASL_OPTIONS
 
     context = options.get("ssl_context")
     if context is not None and not isinstance(context, ssl.SSLContext):
         raise ConfigurationError(f"ssl_context={context!r}: expected an ssl.SSLContext")
-    given = [name for name in ("ssl_context", *TLS_OPTIONS) if options.get(name) is not None]
+    tls, sasl = _given(_TLS, options), _given(("sasl_mechanism", *sorted(SASL_OPTIONS)), options)
+    without_effect = (sasl[:1] if not protocol.startswith("SASL") else []) + (
+        tls[:1] if not protocol.endswith("SSL") else []
+    )
+    if not without_effect:
+        return
+    secure = "SASL_SSL" if sasl or protocol.startswith("SASL") else "SSL"
+    # Without TLS a password can be read on the way, so SASL_PLAINTEXT is never the first advice.
+    plain = "" if tls or protocol == "SSL" else ", or without TLS to 'SASL_PLAINTEXT'"
+    given = f"{' and '.join(without_effect)} {'is' if len(without_effect) == 1 else 'are'} given"
+    raise ConfigurationError(f"{given}, but security_protocol is {protocol!r}: set it to {secure!r}{plain}")
+
+
+def _tls(protocol: str, options: Mapping[str, Any]) -> TlsContexts | None:
+    # Here: modules without an event loop read options too.
+    from aiokproto.security.tls.contexts import FromOptions, Given
+
     if not protocol.endswith("SSL"):
-        if given:
-            secure = protocol.replace("PLAINTEXT", "SSL")
-            raise ConfigurationError(
-                f"{given[0]} is given, but security_protocol is {protocol!r}: set it to {secure!r}"
-            )
         return None
+    given, context = _given(_TLS, options), options.get("ssl_context")
     if context is None:
         return FromOptions(parse_tls(options))
     if len(given) > 1:
@@ -325,18 +350,9 @@ def _proxy(options: Mapping[str, Any]) -> Proxy | None:
 
 def _sasl(protocol: str, options: Mapping[str, Any]) -> SaslMechanism | None:
     # Here: mechanisms use the event loop, and modules without one read options too.
-    from aiokproto.security.options import SASL_OPTIONS, parse_mechanism
+    from aiokproto.security.options import parse_mechanism
 
-    if protocol.startswith("SASL"):
-        return parse_mechanism(options)
-    given = [name for name in ("sasl_mechanism", *sorted(SASL_OPTIONS)) if options.get(name) is not None]
-    if given:
-        # Without TLS a password can be read on the way, so SASL_PLAINTEXT is never the first advice.
-        plain = "" if protocol == "SSL" else ", or without TLS to 'SASL_PLAINTEXT'"
-        raise ConfigurationError(
-            f"{given[0]} is given, but security_protocol is {protocol!r}: set it to 'SASL_SSL'{plain}"
-        )
-    return None
+    return parse_mechanism(options) if protocol.startswith("SASL") else None
 
 
 def parse_addresses(name: str, value: object) -> tuple[Address, ...]:

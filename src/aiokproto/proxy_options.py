@@ -10,6 +10,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from urllib.parse import unquote, urlsplit
 
 from aiokproto.errors import ConfigurationError
+from aiokproto.texts import address
 
 SCHEMES = ("socks5", "socks5h", "http", "https")
 """What a proxy speaks. With ``socks5`` the client resolves the brokers' names, with the others the proxy does."""
@@ -43,8 +44,7 @@ class Proxy:
     bypass: Bypass = field(default_factory=lambda: Bypass(()))
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}"
+        return f"{self.scheme}://{address(self.host, self.port)}"
 
 
 class Bypass:
@@ -76,11 +76,11 @@ class Bypass:
         if "*" in self._names:
             return True
         try:
-            address = ip_address(host)
+            parsed = ip_address(host)
         except ValueError:
             labels = host.lower().rstrip(".").split(".")
             return any(".".join(labels[start:]) in self._names for start in range(len(labels)))
-        return any(address in network for network in self._networks)
+        return any(parsed in network for network in self._networks)
 
 
 def without_credentials(url: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from aiokproto.cli.main import main
+from aiokproto.client import Client
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.registry import api_keys
 from tests.broker.wire import Wire, batch, connect_to, fetch_request, produce, records_of
@@ -84,6 +85,10 @@ def test_the_broker_ends_with_its_parent_process() -> None:
         (["--topic", "t:many"], "not NAME or NAME:PARTITIONS"),
         (["--brokers", "0"], "at least 1"),
         (["--as-version", "5.0"], "no release of Kafka"),
+        (["--security-protocol", "TLS"], "invalid choice: 'TLS'"),
+        (["--users-file", "absent.txt"], "absent.txt: "),
+        (["--config", "sasl.enabled.mechanisms=PLAIN"], "has no effect: the security protocol is PLAINTEXT"),
+        (["--host", "0.0.0.0"], "set advertised_host"),
     ],
 )
 def test_a_wrong_command_line_is_exit_code_2(options: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,6 +98,44 @@ def test_a_wrong_command_line_is_exit_code_2(options: list[str], text: str, caps
         code = exit_.code  # type: ignore[assignment]
     assert code == 2
     assert text in capsys.readouterr().err
+
+
+async def test_users_and_an_advertised_host(tmp_path: Path) -> None:
+    """Secrets are in files: others can read a command line."""
+    users, config = tmp_path / "users", tmp_path / "server.properties"
+    users.write_text("# for tests\nalice:s3cret:with a colon\n\nbob:b0b\n")
+    config.write_text("sasl.enabled.mechanisms=SCRAM-SHA-256\n")
+    options = ["--security-protocol", "SASL_PLAINTEXT", "--users-file", str(users), "--config-file", str(config)]
+    with process("broker", *options, "--host", "0.0.0.0", "--advertised-host", "localhost") as running:
+        server = address(running)
+        assert server.startswith("localhost:")
+        login = {"sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "alice", "sasl_password": "s3cret:with a colon"}
+        client = Client(bootstrap_servers=server, security_protocol="SASL_PLAINTEXT", **login)  # type: ignore[arg-type]
+        async with client:
+            assert [broker.host for broker in client.brokers.values()] == ["localhost"]
+
+
+@pytest.mark.parametrize(
+    ("option", "line", "text"),
+    [("--users-file", "s3cret", "not NAME:PASSWORD"), ("--config-file", "s3cret", "not NAME=VALUE")],
+)
+def test_a_malformed_line_of_a_file_is_named_without_what_it_says(
+    tmp_path: Path, option: str, line: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.write_text(f"# comment\n{line}\n")
+    with pytest.raises(SystemExit, match="2"):
+        main(["broker", option, str(file)])
+    error = capsys.readouterr().err
+    assert f"line 2: {text}" in error
+    assert "s3cret" not in error
+
+
+def test_users_without_sasl_are_a_wrong_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    users = tmp_path / "users"
+    users.write_text("alice:s3cret\n")
+    assert main(["broker", "--users-file", str(users)]) == 2
+    assert "users has no effect: the security protocol is PLAINTEXT" in capsys.readouterr().err
 
 
 def test_a_broker_that_cannot_start_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:

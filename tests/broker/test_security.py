@@ -116,8 +116,8 @@ def test_names_of_certificates(subject: Any, name: str) -> None:
     [
         (Security("SSL"), {}, "ssl.keystore.location"),
         (Security("SASL_SSL"), {"ssl.keystore.location": "nowhere.pem"}, "nowhere.pem"),
-        (None, {"super.users": "alice"}, "super.users"),
-        (None, {"sasl.enabled.mechanisms": "GSSAPI"}, "sasl.enabled.mechanisms"),
+        (None, {"authorizer.class.name": AUTHORIZER, "super.users": "alice"}, "super.users: "),
+        (Security("SASL_PLAINTEXT"), {"sasl.enabled.mechanisms": "GSSAPI"}, "sasl.enabled.mechanisms: "),
         (None, {"ssl.client.auth": "perhaps"}, "ssl.client.auth"),
         (None, {"authorizer.class.name": "com.example.Mine"}, "authorizer.class.name"),
     ],

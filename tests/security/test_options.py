@@ -63,6 +63,22 @@ SASL = {"security_protocol": "SASL_SSL"}
             "security_protocol is 'PLAINTEXT': set it to 'SASL_SSL', or without TLS",
         ),
         ({"security_protocol": "SSL", **LOGIN}, "security_protocol is 'SSL': set it to 'SASL_SSL'"),
+        (
+            {"sasl_mechanism": "PLAIN", "ssl_cafile": "ca.pem", **LOGIN},
+            "^sasl_mechanism and ssl_cafile are given, but security_protocol is 'PLAINTEXT': set it to 'SASL_SSL'$",
+        ),
+        (
+            {"security_protocol": "SSL", "ssl_cafile": "ca.pem", **LOGIN},
+            "^sasl_password is given, but security_protocol is 'SSL': set it to 'SASL_SSL'$",
+        ),
+        (
+            {"security_protocol": "SASL_PLAINTEXT", "ssl_cafile": "ca.pem", **LOGIN},
+            "^ssl_cafile is given, but security_protocol is 'SASL_PLAINTEXT': set it to 'SASL_SSL'$",
+        ),
+        (
+            {"ssl_cafile": "ca.pem"},
+            "^ssl_cafile is given, but security_protocol is 'PLAINTEXT': set it to 'SSL'$",
+        ),
         ({"security_protocol": "SASL"}, "security_protocol='SASL': expected"),
     ],
 )

@@ -201,6 +201,24 @@ def test_each_pair_of_hosts_has_its_own_link() -> None:
     simulate(main)
 
 
+def test_a_link_shows_its_ends_its_connections_and_its_faults() -> None:
+    async def main(simulation: Simulation, link: Link) -> None:
+        assert repr(simulation.network.links()) == "[<Link client to 127.0.0.1:9092: 0 connections>]"
+        _, writer = await connect()
+        assert repr(link) == "<Link client to 127.0.0.1:9092: 1 connection>"
+        link.silence(to_client=False)
+        link.slow(1000)
+        assert repr(link).endswith(": 1 connection, silent to server, 1000 bytes/s>")
+        link.silence()
+        assert repr(link).endswith(": 1 connection, silent to server and client, 1000 bytes/s>")
+        link.restore()
+        link.cut()
+        assert repr(link).endswith(": 0 connections, new ones are refused, 1000 bytes/s>")
+        writer.close()
+
+    simulate(main)
+
+
 def test_the_same_seed_gives_the_same_trace() -> None:
     async def main(simulation: Simulation, link: Link) -> None:
         reader, writer = await connect()

@@ -42,7 +42,7 @@ def test_refused_connections_do_not_flood_the_log(caplog: pytest.LogCaptureFixtu
             assert len(closed(caplog)) == MOST + 2
             await fail(cluster.bootstrap_servers, MOST + 1)
         # What was left out is logged at the end, too.
-        assert closed(caplog)[-1] == f"broker 0 closed 1 more connections within {WINDOW:g} s"
+        assert closed(caplog)[-1] == f"broker 0 closed 1 more connection within {WINDOW:g} s"
 
     with caplog.at_level(logging.WARNING, "aiokproto.broker"):
         Simulation(1).run(main())

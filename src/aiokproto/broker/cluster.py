@@ -29,11 +29,16 @@ from aiokproto.config import integer, positive
 from aiokproto.errors import BrokerError, ConfigurationError, error_for
 from aiokproto.foreign_calls import foreign_arguments
 from aiokproto.plurals import counted
+from aiokproto.texts import address
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 log = logging.getLogger("aiokproto.broker")
+
+
+_UNROUTABLE = ("", "0.0.0.0", "::")
+"""They stand for all addresses of the machine, and Kafka refuses to advertise them."""
 
 
 class Cluster(AsyncContext):
@@ -60,6 +65,7 @@ class Cluster(AsyncContext):
         *,
         data_dir: str | Path | None = None,
         host: str = "127.0.0.1",
+        advertised_host: str | None = None,
         port: int = 0,
         auto_create_topics: bool = True,
         default_partitions: int = 1,
@@ -75,7 +81,9 @@ class Cluster(AsyncContext):
             brokers: The number of nodes. Their ids start at 0.
             data_dir: The data directory, which :meth:`close` leaves for the next start. None uses a temporary
                 directory, which :meth:`close` removes.
-            host: The address to listen on, which is also the advertised one.
+            host: The address to listen on: ``"0.0.0.0"`` for all of IPv4, ``"::"`` for all.
+            advertised_host: The host or address that metadata has for clients, with the port that is listened on
+                (``advertised.listeners``). None is ``host``, which must then be one that clients can connect to.
             port: The port of the first node; the others use the ones after it. 0 picks free ports.
             auto_create_topics: Whether a Metadata request for a topic that does not exist creates it
                 (``auto.create.topics.enable``). False makes a test notice a misspelled topic.
@@ -109,6 +117,11 @@ class Cluster(AsyncContext):
         self._options = BrokerOptions({**options, **(config or {})})
         self._data_dir = Path(data_dir) if data_dir is not None else None
         self._host = host
+        self._advertised_host = host if advertised_host is None else advertised_host
+        if self._advertised_host in _UNROUTABLE:
+            raise ConfigurationError(
+                f"{self._advertised_host!r} is no host to connect to: set advertised_host to what clients shall use"
+            )
         self._port = port
         if racks is not None and (isinstance(racks, str) or len(racks) != brokers):
             raise ConfigurationError(f"racks={racks!r}: expected a list with the rack of each of {brokers} brokers")
@@ -119,6 +132,7 @@ class Cluster(AsyncContext):
         served = UNSTABLE if self._options.value("unstable.api.versions.enable") else SERVED
         self._served = served if as_version is None else versions_served(as_version, SERVED)
         self._security = security or Security()
+        self._security.check_config(config or {})
         self._runtime: ClusterRuntime | None = None
         self._servers: dict[int, SocketServer] = {}
         self._ports: dict[int, ReservedPort] = {}
@@ -203,10 +217,13 @@ class Cluster(AsyncContext):
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` of all nodes, for the client option. Raises RuntimeError until free ports have been picked."""
+        """``host:port`` of all nodes (``[host]:port`` for IPv6), for the client option.
+
+        Raises RuntimeError until free ports have been picked.
+        """
         if not all(node.port for node in self._nodes.values()):
             raise RuntimeError("the cluster is not started, so its ports are not known yet")
-        return ",".join(f"{node.host}:{node.port}" for node in self._nodes.values())
+        return ",".join(address(node.host, node.port) for node in self._nodes.values())
 
     @property
     def broker_ids(self) -> list[int]:
@@ -445,7 +462,8 @@ class Cluster(AsyncContext):
         return server
 
     def _new_node(self, number: int) -> Node:
-        return Node(number, self._host, self._port + number if self._port else 0)
+        port = self._port + number if self._port else 0
+        return Node(number, self._advertised_host, port, listens=self._host)
 
     def _new_server(self, node: Node) -> SocketServer:
         runtime = self._running
@@ -476,6 +494,7 @@ class Broker(Cluster):
         *,
         data_dir: str | Path | None = None,
         host: str = "127.0.0.1",
+        advertised_host: str | None = None,
         port: int = 0,
         auto_create_topics: bool = True,
         default_partitions: int = 1,
@@ -489,6 +508,7 @@ class Broker(Cluster):
             1,
             data_dir=data_dir,
             host=host,
+            advertised_host=advertised_host,
             port=port,
             auto_create_topics=auto_create_topics,
             default_partitions=default_partitions,

@@ -11,9 +11,11 @@ import contextlib
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from aiokproto.broker import Cluster
+from aiokproto.broker import Cluster, Security
 from aiokproto.broker.handlers.served_apis import markdown
+from aiokproto.broker.security.settings import PROTOCOLS
 from aiokproto.errors import ConfigurationError, KafkaError
 
 _EPILOG = """\
@@ -34,10 +36,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             brokers=options.brokers,
             data_dir=options.data_dir,
             host=options.host,
+            advertised_host=options.advertised_host,
             port=options.port,
             auto_create_topics=options.auto_create_topics,
-            config=dict(options.config),
+            config={**options.config_file, **dict(options.config)},
             as_version=options.as_version,
+            security=Security(options.security_protocol, users=options.users_file),
         )
     except ConfigurationError as error:
         sys.stderr.write(f"error: {error}\n")
@@ -59,7 +63,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--data-dir", metavar="D", help="data directory (default: a temporary one, removed at the end)")
-    add("--host", default="127.0.0.1", help="address to listen on and to advertise (default: %(default)s)")
+    add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    add("--advertised-host", metavar="H", help="host that clients are given (default: that of --host)")
     add(
         "--port",
         type=int,
@@ -68,14 +73,7 @@ def _parser() -> argparse.ArgumentParser:
         help="port of the first broker; the others use the next ones (default: free ports)",
     )
     add("--brokers", type=int, default=1, metavar="N", help="number of brokers (default: %(default)s)")
-    add(
-        "--config",
-        type=_setting,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a broker option by Kafka's name",
-    )
+    _add_options_of_kafka(parser)
     add(
         "--topic",
         type=_topic,
@@ -96,11 +94,69 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_options_of_kafka(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--config",
+        type=_setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a broker option by Kafka's name",
+    )
+    add(
+        "--config-file",
+        type=_settings,
+        default={},
+        metavar="FILE",
+        help="such options, one NAME=VALUE a line; for passwords, which others can read on a command line",
+    )
+    add(
+        "--security-protocol",
+        choices=PROTOCOLS,
+        default=PROTOCOLS[0],
+        metavar="P",
+        help="PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL (default: %(default)s)",
+    )
+    add(
+        "--users-file",
+        type=_users,
+        default={},
+        metavar="FILE",
+        help="users for PLAIN and SCRAM, one NAME:PASSWORD a line",
+    )
+
+
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
     return name, value
+
+
+def _settings(path: str) -> dict[str, str]:
+    return _pairs(path, "=", "NAME=VALUE")
+
+
+def _users(path: str) -> dict[str, str]:
+    return _pairs(path, ":", "NAME:PASSWORD")
+
+
+def _pairs(path: str, separator: str, form: str) -> dict[str, str]:
+    """Read a file of pairs. Errors name lines by their number: what is in them can be a secret."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise argparse.ArgumentTypeError(f"{path}: {error}") from None
+    pairs = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, found, value = line.partition(separator)
+        if not (name.strip() and found):
+            raise argparse.ArgumentTypeError(f"{path}, line {number}: not {form}")
+        pairs[name.strip()] = value.strip()
+    return pairs
 
 
 def _topic(text: str) -> tuple[str, int]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from aiokproto.errors import BrokerConnectionError
 from aiokproto.net.timeouts import timeout_at
 from aiokproto.runtime import create_task, current
+from aiokproto.texts import address
 
 FALLBACK_DELAY = 0.25
 """Seconds after which the next address is tried beside the last (RFC 8305, section 8)."""
@@ -162,7 +163,7 @@ async def canonical_names(host: str, port: int, deadline: float, threads: Thread
 
     An address without a name stands for itself. Raises like :func:`resolve`.
     """
-    what = f"bootstrap address {host}:{port}"
+    what = f"bootstrap address {address(host, port)}"
     endpoints = await resolve(host, port, deadline, what, threads)
     try:
         async with timeout_at(deadline):

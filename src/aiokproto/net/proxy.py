@@ -20,6 +20,7 @@ from aiokproto.net.foreign_protocols import PROXY_REMEDIES, describe_bytes
 from aiokproto.net.timeouts import TLS_HANDSHAKE
 from aiokproto.net.tls_errors import PROXY, refusal
 from aiokproto.proxy_options import Proxy
+from aiokproto.texts import address
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -217,7 +218,7 @@ async def _socks5(line: Handshake, proxy: Proxy, host: str, port: int) -> None:
     # Before the rest, which some proxies leave out.
     if reply:
         why = _REPLIES.get(reply, f"reply {reply}")
-        raise BrokerConnectionError(f"proxy {proxy} cannot connect to {host}:{port}: {why}")
+        raise BrokerConnectionError(f"proxy {proxy} cannot connect to {address(host, port)}: {why}")
     _, kind = second = await line.read(2)
     if kind not in (_IPV4, _NAME, _IPV6):
         raise _no_proxy(proxy, second + line.seen)
@@ -243,7 +244,7 @@ def _address(host: str) -> bytes:
 
 
 async def _connect(line: Handshake, proxy: Proxy, host: str, port: int) -> None:
-    target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    target = address(host, port)
     head = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
     if proxy.username is not None:
         credentials = b64encode(f"{proxy.username}:{proxy.password}".encode()).decode()

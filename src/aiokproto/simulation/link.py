@@ -6,6 +6,10 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
+from aiokproto.plurals import counted
+
+Address = tuple[str, int]
+
 INFINITY = float("inf")
 
 
@@ -65,11 +69,26 @@ class Link:
         reachable: Whether new connections can be made. If not, they are refused.
     """
 
-    def __init__(self, random: Random, now: Callable[[], float]) -> None:
+    def __init__(self, client: str, server: Address, random: Random, now: Callable[[], float]) -> None:
+        self._client = client
+        self._server = server
         self.to_server = Direction(random, now)
         self.to_client = Direction(random, now)
         self.reachable = True
         self.connections: dict[SimulatedConnection, None] = {}
+
+    def __repr__(self) -> str:
+        # Both ends of each are there, until one has closed.
+        facts = [counted((len(self.connections) + 1) // 2, "connection")]
+        if not self.reachable:
+            facts.append("new ones are refused")
+        ways = {"server": self.to_server, "client": self.to_client}
+        if silent := [end for end, way in ways.items() if way.silent]:
+            facts.append(f"silent to {' and '.join(silent)}")
+        # slow() limits both ways alike.
+        if self.to_server.throughput != INFINITY:
+            facts.append(f"{self.to_server.throughput:g} bytes/s")
+        return f"<Link {self._client} to {self._server[0]}:{self._server[1]}: {', '.join(facts)}>"
 
     def silence(self, *, to_server: bool = True, to_client: bool = True) -> None:
         """Drop everything, in one direction or both, without an error: until :meth:`restore` connections look alive."""

@@ -12,14 +12,13 @@ from contextvars import ContextVar
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from aiokproto.simulation.link import Link
+from aiokproto.simulation.link import Address, Link
 from aiokproto.simulation.transport import SimulatedTransport
 
 if TYPE_CHECKING:
     from aiokproto.simulation.trace import Trace
 
 Factory = Callable[[], asyncio.BaseProtocol]
-Address = tuple[str, int]
 
 FIRST_PORT = 49152
 
@@ -52,7 +51,7 @@ class Network:
         """Return the link from a client's host (``"client"`` outside of :func:`host`) to a server's address."""
         key = (client, server)
         if key not in self._links:
-            self._links[key] = Link(self._random, self._now)
+            self._links[key] = Link(client, server, self._random, self._now)
         return self._links[key]
 
     def links(self, client: str | None = None, server: Address | None = None) -> list[Link]:

@@ -25,6 +25,7 @@ from aiokproto.config import ClusterConfig
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, ConfigurationError, KafkaError, UnsupportedVersionError
 from aiokproto.net.features import TIMES, TRANSACTIONS
+from aiokproto.plurals import counted
 from aiokproto.spark.credentials import client_options
 from aiokproto.spark.leaders import request_leaders
 from aiokproto.spark.offsets import EARLIEST, LATEST, Bound, Log, OffsetRange, resolve
@@ -169,7 +170,9 @@ async def find_partitions(cluster: ClusterClient, options: ReadOptions) -> list[
         count = len(info.partitions)
         indexes = assignment.get(name, range(count))
         if absent := [index for index in indexes if index >= count]:
-            raise ConfigurationError(f"assign: topic {name} has {count} partitions, no partition {absent[0]}")
+            raise ConfigurationError(
+                f"assign: topic {name} has {counted(count, 'partition')}, no partition {absent[0]}"
+            )
         chosen.extend(TopicPartition(name, index) for index in indexes)
     _check_topic_ids({name: info.topic_id for name, info in topics.items()}, options.topic_ids)
     return chosen

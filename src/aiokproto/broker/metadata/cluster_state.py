@@ -41,13 +41,15 @@ _CHECKPOINTS = (checkpoints.LOG_START, checkpoints.RECOVERY_POINT, checkpoints.C
 
 @dataclass
 class Node:
-    """A broker. The port is 0 until the first start if a free one is picked, and does not change from then on."""
+    """A broker. The port is 0 until the first start if a free one is picked, and does not change from then on.
+    It advertises ``host`` and listens on ``listens``, which is None for the same."""
 
     node_id: int
     host: str
     port: int
     alive: bool = False
     rack: str | None = None
+    listens: str | None = None
 
 
 class ClusterState:
@@ -185,7 +187,7 @@ class ClusterState:
         # Before the append, as in Kafka: a record that is not acknowledged should not be in the log.
         if in_sync < wanted:
             raise BrokerError(
-                ErrorCode.NOT_ENOUGH_REPLICAS, detail=f"{in_sync} replicas are in sync, min.insync.replicas is {wanted}"
+                ErrorCode.NOT_ENOUGH_REPLICAS, detail=f"in-sync replicas: {in_sync}, min.insync.replicas is {wanted}"
             )
 
     def new_producer_id(self) -> int:
@@ -450,7 +452,7 @@ class ClusterState:
         if not may_resize and len(replicas) != len(partition.replicas):
             raise BrokerError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                detail=f"{topic}-{index} has {len(partition.replicas)} replicas, {len(replicas)} requested",
+                detail=f"{topic}-{index} has {counted(len(partition.replicas), 'replica')}, {len(replicas)} requested",
             )
         in_sync = [node_id for node_id in replicas if self.nodes[node_id].alive]
         if not in_sync:

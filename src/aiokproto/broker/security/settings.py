@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,7 +11,10 @@ from aiokproto.broker.security.oauthbearer import TokenValidator
 from aiokproto.errors import ConfigurationError
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+_AUTHORIZER = "authorizer.class.name"
+_OF_AUTHORIZER = ("allow.everyone.if.no.acl.found", "super.users")
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,49 @@ class Security:
     aws_access_keys: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     def __post_init__(self) -> None:
-        """Check the protocol. Raises :class:`~aiokproto.errors.ConfigurationError`."""
-        if self.protocol not in _PROTOCOLS:
-            raise ConfigurationError(f"security.protocol: {self.protocol!r} is none of {', '.join(_PROTOCOLS)}")
+        """Check that the protocol exists, and has what the other arguments are about.
+
+        Raises:
+            ConfigurationError: It has not.
+        """
+        if self.protocol not in PROTOCOLS:
+            raise ConfigurationError(f"security.protocol: {self.protocol!r} is none of {', '.join(PROTOCOLS)}")
+        of_sasl = {
+            "users": self.users,
+            "token_validator": self.token_validator,
+            "aws_access_keys": self.aws_access_keys,
+        }
+        for name, value in of_sasl.items():
+            if value and not self.sasl:
+                raise self._without_effect(name, "SASL_SSL", "SASL_PLAINTEXT")
+        if self.ssl_context is not None and not self.tls:
+            raise self._without_effect("ssl_context", "SASL_SSL" if self.sasl else "SSL")
+
+    def check_config(self, names: Iterable[str]) -> None:
+        """Check that options which were given have an effect: else a broker is open that was meant to be secured.
+
+        Args:
+            names: The options, by Kafka's names.
+
+        Raises:
+            ConfigurationError: One has none.
+        """
+        given = sorted(names)
+        for name in given:
+            if name.startswith("ssl."):
+                if not self.tls:
+                    raise self._without_effect(name, "SASL_SSL" if self.sasl else "SSL")
+                if self.ssl_context is not None:
+                    raise ConfigurationError(f"{name} has no effect: ssl_context is given; set it there")
+            elif (name.startswith("sasl.") or name == "connections.max.reauth.ms") and not self.sasl:
+                raise self._without_effect(name, "SASL_SSL", "SASL_PLAINTEXT")
+            elif name in _OF_AUTHORIZER and _AUTHORIZER not in given:
+                raise ConfigurationError(f"{name} has no effect without {_AUTHORIZER}")
+
+    def _without_effect(self, name: str, *protocols: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"{name} has no effect: the security protocol is {self.protocol}, not {' or '.join(protocols)}"
+        )
 
     @property
     def tls(self) -> bool:

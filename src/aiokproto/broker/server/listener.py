@@ -16,6 +16,7 @@ from aiokproto.broker.security.security_state import SecurityState
 from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.server.client_connection import ClientConnection
 from aiokproto.broker.server.request_memory import RequestMemory
+from aiokproto.plurals import counted
 
 # A client that connects and sends nothing must not hold a socket for asyncio's default of a minute.
 TLS_HANDSHAKE_SECONDS = 30.0
@@ -90,7 +91,9 @@ class Listener:
             raise CloseConnection(f"{host} opens connections faster than its quota connection_creation_rate permits")
         # Kafka's ConnectionQuotas rejects these at once, and makes connections above max.connections wait.
         if self._addresses[host] >= self._per_address:
-            raise CloseConnection(f"{host} has {self._per_address} connections, the limit (max.connections.per.ip)")
+            raise CloseConnection(
+                f"{host} has {counted(self._per_address, 'connection')}, the limit (max.connections.per.ip)"
+            )
         # Counted before it waits for a slot: otherwise one address could fill the queue of waiting connections.
         self._addresses[host] += 1
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from aiokproto.plurals import counted
 from aiokproto.security.shown import shown
 
 MOST = 10
@@ -43,5 +44,6 @@ class RefusalLog:
             self._end.cancel()
             self._end = None
         if self._closed > MOST:
-            log.warning("broker %d closed %d more connections within %g s", self._node_id, self._closed - MOST, WINDOW)
+            more = counted(self._closed - MOST, "more connection")
+            log.warning("broker %d closed %s within %g s", self._node_id, more, WINDOW)
         self._closed = 0

@@ -41,7 +41,9 @@ class SocketServer:
         node = self._node
         tls = self._listener.tls
         reserved = self._port.take()
-        where: dict[str, Any] = {"host": node.host, "port": node.port} if reserved is None else {"sock": reserved}
+        where: dict[str, Any] = {"sock": reserved}
+        if reserved is None:
+            where = {"host": node.listens or node.host, "port": node.port}
         try:
             self._server = await asyncio.get_running_loop().create_server(
                 lambda: ClientConnection(self._accept),

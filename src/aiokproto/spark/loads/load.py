@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from aiokproto.errors import ConfigurationError
+from aiokproto.plurals import counted
 from aiokproto.spark.loads.attempt import new_directory, run_attempt
 from aiokproto.spark.loads.commits import CommitLog
 from aiokproto.spark.loads.job import SparkJob, parse_partition_by, pinned_options, read_parquet
@@ -264,7 +265,9 @@ def read(spark: SparkSession, out: str | Path) -> DataFrame:
 
 
 def _result(manifest: Manifest) -> LoadResult:
-    logger.info("run %s was committed as manifest %d: %d rows", manifest.run_id, manifest.number, manifest.rows)
+    logger.info(
+        "run %s was committed as manifest %d: %s", manifest.run_id, manifest.number, counted(manifest.rows, "row")
+    )
     return LoadResult(manifest.run_id, manifest.rows, manifest.partitions)
 
 

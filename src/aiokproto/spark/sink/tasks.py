@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aiokproto.errors import InvalidRecordError, KafkaError
+from aiokproto.plurals import counted
 from aiokproto.producer import BulkDelivery, Producer
 from aiokproto.producer.record_sender import RecordSender
 from aiokproto.spark.payloads.encoding import PayloadEncoder
@@ -146,6 +147,6 @@ class Writing:
         pending = self._pending.popleft()
         errors = (await pending.delivery).errors
         for place, error in errors.items():
-            others = f" ({len(errors) - 1} more rows failed with it)" if len(errors) > 1 else ""
+            others = f" ({counted(len(errors) - 1, 'more row')} failed with it)" if len(errors) > 1 else ""
             raise WriteError(f"row {pending.numbers[place]}, topic {pending.topic}: {error}{others}")
         self._unacknowledged -= len(pending.numbers)
