@@ -16,6 +16,7 @@ cdef class Record:
     cdef public object value
     cdef public object headers
     cdef public object timestamp_type
+    cdef public object _ownership
 
 
 cdef class RecordMetadata:
@@ -36,6 +37,7 @@ cdef inline Record new_record(
     object headers,
     object timestamp_type,
     int32_t leader_epoch,
+    object ownership,
 ):
     cdef Record record = Record.__new__(Record)
     # What a reader puts into a record cannot refer back to it: the collector need not walk over millions of them.
@@ -49,4 +51,5 @@ cdef inline Record new_record(
     record.headers = headers
     record.timestamp_type = timestamp_type
     record.leader_epoch = leader_epoch
+    record._ownership = ownership
     return record

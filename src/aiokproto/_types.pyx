@@ -74,7 +74,7 @@ cdef class Record:
         )
 
     def __reduce__(self):
-        return reduce_slots(
+        reduced = reduce_slots(
             self,
             (
                 "headers",
@@ -88,6 +88,9 @@ cdef class Record:
                 "value",
             ),
         )
+        # The pure form has no default for it.
+        reduced[2][1]["_ownership"] = None
+        return reduced
 
 
 @cython.freelist(64)

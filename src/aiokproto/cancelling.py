@@ -10,17 +10,75 @@ makes them; in a task of an application a timeout wins over a cancellation.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
-from collections.abc import Coroutine
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, TypeVar
 
-__all__ = ["Task", "Timeout", "timeout", "timeout_at"]
+__all__ = ["CancelledError", "Task", "Timeout", "apart", "in_task", "is_cancelled", "timeout", "timeout_at"]
+
+log = logging.getLogger("aiokproto")
+
+T = TypeVar("T")
+
+_CANCELLED_WITHIN = 1.0
+"""Seconds that a cancelled function of the application has to end before it is left alone."""
+
+
+def is_cancelled() -> bool:
+    """Return whether the current task was cancelled: if not, a CancelledError in it is an error of what it has awaited.
+
+    Before Python 3.11 tasks of the application do not tell: there every CancelledError counts as their own.
+    """
+    cancelling = getattr(asyncio.current_task(), "cancelling", None)
+    return cancelling is None or cancelling() > 0
+
+
+def in_task() -> bool:
+    """Return whether a task is running, and not only a coroutine that is being closed."""
+    try:
+        return asyncio.current_task() is not None
+    except RuntimeError:
+        return False
+
+
+async def apart(awaitable: Awaitable[T], what: str, drop: Callable[[T], object] = lambda result: None) -> T:
+    """Await something of the application in a task of its own.
+
+    What is cancelled in there is not the caller. Cancelled, the caller waits a second for the function to end, which
+    may swallow its cancellation, and then leaves it alone.
+
+    Args:
+        awaitable: What a function of the application has returned.
+        what: The function, for the log.
+        drop: Called with a result that comes after the caller was cancelled.
+
+    Raises:
+        BaseException: What it has raised; a CancelledError may be its own.
+    """
+    task = asyncio.ensure_future(awaitable)
+    try:
+        await asyncio.wait((task,))
+    except asyncio.CancelledError:
+
+        def ended(done: asyncio.Future[T]) -> None:
+            if not done.cancelled() and done.exception() is None:
+                drop(done.result())
+
+        task.add_done_callback(ended)
+        task.cancel()
+        await asyncio.wait((task,), timeout=_CANCELLED_WITHIN)
+        if not task.done():
+            log.error("%s does not end although it is cancelled, and is left alone", what)
+        raise
+    return task.result()
+
 
 if sys.version_info >= (3, 11):
     from asyncio import Task, Timeout, timeout, timeout_at
 else:
-    T = TypeVar("T")
 
     class Task(asyncio.Task[T]):
         """Counts the requests to cancel it, as Python 3.11 does."""

@@ -119,7 +119,8 @@ class Client(AsyncContext, ForeignCalls):
         responses do not name the broker: pass each ``node``.
 
         Topics can be given by name or by id. Where the later versions of an API have ids only (Fetch, Produce,
-        OffsetCommit, OffsetFetch), a request by name goes in an earlier one.
+        OffsetCommit, OffsetFetch), a request by name goes in an earlier one, and so does a request for all topics
+        (OffsetFetch with null): its response names them.
 
         Cancelling stops the wait; the broker may still execute what was sent.
 
@@ -134,7 +135,9 @@ class Client(AsyncContext, ForeignCalls):
                 topic names if the request has no topic ids.
 
         Returns:
-            The response, with any error codes except retriable ones for the whole response: these are retried.
+            The response, with any error codes except retriable ones for the whole response: these are retried. It is
+            what the broker has sent, even if that names what was not requested, or lacks what was: only where parts of
+            the request go to several brokers are items that no broker answers for added, with an error code.
 
         Raises:
             DeadlineError: With the number of attempts and the last failure. For a divided request: all parts timed out.
@@ -156,7 +159,7 @@ class Client(AsyncContext, ForeignCalls):
         # Division among brokers walks the request before an encoder has seen it.
         check_structs(request)
         return await self._cluster.request(
-            request, node=node, key=key, timeout=_seconds(timeout_ms), max_version=max_version
+            request, node=node, key=key, timeout=_seconds(timeout_ms), max_version=max_version, raw=True
         )
 
     async def metadata(
@@ -173,24 +176,37 @@ class Client(AsyncContext, ForeignCalls):
         """
         return await self._cluster.topics(topics, _seconds(timeout_ms), keep=False)
 
-    async def versions(self, node: int) -> dict[str, Versions]:
+    async def versions(self, node: int, timeout_ms: float | None = None) -> dict[str, Versions]:
         """Return the version ranges of a broker's APIs by name, as it reported them when this client connected.
+
+        Args:
+            node: The broker's node id.
+            timeout_ms: By default ``default_api_timeout_ms``.
 
         Raises:
             BrokerConnectionError: The broker cannot be reached.
-            DeadlineError: No connection within ``request_timeout_ms``.
+            DeadlineError: No connection in time.
         """
-        ranges = await self._cluster.versions(node)
+        ranges = await self._cluster.versions(node, timeout=self._limit(timeout_ms))
         return {api_name(api_key): versions for api_key, versions in ranges.items()}
 
-    async def version(self, request_type: type[Request[Any]], node: int) -> int:
+    async def version(self, request_type: type[Request[Any]], node: int, timeout_ms: float | None = None) -> int:
         """Return the version that a request to this broker would have.
+
+        Args:
+            request_type: The class of the request.
+            node: The broker's node id.
+            timeout_ms: By default ``default_api_timeout_ms``.
 
         Raises:
             UnsupportedVersionError: Client and broker have no version in common.
             BrokerConnectionError: The broker cannot be reached.
+            DeadlineError: No connection in time.
         """
-        return await self._cluster.version(request_type, node)
+        return await self._cluster.version(request_type, node, timeout=self._limit(timeout_ms))
+
+    def _limit(self, timeout_ms: float | None) -> float:
+        return self._cluster.config.api_timeout if timeout_ms is None else seconds("timeout_ms", timeout_ms)
 
     async def __aenter__(self) -> Self:
         await self.start()

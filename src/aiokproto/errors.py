@@ -41,18 +41,34 @@ and remedies of each class.
 from __future__ import annotations
 
 from copy import copy
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from aiokproto.authorization import NOTHING, Asked, Refusal, refusal
 from aiokproto.error_codes import ErrorCode, Policy
+from aiokproto.texts import shortened
 from aiokproto.types import Record
 
 if TYPE_CHECKING:
     from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 
+class Consequence(Enum):
+    """What follows from an error for the caller (KIP-1050)."""
+
+    CORRECT = "correct the call, an option, a permission or the topic: the same call fails again"
+    RECORD = "it is about this record or batch alone: go on with the others"
+    RETRY = "the same call can succeed later"
+    REPEAT = "the work since the last commit does not count: do it again"
+    RESTART = "this client has come to its end: close it, and start another one"
+    TAKEN_OVER = "another client has this one's identity: stop"
+
+
 class KafkaError(Exception):
     """Base class of all errors of this package; raised itself only where no subclass fits."""
+
+    consequence: Consequence = Consequence.CORRECT
+    """What follows from it: decide by this in ``except``, rather than by the class."""
 
 
 E = TypeVar("E", bound=KafkaError)
@@ -64,17 +80,25 @@ class ConfigurationError(KafkaError, ValueError):
     The text names the option and the accepted values: correct the call. Nothing was sent.
     """
 
+    consequence = Consequence.CORRECT
+
 
 class InvalidRecordError(KafkaError, ValueError):
     """A record has a wrong type, timestamp, header or partition. Nothing of it was buffered: correct the record."""
+
+    consequence = Consequence.RECORD
 
 
 class SerializationError(InvalidRecordError):
     """A key or value serializer failed: ``__cause__`` has its error. Nothing of the record was buffered."""
 
+    consequence = Consequence.RECORD
+
 
 class CodecError(KafkaError, ValueError):
     """Base class of the codec's errors."""
+
+    consequence = Consequence.CORRECT
 
 
 class EncodeError(CodecError):
@@ -83,6 +107,8 @@ class EncodeError(CodecError):
     Use a version that has the field, or leave the field at its default.
     """
 
+    consequence = Consequence.CORRECT
+
 
 class DecodeError(CodecError):
     """Bytes are not a valid message of the expected type and version. The text names field path and position.
@@ -90,12 +116,16 @@ class DecodeError(CodecError):
     A response from a broker that is malformed hints at a proxy, a broken network device, or a bug on either side.
     """
 
+    consequence = Consequence.CORRECT
+
 
 class CorruptRecordError(DecodeError):
     """A record batch is damaged: wrong checksum, length or structure. The text has the offset where it is known.
 
     The batch is damaged where it is stored: seek behind it to continue, and check the broker's disks.
     """
+
+    consequence = Consequence.RECORD
 
 
 class CorruptBatchError(CorruptRecordError):
@@ -112,6 +142,8 @@ class CorruptBatchError(CorruptRecordError):
             if it is consistent.
         raw: The batch as it is stored.
     """
+
+    consequence = Consequence.RECORD
 
     def __init__(
         self, message: str, topic: str, partition: int, base_offset: int, next_offset: int, raw: bytes
@@ -135,6 +167,8 @@ class RecordDeserializationError(KafkaError):
         origin: Which of both failed, ``"key"`` or ``"value"``.
     """
 
+    consequence = Consequence.RECORD
+
     def __init__(self, message: str, record: Record, origin: Literal["key", "value"]) -> None:
         super().__init__(message, record, origin)
         self.record = record
@@ -147,9 +181,13 @@ class RecordDeserializationError(KafkaError):
 class UnsupportedCompressionError(KafkaError):
     """A compression codec is unknown, or its library is not installed; the text names the extra that installs it."""
 
+    consequence = Consequence.CORRECT
+
 
 class UnsupportedVersionError(KafkaError):
     """The broker lacks what the call needs. The text names the release that it needs, and what was found."""
+
+    consequence = Consequence.CORRECT
 
 
 class BrokerConnectionError(KafkaError, ConnectionError):
@@ -158,12 +196,16 @@ class BrokerConnectionError(KafkaError, ConnectionError):
     Producer and consumer reconnect by themselves. A request that was in flight may have been executed.
     """
 
+    consequence = Consequence.RETRY
+
 
 class BootstrapError(BrokerConnectionError):
     """No bootstrap address could be used. The text has every address with its cause.
 
     Check ``bootstrap_servers``, that the brokers run, and that their listeners match ``security_protocol``.
     """
+
+    consequence = Consequence.RESTART
 
 
 class NotKafkaError(BrokerConnectionError):
@@ -172,6 +214,8 @@ class NotKafkaError(BrokerConnectionError):
     Check the port, and ``security_protocol``.
     """
 
+    consequence = Consequence.CORRECT
+
 
 class MisroutedConnectionError(BrokerConnectionError):
     """The address of a broker leads to another broker, or to another cluster (KIP-1242).
@@ -179,6 +223,8 @@ class MisroutedConnectionError(BrokerConnectionError):
     The client starts again from ``bootstrap_servers``. If it happens again, correct what leads there: the brokers'
     ``advertised.listeners``, ``address_map``, a port forward, or a load balancer.
     """
+
+    consequence = Consequence.RETRY
 
 
 class AuthenticationError(BrokerConnectionError):
@@ -190,6 +236,8 @@ class AuthenticationError(BrokerConnectionError):
     broker says.
     """
 
+    consequence = Consequence.RESTART
+
 
 class ResponseTooLargeError(KafkaError):
     """A response is longer than ``max_response_size``; the connection was closed.
@@ -197,12 +245,16 @@ class ResponseTooLargeError(KafkaError):
     A retry gets the same response: raise ``max_response_size``, or request less (consumer: ``fetch_max_bytes``).
     """
 
+    consequence = Consequence.CORRECT
+
 
 class DeadlineError(KafkaError, TimeoutError):
     """A deadline passed. The text has what was waited for, how long, and the last failure.
 
     What was sent may have been executed. If the last failure is not the cause, raise the timeout that the text names.
     """
+
+    consequence = Consequence.RETRY
 
 
 class PartialResponseError(KafkaError):
@@ -214,6 +266,8 @@ class PartialResponseError(KafkaError):
         response: The joined response of the other brokers.
         failures: One error for each broker that did not respond.
     """
+
+    consequence = Consequence.RETRY
 
     def __init__(self, message: str, response: Any, failures: tuple[KafkaError, ...]) -> None:
         super().__init__(message, response, failures)
@@ -230,6 +284,8 @@ class BufferFullError(KafkaError):
     Retry later, use ``await post()``, or raise ``buffer_memory``.
     """
 
+    consequence = Consequence.RETRY
+
 
 class RecordAbortedError(KafkaError):
     """:meth:`Producer.abort() <aiokproto.producer.Producer.abort>` dropped the record, or interrupted its call.
@@ -237,12 +293,16 @@ class RecordAbortedError(KafkaError):
     It was not sent; or, with ``in_flight=True``, it was sent and may be in the log.
     """
 
+    consequence = Consequence.RECORD
+
 
 class ClientClosedError(KafkaError):
     """The client is not started, is closed, or one of its internal tasks failed; then ``__cause__`` is that error.
 
     A client is started once: create a new one.
     """
+
+    consequence = Consequence.RESTART
 
 
 class TransactionAbortedError(KafkaError):
@@ -252,12 +312,16 @@ class TransactionAbortedError(KafkaError):
     records came from a consumer, from its committed offsets.
     """
 
+    consequence = Consequence.REPEAT
+
 
 class TransactionOutcomeUnknownError(KafkaError):
     """The coordinator did not confirm a commit in time, so the transaction may be committed or not.
 
     Call ``commit()`` again: it asks for the same commit, which takes effect once. A new transaction does so first.
     """
+
+    consequence = Consequence.RETRY
 
 
 class CommitError(KafkaError):
@@ -266,9 +330,13 @@ class CommitError(KafkaError):
     Their records will be processed again. If it happens often, process faster or raise ``max_poll_interval_ms``.
     """
 
+    consequence = Consequence.REPEAT
+
 
 class BrokerError(KafkaError):
     """A broker's response has an error code. Subclasses exist where callers react differently.
+
+    Its ``consequence`` is RETRY if Kafka classifies the code as retriable, else CORRECT; subclasses have their own.
 
     Attributes:
         code: The code, an :class:`~aiokproto.error_codes.ErrorCode`.
@@ -281,12 +349,14 @@ class BrokerError(KafkaError):
         self.context = context
         self.detail = detail
         super().__init__(code, context, detail)
+        if type(self) is BrokerError and self.code.retriable:
+            self.consequence = Consequence.RETRY
 
     def __str__(self) -> str:
         text = f"{self.code.name} ({self.code.value})"
-        hint = self.detail or _HINTS.get(self.code)
+        hint = shortened(self.detail) if self.detail else _HINTS.get(self.code)
         if self.context:
-            text = f"{self.context}: {text}"
+            text = f"{shortened(self.context)}: {text}"
         return f"{text}: {hint}" if hint else text
 
     @property
@@ -298,13 +368,19 @@ class BrokerError(KafkaError):
 class UnknownTopicError(BrokerError):
     """The topic or partition does not exist, or this client may not describe it. Create it, or grant DESCRIBE."""
 
+    consequence = Consequence.CORRECT
+
 
 class InvalidTopicError(BrokerError):
     """The topic's name is invalid: expected 1 to 249 of the characters ``a-z A-Z 0-9 . _ -``."""
 
+    consequence = Consequence.CORRECT
+
 
 class TopicExistsError(BrokerError):
     """The topic to create exists already. Often this can be ignored."""
+
+    consequence = Consequence.CORRECT
 
 
 class MessageTooLargeError(BrokerError, InvalidRecordError):
@@ -313,9 +389,13 @@ class MessageTooLargeError(BrokerError, InvalidRecordError):
     Raise ``max_request_size`` here and ``max.message.bytes`` on the topic, or send smaller records.
     """
 
+    consequence = Consequence.RECORD
+
 
 class OffsetOutOfRangeError(BrokerError):
     """The position is outside the log, and ``auto_offset_reset`` is ``"none"``. Seek to an offset that exists."""
+
+    consequence = Consequence.CORRECT
 
 
 class LogTruncationError(OffsetOutOfRangeError):
@@ -331,6 +411,8 @@ class LogTruncationError(OffsetOutOfRangeError):
         diverged: Where the log diverges from what was delivered, with the leader epoch of the log there; None if the
             leader does not know.
     """
+
+    consequence = Consequence.CORRECT
 
     def __init__(
         self, partition: TopicPartition, position: OffsetAndMetadata, diverged: OffsetAndMetadata | None
@@ -357,6 +439,8 @@ class AuthorizationError(BrokerError):
         resource_name: The resource; empty if it is not known. The cluster is ``"kafka-cluster"``.
     """
 
+    consequence = Consequence.CORRECT
+
     def __init__(self, code: int, context: str = "", detail: str | None = None, asked: Asked = NOTHING) -> None:
         refused = refusal(ErrorCode(code), asked) or Refusal("", "", "")
         text = str(refused) if refused.resource_type else None
@@ -372,9 +456,13 @@ class FencedError(BrokerError):
     Stop this client, and give each instance an id of its own.
     """
 
+    consequence = Consequence.TAKEN_OVER
+
 
 class GroupError(BrokerError):
     """The group coordinator rejects this member or request; ``code`` has the reason (group id, session, protocol)."""
+
+    consequence = Consequence.RESTART
 
 
 class AcquisitionLockError(BrokerError):
@@ -383,6 +471,8 @@ class AcquisitionLockError(BrokerError):
     It is in the outcome of the acknowledgement. The record is delivered again. If it happens often, process faster, or
     raise the group's ``share.record.lock.duration.ms``, or ``max_processing_ms`` here.
     """
+
+    consequence = Consequence.REPEAT
 
 
 _CLASSES: dict[ErrorCode, type[BrokerError]] = {

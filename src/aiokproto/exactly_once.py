@@ -31,18 +31,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic
 
+from aiokproto.application import calling
 from aiokproto.async_context import AsyncContext
 from aiokproto.config import integer
-from aiokproto.consumer import Consumer
+from aiokproto.consumer import Consumer, Progress
 from aiokproto.errors import (
     CommitError,
     ConfigurationError,
     DeadlineError,
+    KafkaError,
     TransactionAbortedError,
     TransactionOutcomeUnknownError,
 )
 from aiokproto.producer import Producer, Transaction, TransactionStatus
-from aiokproto.types import K, Record, V
+from aiokproto.types import K, Record, TopicPartition, V
 
 if TYPE_CHECKING:
     from typing_extensions import Self, TypeVar
@@ -117,6 +119,9 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
         self._requested = False
         # How many batches in a row were not committed.
         self._aborts = 0
+        # Up to where aborted batches have come, and their progress, until that is committed or lost: after stop(), too,
+        # these records come again.
+        self._owed: dict[TopicPartition, tuple[int, Progress]] = {}
 
     # -- lifecycle
 
@@ -136,6 +141,7 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
         """Stop gracefully: the batch that is being processed is the last one.
 
         The loop over :meth:`batches`, and :meth:`run`, end once it is committed; within half a second if there is none.
+        If its commit is refused, its records come again first.
         To call it from a signal: ``loop.add_signal_handler(signal.SIGTERM, session.stop)``.
         """
         self._stopped = True
@@ -155,7 +161,13 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.close()
+        try:
+            await self.close()
+        except Exception as failure:
+            # The block's own exception is the cause: what closing has come to must not replace it.
+            if error is None:
+                raise
+            log.error("closing the session: %s", failure)
 
     # -- batches
 
@@ -181,8 +193,8 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
         Raises:
             ConfigurationError: ``max_records`` is not a number above 0; the application has committed the transaction
                 itself; or another task is requesting a batch.
-            FencedError: Another producer has taken over the ``transactional_id``; with brokers before 4.0, or
-                ``transaction.version`` below 2, also if ``transaction_timeout_ms`` has passed.
+            FencedError: Another producer has taken over the ``transactional_id``; with brokers before 3.0 also if
+                ``transaction_timeout_ms`` has passed.
             DeadlineError: The coordinator did not confirm the end of the last transaction within
                 ``default_api_timeout_ms``.
             KafkaError: A partition cannot be read, as ``async for`` of the consumer raises; or a client has failed.
@@ -192,8 +204,8 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
     async def run(self, process: Process[K, V, KOut, VOut], *, max_records: int = _MAX_RECORDS) -> None:
         """Call ``process(records, txn)`` for each batch, until :meth:`stop`, or until it raises or is cancelled.
 
-        As :meth:`batches`, and a ``TransactionAbortedError`` that ``process`` raises is followed by the same records.
-        Any other exception aborts the transaction and is raised.
+        As :meth:`batches`, and the error of a record that was not written is followed by the same records, whether
+        ``txn.send()`` raises it or the commit. Any other exception aborts the transaction and is raised.
 
         Args:
             process: A coroutine function that writes the results.
@@ -203,8 +215,12 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
             batch = self._open
             assert batch is not None, "it is open until the next batch is requested"
             try:
-                await process(records, txn)
-            except TransactionAbortedError as error:
+                with calling("process", awaited=True):
+                    await process(records, txn)
+            except KafkaError as error:
+                if not isinstance(error, TransactionAbortedError) and not txn._can_only_be_aborted:
+                    await txn.__aexit__(type(error), error, error.__traceback__)
+                    raise
                 await batch.abort(str(error))
             except BaseException as error:
                 await txn.__aexit__(type(error), error, error.__traceback__)
@@ -222,7 +238,7 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
             await self._finish(reader)
             records: list[Record[K, V]] = []
             while not records:
-                if self._stopped:
+                if self._stopped and not self._owes():
                     return None
                 records = await self._consumer.poll(_POLL_MS, max_records)
             # No await before the batch is remembered: a cancelled call must be able to seek back to these records.
@@ -242,12 +258,26 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
         committed = await batch.end(finished=batch.reader is reader)
         if not committed:
             batch.progress.rewind()
+        self._note(batch.progress, committed=committed)
         # Only when it is settled; a cancelled call finds the batch again.
         self._open = None
         self._aborts = 0 if committed else self._aborts + 1
         # A record that can never be written must not keep client and brokers busy.
-        if self._aborts > 1 and not self._stopped:
+        if self._aborts > 1:
             await asyncio.sleep(self._consumer._engine.cluster.backoff(self._aborts - 1))
+
+    def _note(self, progress: Progress, *, committed: bool) -> None:
+        for where, position in progress.positions().items():
+            owed = self._owed[where][0] if where in self._owed else -1
+            if not committed:
+                self._owed[where] = (max(owed, position.offset), progress)
+            elif position.offset >= owed:
+                self._owed.pop(where, None)
+
+    def _owes(self) -> bool:
+        """Return whether records of an aborted batch are still to come again."""
+        self._owed = {where: owed for where, owed in self._owed.items() if where not in owed[1].lost}
+        return bool(self._owed)
 
 
 class _OpenBatch:

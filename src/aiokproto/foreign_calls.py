@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from abc import ABCMeta
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from types import FunctionType
 from typing import TYPE_CHECKING, ClassVar, TypeVar
@@ -69,13 +70,11 @@ CONSUMER_METHODS = {
 """Method → what to do instead."""
 
 _ACKNOWLEDGE = "call consumer.accept(record), release(), reject() or renew()"
-_CANCEL = "cancel the task that awaits run()"
 
 SHARE_CONSUMER_METHODS = {
     "acknowledge": _ACKNOWLEDGE,
     "commit_async": "call `await consumer.commit()`, in a task of its own if nothing shall wait for it",
     "commit_sync": "call `await consumer.commit()`",
-    "stop_run": _CANCEL,
     "stop": _CLOSE.format("consumer"),
 }
 """Method → what to do instead."""
@@ -94,7 +93,17 @@ CLIENT_METHODS = dict.fromkeys(
 """Method of admin clients → what to do instead."""
 
 
-class ForeignCalls:
+class _WithoutForeign(ABCMeta):
+    """Leaves methods that do not exist out of ``dir()`` of a class.
+
+    An ABCMeta, so that applications can derive from a client and an abstract class.
+    """
+
+    def __dir__(cls) -> list[str]:
+        return _existing(cls, super().__dir__())
+
+
+class ForeignCalls(metaclass=_WithoutForeign):
     """A base class: a method that only a similar class has raises an error that says what to do instead."""
 
     __slots__ = ()
@@ -108,6 +117,15 @@ class ForeignCalls:
         for name, hint in vars(cls).get("foreign_methods", {}).items():
             if not hasattr(cls, name):
                 setattr(cls, name, _ForeignMethod(name, hint))
+
+    def __dir__(self) -> list[str]:
+        return _existing(type(self), super().__dir__())
+
+
+def _existing(cls: type, names: Iterable[str]) -> list[str]:
+    """Leave out the names whose lookup raises a hint: completion must not offer them, nor a proxy copy them."""
+    foreign = getattr(cls, "foreign_methods", {})
+    return [name for name in names if name not in foreign or hasattr(cls, name)]
 
 
 class _ForeignMethod:

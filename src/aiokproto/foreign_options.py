@@ -195,7 +195,9 @@ _CLIENTS = {
         " key_deserializer max_partition_fetch_bytes max_poll_interval_ms on_offset_reset on_undecodable"
         " partition_assignment_strategy session_timeout_ms value_deserializer"
     ),
-    "Consumer and ShareConsumer": "check_crcs fetch_max_bytes fetch_max_wait_ms fetch_min_bytes group_id",
+    "Consumer and ShareConsumer": (
+        "check_crcs fetch_max_bytes fetch_max_wait_ms fetch_min_bytes group_id max_decompressed_bytes max_record_bytes"
+    ),
     "ShareConsumer": (
         "acknowledge_linger_ms acknowledgement_mode corrupt_records max_processing_ms on_acknowledged renew_locks"
         " share_acquire_mode"

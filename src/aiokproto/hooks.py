@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
 
+from aiokproto.application import check_not_awaitable, failure
 from aiokproto.errors import ConfigurationError, KafkaError
 from aiokproto.types import TopicPartition
 
@@ -520,12 +521,15 @@ def _each(calls: Sequence[Callable[[Any], None]]) -> Callable[[Any], None]:
 
 
 def _guarded(method: Callable[[Any], object]) -> Callable[[Any], None]:
-    failures = FailureLog(getattr(method, "__qualname__", repr(method)))
+    name = getattr(method, "__qualname__", repr(method))
+    failures = FailureLog(name)
 
     def call(event: object) -> None:
         try:
-            method(event)
-        except Exception as error:  # noqa: BLE001 - the application's code; FailureLog logs it
+            result = method(event)
+            if result is not None:
+                check_not_awaitable(result, name)
+        except BaseException as error:  # noqa: BLE001 - the application's code; FailureLog logs it
             failures.log(error)
 
     return call
@@ -539,8 +543,13 @@ class FailureLog:
         self._count = 0
         self._next = 1
 
-    def log(self, error: BaseException) -> None:
-        """Count a failure, and log it if it is its turn."""
+    def log(self, raised: BaseException) -> None:
+        """Count what a call that was not awaited has raised, and log it if it is its turn.
+
+        Raises:
+            BaseException: What it has raised, if that ends the program.
+        """
+        error = failure(raised, self._what)
         self._count += 1
         if self._count == self._next:
             self._next *= 10

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from aiokproto.application import check_not_awaitable
 from aiokproto.errors import ConfigurationError, KafkaError
 from aiokproto.hooks import FailureLog
 from aiokproto.types import Header, Record, RecordMetadata
@@ -79,8 +80,12 @@ class Interceptors:
         """Return the record to send."""
         for each, failures in self._sends:
             try:
-                record = each.on_send(record)
-            except Exception as error:  # noqa: BLE001 - the application's code; FailureLog logs it
+                found = each.on_send(record)
+                if not isinstance(found, OutgoingRecord):
+                    check_not_awaitable(found, "on_send")
+                    raise TypeError(f"on_send returned {found!r:.80}: expected an OutgoingRecord")
+                record = found
+            except BaseException as error:  # noqa: BLE001 - the application's code; FailureLog logs it
                 failures.log(error)
         return record
 
@@ -90,8 +95,11 @@ class Interceptors:
         """Report an outcome."""
         for each, failures in self._acks:
             try:
-                each.on_acknowledgement(record, metadata, error)
-            except Exception as failure:  # noqa: BLE001 - the application's code; FailureLog logs it
+                # Type checkers know that there is none.
+                result: object = each.on_acknowledgement(record, metadata, error)  # type: ignore[func-returns-value]
+                if result is not None:
+                    check_not_awaitable(result, "on_acknowledgement")
+            except BaseException as failure:  # noqa: BLE001 - the application's code; FailureLog logs it
                 failures.log(failure)
 
     def on_records(self, records: list[Record]) -> list[Record]:
@@ -99,8 +107,10 @@ class Interceptors:
         found: Sequence[Record] = records
         for each, failures in self._records:
             try:
-                found = list(each.on_records(found))
-            except Exception as error:  # noqa: BLE001 - the application's code; FailureLog logs it
+                kept = each.on_records(found)
+                check_not_awaitable(kept, "on_records")
+                found = _records(kept)
+            except BaseException as error:  # noqa: BLE001 - the application's code; FailureLog logs it
                 failures.log(error)
         return list(found)
 
@@ -122,6 +132,14 @@ def parse_interceptors(name: str, value: object) -> Interceptors:
         if not isinstance(each, Interceptor):
             raise ConfigurationError(f"{name}={each!r}: expected an object of a class derived from Interceptor")
     return Interceptors(each for each in given if isinstance(each, Interceptor))
+
+
+def _records(kept: Sequence[Record]) -> list[Record]:
+    records = list(kept)
+    for each in records:
+        if not isinstance(each, Record):
+            raise TypeError(f"on_records returned {each!r:.80} in its list: expected records")
+    return records
 
 
 def _overrides(interceptor: Interceptor, *methods: str) -> bool:

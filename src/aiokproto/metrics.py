@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
 from typing import NamedTuple, cast
 
+from aiokproto.application import check_not_awaitable
 from aiokproto.errors import ConfigurationError
 from aiokproto.hooks import FailureLog
 
@@ -45,13 +46,15 @@ class ApplicationMetrics:
         if self._function is None:
             return found
         try:
-            for metric in self._function():
+            metrics = self._function()
+            check_not_awaitable(metrics, "application_metrics")
+            for metric in metrics:
                 if problem := _problem(metric):
                     self._failures.log(ValueError(f"{metric!r}: {problem}"))
                 else:
                     found.append(metric)
         # The generator of the application: what it has returned before is good.
-        except Exception as error:  # noqa: BLE001 - the application's code; FailureLog logs it
+        except BaseException as error:  # noqa: BLE001 - the application's code; FailureLog logs it
             self._failures.log(error)
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copyreg import __newobj__  # type: ignore[attr-defined]
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
@@ -135,6 +136,15 @@ class OffsetAndTimestamp(NamedTuple):
     leader_epoch: int = -1
 
 
+class Ownership:
+    """One ownership of a partition by a consumer: from its assignment until it is revoked or lost.
+
+    It is equal to itself alone, and refers to nothing: a record can be kept without what has read it.
+    """
+
+    __slots__ = ()
+
+
 @twin
 class Record(Generic[K, V]):
     """A record read from a topic. ``Record[K, V]`` has a key and value that the consumer has deserialized.
@@ -151,7 +161,10 @@ class Record(Generic[K, V]):
         leader_epoch: The leader epoch of its batch; -1 when unknown.
     """
 
+    # `_ownership`: in which ownership of its partition a consumer has read it; None if none has. It is no part of what
+    # the record says, and so of neither its text nor its copies.
     __slots__ = (
+        "_ownership",
         "headers",
         "key",
         "leader_epoch",
@@ -184,6 +197,7 @@ class Record(Generic[K, V]):
         self.headers = headers
         self.timestamp_type = timestamp_type
         self.leader_epoch = leader_epoch
+        self._ownership: Ownership | None = None
 
     @property
     def error(self) -> Exception | None:
@@ -211,6 +225,15 @@ class Record(Generic[K, V]):
             f"timestamp={self.timestamp}, key={self.key!r}, value={self.value!r}, headers={self.headers!r})"
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without the ownership: a copy is not what was delivered.
+        slots = {name: getattr(self, name) for name in _FIELDS}
+        return __newobj__, (type(self),), (getattr(self, "__dict__", None), {**slots, "_ownership": None})
+
+
+_FIELDS = ("headers", "key", "leader_epoch", "offset", "partition", "timestamp", "timestamp_type", "topic", "value")
+"""The fields of a record, as they are pickled and copied."""
+
 
 class DeserializedRecord(Record[K, V]):
     """A record whose key or value a deserializer has made; ``raw_key`` and ``raw_value`` are what it was made of."""
@@ -229,6 +252,7 @@ class DeserializedRecord(Record[K, V]):
             record.timestamp_type,
             record.leader_epoch,
         )
+        self._ownership = record._ownership
         self._raw_key = record.key
         self._raw_value = record.value
 
@@ -267,6 +291,7 @@ class UndecodableRecord(Record[K, V]):
             record.timestamp_type,
             record.leader_epoch,
         )
+        self._ownership = record._ownership
         self._error = error
 
     @property
@@ -297,6 +322,7 @@ class RawControlRecord(Record[bytes, bytes]):
             record.timestamp_type,
             record.leader_epoch,
         )
+        self._ownership = record._ownership
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (_stored(self),)

@@ -28,7 +28,9 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 def secured(protocol: Any, certificates: Certificates) -> Broker:
-    config = certificates.options(**{"ssl.client.auth": "required"}) if protocol == "SSL" else certificates.options()
+    if protocol == "SSL":
+        return Broker(security=Security(protocol), config=certificates.options(**{"ssl.client.auth": "required"}))
+    config = certificates.options() if protocol == "SASL_SSL" else {}
     return Broker(security=Security(protocol, users=USERS), config=config)
 
 

@@ -103,6 +103,27 @@ async def test_requests_are_sent_to_their_coordinator(cluster: BehaviourCluster,
         assert found.coordinators[0].node_id in client.brokers
 
 
+async def test_the_offsets_of_all_topics_have_the_topics_names(cluster: BehaviourCluster, topic: str) -> None:
+    """In both forms of the request, in every version that carries each: the newest ones have ids in place of names."""
+    await cluster.create_topic(topic)
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        commit = OffsetCommitRequestTopic(
+            name=topic, partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=7)]
+        )
+        await client.request(OffsetCommitRequest(group_id=topic, topics=[commit]))
+        of_groups = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=topic, topics=None)])
+        for version in (8, 9, None):
+            answer = await client.request(of_groups, max_version=version)
+            assert [found.name for found in answer.groups[0].topics] == [topic]
+        for version in range(2, 8):
+            old = await client.request(OffsetFetchRequest(group_id=topic, topics=None), max_version=version)
+            assert [found.name for found in old.topics] == [topic]
+        # Who names the newest version gets what it has.
+        by_id = await client.request(of_groups, max_version=10)
+        node = (await client.metadata([topic]))[topic]
+        assert [found.topic_id for found in by_id.groups[0].topics] == [node.topic_id]
+
+
 async def test_find_coordinator_in_the_version_with_one_key(cluster: BehaviourCluster, topic: str) -> None:
     async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
         found = await client.request(FindCoordinatorRequest(key=topic), max_version=3)

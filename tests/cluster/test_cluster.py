@@ -401,7 +401,7 @@ async def test_requests_follow_the_controller_when_it_moves(monkeypatch: pytest.
             fake.controller = 2
             with monkeypatch.context() as patch:
                 patch.setattr("aiokproto.cluster.request_driver.asyncio.sleep", pause)
-                answer = await cluster.request(CreateTopicsRequest(topics=[], timeout_ms=1), timeout=1000)
+                answer = await cluster.request(CreateTopicsRequest(topics=[], timeout_ms=1), timeout=1000, raw=True)
             assert answer.topics[0].error_code == 0
             assert [len(requests_to(running, CreateTopicsRequest)) for running in peers] == [1, 1]
 
@@ -416,7 +416,7 @@ async def test_a_request_to_any_broker_avoids_one_that_fails() -> None:
         second.answers[DescribeClusterRequest.api_key] = lambda request, version: DescribeClusterResponse()
         async with started(first.port) as cluster:
             for _ in range(10):
-                assert (await cluster.request(DescribeClusterRequest())).error_code == 0
+                assert (await cluster.request(DescribeClusterRequest(), raw=True)).error_code == 0
 
 
 async def test_negotiated_versions_are_public() -> None:

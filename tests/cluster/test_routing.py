@@ -47,7 +47,6 @@ from aiokproto.errors import (
     BrokerError,
     ConfigurationError,
     DeadlineError,
-    DecodeError,
     KafkaError,
     NotKafkaError,
     UnsupportedVersionError,
@@ -218,7 +217,7 @@ def test_find_coordinator_with_one_key_and_with_several(version: int) -> None:
     request = find_coordinator_request(GROUP, "g", version)
     assert type(request).decode(request.encode(version), version) == request
     found = (
-        FindCoordinatorResponse(coordinators=[_found("other", 0), _found("g", 0)])
+        FindCoordinatorResponse(coordinators=[_found("g", 0)])
         if version >= 4
         else FindCoordinatorResponse(node_id=3, host="h", port=1)
     )
@@ -238,17 +237,6 @@ def test_a_coordinator_that_cannot_be_found(found: Any) -> None:
         match=r"FindCoordinator for group 'g': GROUP_AUTHORIZATION_FAILED .30.: DESCRIBE on group 'g' .*; because",
     ):
         found_coordinator(found(30), GROUP, "g")
-
-
-@pytest.mark.parametrize("found", [FindCoordinatorResponse(), FindCoordinatorResponse(coordinators=[])])
-def test_an_empty_find_coordinator_response(found: FindCoordinatorResponse) -> None:
-    with pytest.raises(DecodeError, match="empty"):
-        found_coordinator(found, GROUP, "g")
-
-
-def test_a_find_coordinator_response_for_another_key() -> None:
-    with pytest.raises(DecodeError, match=r"is about \['h'\]"):
-        found_coordinator(FindCoordinatorResponse(coordinators=[_found("h", 0)]), GROUP, "g")
 
 
 def _found(key: str, code: int) -> Coordinator:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from aiokproto.cluster.snapshot import MAX_PARTITIONS, MOST_REWINDS, BrokerNode, ClusterSnapshot
+from aiokproto.cluster.snapshot import MOST_OMISSIONS, MOST_REWINDS, BrokerNode, ClusterSnapshot
 from aiokproto.codec.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -12,7 +10,6 @@ from aiokproto.codec.messages.metadata import (
     MetadataResponseTopic,
 )
 from aiokproto.codec.wire import ZERO_UUID
-from aiokproto.errors import DecodeError
 
 ID, OTHER_ID = b"\1" * 16, b"\2" * 16
 
@@ -135,10 +132,34 @@ def test_topics_that_are_not_in_use_are_left_out() -> None:
     assert ClusterSnapshot().updated(answer(partition(0, 1, 0)), keep=["other"]).topics == {}
 
 
-@pytest.mark.parametrize("index", [-1, MAX_PARTITIONS, 2**31 - 1])
-def test_a_partition_that_does_not_exist(index: int) -> None:
-    with pytest.raises(DecodeError, match="'t' has a partition of impossible index"):
-        ClusterSnapshot().updated(answer(partition(index, 1, 0)))
+def test_a_topic_never_loses_partitions() -> None:
+    """A broker that has just started, or lags behind, lists fewer."""
+    shot = ClusterSnapshot().updated(answer(*(partition(index, 1, 0) for index in range(3))))
+    for times in range(1, 30):
+        shot = shot.updated(answer(partition(1, 2, 1)))
+        assert [info.leader for info in shot.topics["t"].partitions] == [1, 2, 1]
+        assert shot.topics["t"].omissions == times
+    whole = shot.updated(answer(*(partition(index, 1, 2) for index in range(3))))
+    assert whole.topics["t"].omissions == 0
+
+
+def test_a_topic_that_is_created_again_can_have_fewer_partitions() -> None:
+    shot = ClusterSnapshot().updated(answer(*(partition(index, 1, 0) for index in range(3))))
+    assert len(shot.updated(answer(partition(0, 1, 0), topic_id=OTHER_ID)).topics["t"].partitions) == 1
+
+
+def test_fewer_partitions_are_believed_where_topics_have_no_ids_once_several_responses_have_them() -> None:
+    shot = ClusterSnapshot().updated(answer(*(partition(index, 1, 0) for index in range(3)), topic_id=ZERO_UUID))
+    for _ in range(MOST_OMISSIONS):
+        shot = shot.updated(answer(partition(0, 1, 0), topic_id=ZERO_UUID))
+        assert len(shot.topics["t"].partitions) == 3
+    shot = shot.updated(answer(partition(0, 1, 0), topic_id=ZERO_UUID))
+    assert (len(shot.topics["t"].partitions), shot.topics["t"].omissions) == (1, 0)
+
+
+def test_a_gap_is_a_partition_without_a_leader() -> None:
+    shot = ClusterSnapshot().updated(answer(partition(2, 1, 0), partition(0, 1, 0)))
+    assert [info.leader for info in shot.topics["t"].partitions] == [1, -1, 1]
 
 
 def test_a_leader_hint() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import struct
 from itertools import pairwise
 
 import pytest
 
 from aiokproto.codec.messages.fetch import AbortedTransaction
 from aiokproto.consumer.assignment import Assignment, Signals
+from aiokproto.consumer.buffer import RecordBuffer
+from aiokproto.consumer.damage import locate
+from aiokproto.errors import CorruptRecordError
 from aiokproto.fetched.chunk import MOST_BATCHES, MOST_WORK, BufferedBytes, Chunk, chunks, expected_size
-from aiokproto.records import BatchBuilder, Compression
+from aiokproto.records import BatchBuilder, BatchRecord, Compression, encode
 from aiokproto.records.control import encode_end_transaction
 from aiokproto.types import TopicPartition
 
@@ -129,3 +133,22 @@ def test_a_paused_partition_keeps_no_more_than_its_own_records() -> None:
     assert alive() == len(first + second)
     values = [record.value for it in cursor.buffer.chunks[0].batches for record in it]
     assert values == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+@pytest.mark.parametrize("high_watermark", [-1, 9])
+def test_a_batch_whose_offset_is_the_last_number_stops_its_partition_only(magic: int, high_watermark: int) -> None:
+    """No checksum covers it. The position behind it would be no offset, and no request could name it."""
+    last = bytearray(encode([BatchRecord(0, 0, None, b"v")], magic=magic))
+    struct.pack_into(">q", last, 0, 2**63 - 1)
+    [found] = cut(batch(0, b"a", b"b") + bytes(last) + batch(3, b"d"))
+    assert (bases([found]), found.end) == ([0], 2)
+    assert isinstance(found.damage, CorruptRecordError)
+    buffer = RecordBuffer()
+    buffer.restart(0)
+    buffer.put(found)
+    buffer.take(1)
+    assert buffer.end == 2
+    located = locate(AT, buffer, high_watermark, found.damage)
+    # Where it ends is not known, and so not guessed.
+    assert located in ("refetch", None)

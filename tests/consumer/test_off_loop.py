@@ -15,13 +15,14 @@ import pytest
 
 from aiokproto.consumer.assignment import Assignment, Signals
 from aiokproto.consumer.batch import FetchedBatch
-from aiokproto.consumer.reader import CHECKED_ON_LOOP, OFF_LOOP, Reader
+from aiokproto.consumer.reader import CHECKED_ON_LOOP, Reader
 from aiokproto.consumer.start_lookup import COMMITTED
 from aiokproto.consumer.undecodable import Undecodable
 from aiokproto.errors import CorruptRecordError
 from aiokproto.fetched.chunk import BufferedBytes, chunks
 from aiokproto.fetched.decompressed import DecompressedBatch
 from aiokproto.records import BatchRecord, encode
+from aiokproto.records.slices import QUICK_BYTES
 from aiokproto.types import TopicPartition
 from tests.decompressions import count_decompressions
 from tests.patience import PATIENCE
@@ -90,10 +91,10 @@ def stored(size: int, codec: str = "none", base: int = 0) -> bytes:
 @pytest.mark.parametrize(
     ("size", "codec", "leaves"),
     [
-        (OFF_LOOP // 2, "none", False),
-        (OFF_LOOP, "none", True),
-        (OFF_LOOP // 8, "gzip", False),
-        (OFF_LOOP // 4, "gzip", True),
+        (QUICK_BYTES // 2, "none", False),
+        (QUICK_BYTES, "none", True),
+        (QUICK_BYTES // 8, "gzip", False),
+        (QUICK_BYTES // 4, "gzip", True),
     ],
 )
 async def test_a_large_batch_is_opened_in_a_thread(size: int, codec: str, leaves: bool) -> None:
@@ -108,12 +109,12 @@ async def test_a_large_batch_is_opened_in_a_thread(size: int, codec: str, leaves
 @pytest.mark.parametrize(
     ("size", "codec", "check_crcs", "leaves", "decompressed"),
     [
-        (OFF_LOOP, "none", True, False, False),
+        (QUICK_BYTES, "none", True, False, False),
         (CHECKED_ON_LOOP, "none", True, True, False),
         (CHECKED_ON_LOOP, "none", False, False, False),
-        (OFF_LOOP // 8, "gzip", True, False, False),
-        (OFF_LOOP // 4, "gzip", True, True, True),
-        (OFF_LOOP // 4, "gzip", False, True, True),
+        (QUICK_BYTES // 8, "gzip", True, False, False),
+        (QUICK_BYTES // 4, "gzip", True, True, True),
+        (QUICK_BYTES // 4, "gzip", False, True, True),
     ],
 )
 async def test_a_large_batch_is_returned_decompressed(
@@ -127,7 +128,7 @@ async def test_a_large_batch_is_returned_decompressed(
         assert [record.value for record in batch] == [NOISE[:size]]
 
 
-@pytest.mark.parametrize(("size", "leaves"), [(OFF_LOOP, False), (CHECKED_ON_LOOP, True)])
+@pytest.mark.parametrize(("size", "leaves"), [(QUICK_BYTES, False), (CHECKED_ON_LOOP, True)])
 async def test_a_batch_that_is_not_to_be_decompressed_is_returned_unchanged(
     monkeypatch: pytest.MonkeyPatch, size: int, leaves: bool
 ) -> None:
@@ -145,7 +146,7 @@ async def test_a_batch_that_is_not_to_be_decompressed_is_returned_unchanged(
 
 async def test_a_wrong_checksum_of_a_large_batch_is_raised_after_the_records_before_it() -> None:
     async with desk() as at:
-        bad = bytearray(stored(OFF_LOOP, "gzip", 1))
+        bad = bytearray(stored(QUICK_BYTES, "gzip", 1))
         bad[-1] ^= 1
         at.feed(stored(10) + bytes(bad))
         assert [record.offset for record in await at.batch()] == [0]
@@ -157,7 +158,7 @@ async def test_a_wrong_checksum_of_a_large_batch_is_raised_after_the_records_bef
 async def test_a_seek_while_a_thread_decompresses_drops_its_batch(how: str) -> None:
     async with desk() as at:
         at.threads.may_run.clear()
-        at.feed(stored(OFF_LOOP, "gzip"))
+        at.feed(stored(QUICK_BYTES, "gzip"))
         opening = asyncio.ensure_future(at.reader.open() if how == "open" else at.reader.batch())
         while not at.threads.submitted:
             await asyncio.sleep(0)
@@ -174,7 +175,7 @@ async def test_a_batch_opened_by_a_thread_is_not_taken_for_another_one(monkeypat
     # As if each batch were at the address of the one before, and so had its id.
     monkeypatch.setattr("aiokproto.consumer.reader.id", lambda _: 1, raising=False)
     async with desk() as at:
-        at.feed(stored(OFF_LOOP, "gzip"))
+        at.feed(stored(QUICK_BYTES, "gzip"))
         at.threads.may_run.clear()
         opening = asyncio.ensure_future(at.reader.open())
         while not at.threads.submitted:
@@ -183,7 +184,7 @@ async def test_a_batch_opened_by_a_thread_is_not_taken_for_another_one(monkeypat
         at.threads.may_run.set()
         await asyncio.wait((opening,))
         assert [record.offset for record in await at.batch(decompress=False)] == [0]
-        at.feed(stored(OFF_LOOP, "gzip", base=1))
+        at.feed(stored(QUICK_BYTES, "gzip", base=1))
         assert await at.reader.open()
         assert [record.offset for record in at.assignment.take(9)] == [1]
 

@@ -48,14 +48,14 @@ def offsets(part: Chunk) -> list[int]:
     return [
         record.offset
         for batch in part.batches
-        for record in reversed(open_batch(batch, AT, part.position, check_crcs=True))
+        for record in open_batch(batch, AT, part.position, check_crcs=True).read()
     ]
 
 
 def read(cursor: Cursor) -> list[int]:
     """Open the next batch and return all of its records."""
-    batch = cursor.buffer.chunks[0].batches[0]
-    cursor.buffer.opened(open_batch(batch, AT, cursor.buffer.end, check_crcs=True), batch)
+    reading = open_batch(cursor.buffer.chunks[0].batches[0], AT, cursor.buffer.end, check_crcs=True)
+    cursor.buffer.opened(reading.read()[::-1], reading)
     found = [record.offset for record in reversed(cursor.buffer.records)]
     cursor.buffer.records.clear()
     return found
@@ -122,7 +122,7 @@ def test_a_wrong_checksum_is_an_error() -> None:
     data[-1] ^= 1
     [batch] = decode(data, check_crc=False)
     with pytest.raises(CorruptRecordError, match="checksum"):
-        open_batch(batch, AT, 0, check_crcs=True)
+        open_batch(batch, AT, 0, check_crcs=True).read()
 
 
 def test_a_seek_drops_earlier_responses() -> None:
@@ -161,7 +161,8 @@ class Desk:
             return False
         if not cursor.buffer.records:
             batch = cursor.buffer.chunks[0].batches[0]
-            cursor.buffer.opened(open_batch(batch, cursor.partition, cursor.buffer.end, check_crcs=True), batch)
+            reading = open_batch(batch, cursor.partition, cursor.buffer.end, check_crcs=True)
+            cursor.buffer.opened(reading.read()[::-1], reading)
         self.assignment.serve(cursor)
         return True
 
@@ -208,7 +209,8 @@ def test_a_batch_or_list_is_uncommitted_as_a_whole() -> None:
     desk.assignment.current = records
     assert [record.offset for record in records] == [0, 1, 2]
     assert desk.assignment.being_processed() == {AT: 0}
-    desk.assignment.current = FetchedBatch(other, 2, 9, list[RecordBatch]())
+    ownership = desk.assignment.cursors[other].ownership
+    desk.assignment.current = FetchedBatch(other, 2, 9, list[RecordBatch](), ownership)
     assert desk.assignment.being_processed() == {other: 2}
 
 

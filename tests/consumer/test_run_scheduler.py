@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from aiokproto.consumer.running.scheduler import Backlog, Limits, Scheduler, Work, size_of
+from aiokproto.running.scheduler import Backlog, Limits, Scheduler, Work, size_of
 from aiokproto.types import Record, TopicPartition
 
 PARTITIONS = 3

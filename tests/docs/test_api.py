@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -35,3 +38,47 @@ def test_every_entry_is_there() -> None:
     for entry in ENTRIES:
         module, _, name = entry.rpartition(".")
         assert hasattr(importlib.import_module(module), name), entry
+
+
+WITHOUT = """
+import importlib, sys
+
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ABSENT:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Without())
+for entry in ENTRIES:
+    module, _, name = entry.rpartition(".")
+    if not hasattr(importlib.import_module(module), name):
+        importlib.import_module(entry)
+"""
+
+
+def packages_of(extras: dict[str, list[str]], extra: str) -> set[str]:
+    """The packages that an extra installs, also by the extras that it names."""
+    found = set()
+    for requirement in extras[extra]:
+        named = re.match(r"aiokproto\[(.+)\]", requirement)
+        if named:
+            found |= set().union(*(packages_of(extras, each) for each in named[1].split(",")))
+        else:
+            found |= set(re.findall(r"^[\w.-]+", requirement))
+    return found
+
+
+def test_the_extra_docs_has_what_the_entries_import() -> None:
+    """So that `make docs` works in a fresh clone: here without what only the other extras install."""
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 cannot read pyproject.toml")
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    others = set().union(*(packages_of(extras, extra) for extra in extras)) - packages_of(extras, "docs")
+    absent = {
+        module
+        for module, packages in importlib.metadata.packages_distributions().items()
+        if packages and others.issuperset(packages)
+    }
+    assert "pytest" in absent
+    program = f"ABSENT, ENTRIES = {absent!r}, {sorted(ENTRIES | MODULES.keys())!r}\n{WITHOUT}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr

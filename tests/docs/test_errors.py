@@ -10,7 +10,7 @@ import pytest
 
 import aiokproto.errors
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerError, KafkaError, error_for
+from aiokproto.errors import BrokerError, Consequence, KafkaError, error_for
 from tests.docs.snippets import ROOT
 
 PAGE = (ROOT / "docs" / "errors.md").read_text()
@@ -123,3 +123,24 @@ def test_the_table_has_every_code_with_a_class_of_its_own() -> None:
 def test_links_within_the_page_lead_to_sections() -> None:
     anchors = {name.lower() for name in SECTIONS}
     assert set(re.findall(r"\]\(#(\w+)\)", PAGE)) <= anchors
+
+
+def test_the_page_says_what_follows_from_each_error() -> None:
+    section = PAGE[PAGE.index("## What to do") :].split("\n## ")[0]
+    rows = re.findall(r"^\| `([A-Z_]+)` \| .+ \| (.+) \|$", section, re.MULTILINE)
+    listed = {name: kind for kind, names in rows for name in re.findall(r"`(\w+)`", names)}
+    classes = {
+        name: each
+        for name, each in vars(aiokproto.errors).items()
+        if isinstance(each, type) and issubclass(each, KafkaError) and each is not BrokerError
+    }
+    assert listed == {name: each.consequence.name for name, each in classes.items()}
+    assert [kind for kind, _ in rows] == [each.name for each in Consequence]
+    for name, each in classes.items():
+        assert "consequence" in vars(each), f"{name} says what follows from it"
+
+
+def test_what_follows_from_a_code_is_kafkas_classification() -> None:
+    assert error_for(ErrorCode.NOT_ENOUGH_REPLICAS).consequence is Consequence.RETRY
+    assert error_for(ErrorCode.UNKNOWN_SERVER_ERROR).consequence is Consequence.CORRECT
+    assert error_for(ErrorCode.PRODUCER_FENCED).consequence is Consequence.TAKEN_OVER

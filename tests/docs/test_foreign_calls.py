@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -90,6 +91,32 @@ def test_a_method_of_another_client_names_ours(make: Callable[[], Any], name: st
     assert text.startswith(f"'{type(made).__name__}' object has no attribute '{name}': ")
     for called in re.findall(r"\b(?:producer|consumer|client)\.(\w+)\(", text):
         assert hasattr(Client if "aiokproto.Client" in text else made, called)
+
+
+@pytest.mark.parametrize("cls", [Client, Producer, Consumer, ShareConsumer, ThreadedCluster])
+def test_dir_lists_what_exists(cls: type[ForeignCalls]) -> None:
+    assert cls.foreign_methods
+    assert [name for name in dir(cls) if name in cls.foreign_methods and not hasattr(cls, name)] == []
+    assert {"__init__", "close"} <= set(dir(cls))
+
+
+@pytest.mark.parametrize("make", [client, producer, consumer, share_consumer])
+def test_dir_of_a_client_lists_what_exists(make: Callable[[], Any]) -> None:
+    made = make()
+    assert [name for name in dir(made) if name in made.foreign_methods and not hasattr(made, name)] == []
+    assert {"__init__", "close"} <= set(dir(made))
+
+
+def test_an_application_can_derive_from_a_client_and_an_abstract_class() -> None:
+    class Wanted(ABC):
+        @abstractmethod
+        def create_topics(self) -> None: ...
+
+    class Mine(Client, Wanted):
+        def create_topics(self) -> None: ...
+
+    assert "create_topics" in dir(Mine)
+    assert "create_topics" in dir(Mine(bootstrap_servers=SERVERS))
 
 
 def test_a_misspelt_method_still_gets_the_suggestion_of_python() -> None:

@@ -93,7 +93,7 @@ async def test_a_pages_snippets_run_in_their_order(page: Path, bootstrap: str) -
 
 def test_pages_with_runnable_snippets_are_run() -> None:
     """So that an extraction that finds nothing does not pass."""
-    expected = {"producing.md", "consuming.md", "errors.md", "codec.md", "records.md", "testing.md"}
+    expected = {"index.md", "producing.md", "consuming.md", "errors.md", "codec.md", "records.md", "testing.md"}
     assert expected <= {page.name for page in RUN}
 
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from aiokproto.cluster import ClusterSnapshot, PartitionInfo, TopicInfo
+from aiokproto.cluster.answers import check
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokproto.codec.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from aiokproto.codec.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -227,7 +228,7 @@ class FakeCluster:
             ]
         )
 
-    async def broker_versions(self, node: int) -> BrokerVersions:
+    async def broker_versions(self, node: int, *, timeout: float | None = None) -> BrokerVersions:
         return BrokerVersions(versions_of(RELEASES[-1]), "the fake")
 
     async def version(self, request_type: Any, node: int, *, max_version: int | None = None) -> int:
@@ -260,7 +261,9 @@ class FakeCluster:
         response: Any = answer(sent)
         if isawaitable(response):
             response = await response
-        return type(response).decode(bytes(response.encode(version)), version)
+        received = type(response).decode(bytes(response.encode(version)), version)
+        check(sent, received, version)
+        return received
 
 
 def _refusal(request: Any, code: int) -> Any:

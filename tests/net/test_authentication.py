@@ -269,7 +269,7 @@ async def test_an_explanation_that_fails() -> None:
 async def test_a_mechanism_that_is_cancelled_by_itself(method: str) -> None:
     """The task that connects is not: it would end the client."""
     async with peer(answers()) as broker:
-        with pytest.raises(BrokerConnectionError, match="it was cancelled, and not by the client"):
+        with pytest.raises(BrokerConnectionError, match="raised CancelledError"):
             async with connected(broker.port, sasl=Broken(**{method: cancelled})):
                 raise AssertionError
 

@@ -277,7 +277,7 @@ def closed_socket() -> socket.socket:
     [
         ("address_map", lambda host, port: 1 / 0, r"address_map\('a', 9\) raised ZeroDivisionError"),
         ("address_map", lambda host, port: "b:9", "returned 'b:9': not a host and a port"),
-        ("address_map", cancelled, r"address_map\('a', 9\) was cancelled"),
+        ("address_map", cancelled, r"address_map\('a', 9\) raised CallbackError"),
         ("address_map", late, r"address_map\('a', 9\) raised TimeoutError: the resolver"),
         ("dialer", lambda host, port: None, "returned None: not a connected stream socket"),
         ("dialer", lambda host, port: closed_socket(), "returned <socket.*: not a connected stream socket"),

@@ -276,6 +276,18 @@ def _without_uncommitted(response: OffsetFetchResponse, info: RequestInfo) -> No
         group.topics = [topic for topic in group.topics if topic.partitions]
 
 
+def no_offsets_without_commits(cluster: Cluster) -> None:
+    """OffsetFetch leaves out partitions without a commit, and has no version that in Kafka never does (Event Hubs)."""
+
+    def earlier(response: ApiVersionsResponse, info: RequestInfo) -> None:
+        for api in response.api_keys:
+            if api.api_key == OffsetFetchRequest.api_key:
+                api.max_version = 8
+
+    change(ApiVersionsRequest, earlier)(cluster)
+    change(OffsetFetchRequest, _without_uncommitted)(cluster)
+
+
 class Renumbered:
     """Node ids are large, and those of every Metadata response are new ones, as are the coordinators' (WarpStream).
 
@@ -354,7 +366,7 @@ QUIRKS: Mapping[str, Quirk] = {
     "no log start offset": change(FetchRequest, _without_log_start),
     "no fetch sessions": change(FetchRequest, _without_session),
     "no timestamps in ListOffsets": change(ListOffsetsRequest, _without_timestamps),
-    "no offsets of partitions without a commit": change(OffsetFetchRequest, _without_uncommitted),
+    "no offsets of partitions without a commit": no_offsets_without_commits,
     "the current leader epoch with every offset": current_epochs,
     "unknown tags everywhere": change(None, _tagged),
 }

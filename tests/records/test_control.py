@@ -99,12 +99,12 @@ def test_only_the_first_record_tells_the_type_of_a_batch(monkeypatch: pytest.Mon
     (batch,) = decode(builder.close())
     unpacked: list[int] = []
 
-    def counted(codec: Compression, data: Any) -> Iterator[Any]:
-        for chunk in chunks(codec, data):
+    def counted(codec: Compression, data: Any, *limits: int) -> Iterator[Any]:
+        for chunk in chunks(codec, data, *limits):
             unpacked.append(len(chunk))
             yield chunk
 
-    monkeypatch.setattr("aiokproto.records.control.chunks", counted)
+    monkeypatch.setattr("aiokproto.records.batch.chunks", counted)
     assert batch_control_type(batch) is ControlType.ABORT
     assert sum(unpacked) <= 1 << 20
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from aiokproto.errors import CorruptRecordError, KafkaError
 from aiokproto.records import BatchRecord, Compression, RecordBatch, compress, decode, decompress, encode
-from aiokproto.records.compression import MAX_BLOCK, chunks
+from aiokproto.records.compression import chunks
 from aiokproto.records.cutting import cut
 from aiokproto.records.patch import restamp
 from tests.accelerator.twins import each_form
@@ -150,16 +150,15 @@ def test_the_end_of_the_next_record(whole: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_a_record_over_the_limit_is_not_collected(magic: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its length is false: a megabyte of gzip can be gigabytes of zeros."""
-    monkeypatch.setattr("aiokproto.records.cutting.MAX_DECOMPRESSED", 4 * MIB)
     collected: list[int] = []
 
-    def counted(codec: Compression, data: Any) -> Iterator[Any]:
-        for chunk in chunks(codec, data):
+    def counted(codec: Compression, data: Any, *limits: int) -> Iterator[Any]:
+        for chunk in chunks(codec, data, *limits):
             collected.append(len(chunk))
             yield chunk
 
     monkeypatch.setattr("aiokproto.records.legacy.chunks", counted)
-    monkeypatch.setattr("aiokproto.records.pieces.chunks", counted)
+    monkeypatch.setattr("aiokproto.records.batch.chunks", counted)
     start = bytes((0x80, 0x80, 0x80, 0x80, 0x08)) if magic == 2 else struct.pack(">qi", 0, 1 << 30)
     packed = bytes(compress(Compression.GZIP, start + bytes(100 * MIB)))
     if magic == 2:
@@ -169,7 +168,7 @@ def test_a_record_over_the_limit_is_not_collected(magic: int, monkeypatch: pytes
     else:
         data = bytearray(message(packed, magic=magic, attributes=Compression.GZIP))
     with pytest.raises(CorruptRecordError, match="more than the limit of"):
-        read(data, MIB, 1000)
+        list(in_pieces(decode(data, check_crc=False, max_record=4 * MIB), MIB, 1000))
     assert sum(collected) <= 2 * MIB
 
 
@@ -306,7 +305,7 @@ def test_a_bare_block_of_snappy_is_cut() -> None:
     data = bytearray(encode(records, compression="snappy")[:61] + snappy.compress(bytes(body)))
     struct.pack_into(">i", data, 8, len(data) - 12)
     assert [len(piece) for piece in in_pieces([RecordBatch(data)], 2200, 1000)] == [20, 20, 10]
-    lie = bytearray(data[:61] + b"\x81\x80\x80\x80\x01" + bytes(MAX_BLOCK // 20))
+    lie = bytearray(data[:61] + b"\x81\x80\x80\x80\x01" + bytes(1 << 24))
     struct.pack_into(">i", lie, 8, len(lie) - 12)
-    with pytest.raises(CorruptRecordError, match=r"record batch at offset 0: .*limit of 268435456 bytes"):
+    with pytest.raises(CorruptRecordError, match=r"record batch at offset 0: .*limit of 52428800 bytes"):
         list(in_pieces([RecordBatch(lie)], 2200, 1000))

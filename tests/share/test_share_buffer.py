@@ -13,7 +13,7 @@ from aiokproto.codec.messages.share_fetch import AcquiredRecords
 from aiokproto.errors import CorruptRecordError
 from aiokproto.records import BatchRecord, decode, encode
 from aiokproto.share.acquire_limit import AcquireLimit
-from aiokproto.share.buffer import FetchedPart, Offsets, ShareBuffer, acquired_ranges, missing, open_acquired
+from aiokproto.share.buffer import FetchedPart, Offsets, OpenAcquired, ShareBuffer, acquired_ranges, missing
 from aiokproto.share.ledger import AcquiredPartition, AcquisitionLock
 from aiokproto.share.record_maker import AcquiredRange
 from aiokproto.types import TopicPartition
@@ -73,7 +73,7 @@ def stored(*batches: range) -> bytes:
 
 def test_only_acquired_records_are_opened_with_their_delivery_counts() -> None:
     (batch,) = decode(stored(range(10, 20)))
-    opened = open_acquired(batch, lock(), ranges((8, 11), (15, 15), (18, 30)), 11, True)
+    opened = OpenAcquired(batch, lock(), ranges((8, 11), (15, 15), (18, 30)), 11, True).read()
     assert [(record.offset, record.delivery_count) for record in opened] == [(11, 1), (15, 2), (18, 3), (19, 3)]
 
 
@@ -81,10 +81,8 @@ def test_a_part_accounts_for_every_acquired_offset() -> None:
     # 3 and 4 were compacted away, 8 to 9 is behind the last batch.
     part = FetchedPart(lock(), ranges((1, 9)), memoryview(stored(range(3), range(5, 8))))
     gaps, delivered = [], []
-    while (chunk := part.chunk) is not None:
-        batch = chunk.batches[0]
-        records = open_acquired(batch, part.lock, part.ranges, part.position, True)
-        gaps += part.take(records)
+    while part.chunk is not None:
+        gaps += part.take(part.read().read())
         delivered += [record.offset for record in reversed(part.opened)]
     gaps += part.pass_until(None)
     assert delivered == [1, 2, 5, 6, 7]
@@ -97,13 +95,13 @@ def test_a_damaged_batch_is_no_gap_whatever_its_header_says() -> None:
     data = memoryview(stored(range(3)) + hidden + stored(range(6, 9)))
     part = FetchedPart(lock(), ranges((0, 8)), data)
     gaps = []
-    while (chunk := part.chunk) is not None:
+    while part.chunk is not None:
         if part.position == 3:
             with pytest.raises(CorruptRecordError, match="offset 3: checksum"):
-                open_acquired(chunk.batches[0], part.lock, part.ranges, part.position, True)
-            assert part.take(()) == [Offsets(3, 5)]
+                part.read().read()
+            assert part.take_batch() == [Offsets(3, 5)]
         else:
-            gaps += part.take(open_acquired(chunk.batches[0], part.lock, part.ranges, part.position, True))
+            gaps += part.take(part.read().read())
     assert gaps == []
     assert part.position == 9
     unchecked = FetchedPart(lock(), ranges((0, 8)), data, check_crcs=False)
@@ -114,7 +112,7 @@ def test_a_damaged_batch_is_no_gap_whatever_its_header_says() -> None:
 def test_what_is_left_of_a_part_can_be_released() -> None:
     part = FetchedPart(lock(), ranges((0, 1), (3, 9)), memoryview(stored(range(5), range(5, 10))))
     assert part.chunk is not None
-    part.take(open_acquired(part.chunk.batches[0], part.lock, part.ranges, 0, True))
+    part.take(part.read().read())
     assert part.opened.pop().offset == 0
     assert [(each.first, each.last) for each in part.undelivered()] == [(1, 1), (3, 3), (4, 4), (5, 9)]
 
@@ -123,7 +121,7 @@ def test_gaps_are_not_released_as_well() -> None:
     """They are acknowledged when their batch is opened, and no offset may be acknowledged twice."""
     part = FetchedPart(lock(), ranges((0, 9)), memoryview(stored(range(5), range(5, 10))))
     assert part.chunk is not None
-    records = open_acquired(part.chunk.batches[0], part.lock, part.ranges, 0, True)
+    records = part.read().read()
     assert part.take([record for record in records if record.offset != 2]) == [Offsets(2, 2)]
     assert part.opened.pop().offset == 0
     left = {offset for each in part.undelivered() for offset in range(each.first, each.last + 1)}

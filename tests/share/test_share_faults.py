@@ -91,7 +91,7 @@ async def test_a_missing_codec_is_raised_and_its_records_are_released(monkeypatc
                 raise UnsupportedCompressionError("lz4 is not installed")
 
             with monkeypatch.context() as patched:
-                patched.setattr("aiokproto.records.batch.decompress", missing)
+                patched.setattr("aiokproto.records.batch.chunks", missing)
                 assert of(await read(jobs, 1)) == [(0, 1)]
                 with pytest.raises(UnsupportedCompressionError, match="t-0"):
                     await read(jobs, 1)

@@ -229,8 +229,8 @@ MUTANTS = (
     Mutant(
         "a removed member's partitions are lost, not revoked",
         "consumer/rebalancing.py",
-        "ChangeKind.LOST if self._lost else ChangeKind.REVOKE, partitions",
-        "ChangeKind.REVOKE, partitions",
+        "kind = ChangeKind.LOST if self._lost else ChangeKind.REVOKE",
+        "kind = ChangeKind.REVOKE",
     ),
     Mutant(
         "nothing is delivered while the session is unconfirmed",
@@ -293,10 +293,10 @@ MUTANTS = (
         "pass",
     ),
     Mutant(
-        "what a response leaves out is not committed",
-        "group/offset_requests.py",
-        "received.get(partition, NO_RESULT)",
-        "received.get(partition, 0)",
+        "what a response leaves out is not known",
+        "cluster/answers.py",
+        "        refuse_parts(part, given, above, version, answer.missing)\n",
+        "        refuse_parts(part, given, above, version, ErrorCode.NONE)\n",
     ),
     Mutant(
         "EndTxn waits for the records in flight",
@@ -379,8 +379,44 @@ MUTANTS = (
     Mutant(
         "a lost partition is not committed",
         "consumer/progress.py",
-        "        if self.lost:\n",
-        "        if not self.lost and self.lost:\n",
+        "        if lost := self.lost:\n",
+        "        if (lost := self.lost) and not lost:\n",
+    ),
+    Mutant(
+        "a record of before a loss is not one of after it",
+        "consumer/assignment.py",
+        "if cursor is None or what._ownership is cursor.ownership:",
+        "if True:",
+    ),
+    Mutant(
+        "what was lost is not being processed",
+        "consumer/assignment.py",
+        "            if self.delivered_by(record) is not None:\n",
+        "            if True:\n",
+    ),
+    Mutant(
+        "calls without records are refused after a loss",
+        "consumer/losses.py",
+        "            if cursor.outstanding:\n",
+        "            if False:\n",
+    ),
+    Mutant(
+        "a loss that was reported counts until the next request",
+        "consumer/losses.py",
+        "        self._reported.update(self.offsets.keys() & set(partitions))\n",
+        "        self._reported.update(self.offsets.keys() & set(partitions))\n        self.requested()\n",
+    ),
+    Mutant(
+        "a loss counts until it was reported",
+        "consumer/losses.py",
+        "        if self._reported:\n            for partition in self._reported:\n",
+        "        if self.offsets:\n            for partition in list(self.offsets):\n",
+    ),
+    Mutant(
+        "each attempt to commit in a transaction looks at who owns the partitions",
+        "producer/transaction_requests.py",
+        "        group = self._sent.identity()\n",
+        '        group = self._group = getattr(self, "_group", None) or self._sent.identity()\n',
     ),
     Mutant(
         "a record is delivered while its lock is held",
@@ -457,7 +493,7 @@ MUTANTS = (
     Mutant(
         "the drain of a revocation is limited",
         "consumer/running/runner.py",
-        "at = min(self._loop.time() + self._options.drain_timeout, deadline)",
+        "at = min(self._loop.time() + self._plan.drain_timeout, deadline)",
         "at = deadline",
     ),
     Mutant(
@@ -468,25 +504,25 @@ MUTANTS = (
     ),
     Mutant(
         "a call that is cancelled has not failed, whatever it raises",
-        "consumer/running/runner.py",
+        "running/runner.py",
         'if why in ("", _TIMED_OUT):',
         "if True:",
     ),
     Mutant(
         "a call that has failed, and will be made again, has ended",
-        "consumer/running/runner.py",
+        "running/runner.py",
         "        self._scheduler.postpone(work)\n        self._relieve(work.backlog)\n",
         "        self._scheduler.postpone(work)\n",
     ),
     Mutant(
         "that a call took too long says nothing of who cancels its dead letter",
-        "consumer/running/runner.py",
+        "running/runner.py",
         'why, work.cancelled = work.cancelled, ""',
         "why = work.cancelled",
     ),
     Mutant(
         "nothing starts once a run is being ended",
-        "consumer/running/scheduler.py",
+        "running/scheduler.py",
         "if self.stopped or self.running >= self.limits.running:",
         "if self.running >= self.limits.running:",
     ),

@@ -7,10 +7,10 @@ import random
 
 from aiokproto import Consumer, Producer
 from aiokproto.broker import Cluster
-from aiokproto.consumer.reader import OFF_LOOP
+from aiokproto.records.slices import QUICK_BYTES
 from aiokproto.simulation import Simulation
 
-LARGE = random.Random(1).randbytes(2 * OFF_LOOP)
+LARGE = random.Random(1).randbytes(2 * QUICK_BYTES)
 
 
 def test_busy_threads_delay_neither_deadlines_nor_other_partitions() -> None:

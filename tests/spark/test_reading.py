@@ -62,7 +62,7 @@ def peak():
     return int(status.partition("VmHWM:")[2].split()[0])
 
 before = peak()
-rows = sum(table.num_rows for table in to_arrow([RecordBatch(batch)], wanted, options))
+rows = sum(table.num_rows for table in to_arrow([RecordBatch(batch, max_decompressed=4 << 30)], wanted, options))
 print(rows, (peak() - before) >> 10)
 '''
 

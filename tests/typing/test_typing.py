@@ -1,7 +1,7 @@
 """The project has no type errors, and its public API says its types alike to mypy (strict) and to pyright.
 
 Each checker runs once, on all files and on what `rejected.txt` holds, of which exactly the lines marked
-``# expect-error`` must not pass.
+``# expect-error`` must not pass. mypy also reads the snippets of the short answers.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.typing import snippets
 from tools.setup.project import CACHE, ROOT
 
 REJECTED = (Path(__file__).parent / "rejected.txt").read_text()
@@ -52,7 +53,10 @@ def module() -> Path:
 @pytest.fixture(scope="module")
 def mypy(settings: dict[str, Any], module: Path) -> Findings:
     pytest.importorskip("mypy")
-    text = run("mypy", "--output=json", f"--cache-dir={FOLDER / 'mypy'}", *settings["mypy"]["files"], str(module))
+    pages = [str(page) for page in snippets.write(FOLDER)]
+    assert len(pages) >= 30
+    files = [*settings["mypy"]["files"], str(module), *pages]
+    text = run("mypy", "--output=json", f"--cache-dir={FOLDER / 'mypy'}", *files)
     found = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
     return sort(module, [(one["file"], one["line"], one["message"]) for one in found if one["severity"] == "error"])
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aiokproto.cluster.answers import AnswerChecker
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.coordinators import CoordinatorCache, CoordinatorKind
 from aiokproto.cluster.metadata import MetadataUpdater
@@ -66,10 +67,11 @@ class ClusterClient:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="aiokproto")
         self.observer = ClusterObserver(config.hooks)
         self._pool = Pool(config, self._threads, self._stop, self._rebootstrap, self.observer)
-        self._metadata = MetadataUpdater(config, self._pool, self._backoff, last_used or _never, self.observer)
+        checker = AnswerChecker(self._now)
+        self._metadata = MetadataUpdater(config, self._pool, self._backoff, last_used or _never, self.observer, checker)
         self._coordinators = CoordinatorCache()
         self._driver = RequestDriver(
-            config, self._pool, self._metadata, self._coordinators, self._backoff, self.observer
+            config, self._pool, self._metadata, self._coordinators, self._backoff, self.observer, checker
         )
         self._reporter: TelemetryReporter | None = None
         self._task: asyncio.Task[None] | None = None
@@ -250,6 +252,7 @@ class ClusterClient:
         timeout: float | None = None,
         max_version: int | None = None,
         hedged: bool = False,
+        raw: bool = False,
     ) -> R:
         """Send a request to the broker that serves it; retry until the deadline.
 
@@ -265,6 +268,8 @@ class ClusterClient:
             max_version: Highest version to use.
             hedged: Send to another broker as well when one is silent for a second. Only for requests that any broker
                 serves, and that can be executed twice.
+            raw: Return what the broker has sent, as to the application; otherwise it is made a response to the request
+                first (:mod:`aiokproto.cluster.answers`).
 
         Raises:
             DeadlineError: The text has the number of attempts and the last failure.
@@ -277,7 +282,7 @@ class ClusterClient:
         self.check()
         timeout = self.config.api_timeout if timeout is None else timeout
         return await self._driver.request(
-            request, node=node, key=key, timeout=timeout, max_version=max_version, hedged=hedged
+            request, node=node, key=key, timeout=timeout, max_version=max_version, hedged=hedged, raw=raw
         )
 
     async def send(
@@ -355,21 +360,33 @@ class ClusterClient:
         await self._driver.send_oneway(request, node, timeout, max_version)
 
     async def version(
-        self, request_type: type[Request[Any]], node: int, *, max_version: int | None = None, channel: str = MAIN
+        self,
+        request_type: type[Request[Any]],
+        node: int,
+        *,
+        max_version: int | None = None,
+        channel: str = MAIN,
+        timeout: float | None = None,
     ) -> int:
-        """Return the version that a request to a broker would have, connecting if necessary. Raises as :meth:`send`."""
+        """Return the version that a request to a broker would have. Otherwise as :meth:`broker_versions`."""
         self.check()
-        return (await self._driver.versions(node, channel)).pick(request_type, max_version)
+        return (await self._driver.versions(node, channel, timeout)).pick(request_type, max_version)
 
-    async def versions(self, node: int, *, channel: str = MAIN) -> Mapping[int, Versions]:
-        """Return a broker's version ranges by ApiKey, connecting if necessary. Raises as :meth:`send`."""
+    async def versions(self, node: int, *, channel: str = MAIN, timeout: float | None = None) -> Mapping[int, Versions]:
+        """Return a broker's version ranges by ApiKey. Otherwise as :meth:`broker_versions`."""
         self.check()
-        return (await self._driver.versions(node, channel)).ranges
+        return (await self._driver.versions(node, channel, timeout)).ranges
 
-    async def broker_versions(self, node: int, *, channel: str = MAIN) -> BrokerVersions:
-        """Return a broker's versions, connecting if necessary. Raises as :meth:`send`."""
+    async def broker_versions(self, node: int, *, channel: str = MAIN, timeout: float | None = None) -> BrokerVersions:
+        """Return a broker's versions, connecting if necessary. Raises as :meth:`send`.
+
+        Args:
+            node: The broker's id.
+            channel: As for :meth:`send`.
+            timeout: Seconds; at most, and by default, ``request_timeout_ms``.
+        """
         self.check()
-        return await self._driver.versions(node, channel)
+        return await self._driver.versions(node, channel, timeout)
 
     def open_versions(self, node: int) -> BrokerVersions | None:
         """Return the versions of a broker's open connection, an object of each connection; None without one."""

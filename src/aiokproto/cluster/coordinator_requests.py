@@ -25,8 +25,14 @@ HELD_BACK = "group"
 """The channel for requests that a coordinator holds back."""
 
 CONCURRENT_PAUSE = 0.02
-"""Seconds before a retry after CONCURRENT_TRANSACTIONS: the markers of the transaction before are being written, which
-takes a few milliseconds. The usual backoff would be the longest part of a short transaction (Java pauses as long)."""
+"""Seconds before the first retry after CONCURRENT_TRANSACTIONS: the markers of the transaction before are being
+written, which takes a few milliseconds. The usual backoff would be the longest part of a short transaction (Java pauses
+as long)."""
+
+
+def concurrent_pause(attempt: int, backoff: float) -> float:
+    """Return the seconds to wait after ``attempt`` refusals with CONCURRENT_TRANSACTIONS; ``backoff`` is the usual."""
+    return min(CONCURRENT_PAUSE * 2.0 ** min(attempt - 1, 32), backoff)
 
 
 class Exchange(Protocol, Generic[R]):
@@ -143,8 +149,9 @@ class CoordinatorRequests:
                         return response
                 attempt += 1
                 self.prepare_retry(action, f"{self._name(exchange)}: {failure}")
+                pause = self._cluster.backoff(attempt)
                 concurrent = code is ErrorCode.CONCURRENT_TRANSACTIONS
-                await asyncio.sleep(CONCURRENT_PAUSE if concurrent else self._cluster.backoff(attempt))
+                await asyncio.sleep(concurrent_pause(attempt, pause) if concurrent else pause)
 
     def _lost(self) -> None:
         if self._on_lost is not None:
@@ -158,7 +165,7 @@ class CoordinatorRequests:
             KafkaError: As :meth:`~aiokproto.cluster.ClusterClient.send` and ``coordinator``.
         """
         node = await self._cluster.coordinator(self._kind, self.key, timeout=timeout)
-        (await self._cluster.broker_versions(node)).require(feature)
+        (await self._cluster.broker_versions(node, timeout=timeout)).require(feature)
 
     async def attempt(self, exchange: Exchange[R], left: float, *, timeout: float | None = None) -> R:
         """Make one attempt.

@@ -7,7 +7,7 @@ from enum import IntEnum
 from aiokproto.authorization import Asked
 from aiokproto.cluster.snapshot import BrokerNode
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from aiokproto.errors import DecodeError, UnsupportedVersionError, check
+from aiokproto.errors import UnsupportedVersionError, check
 
 BATCHED_VERSION = 4
 """First version of FindCoordinator with several keys, in other fields than before (KIP-699)."""
@@ -61,23 +61,18 @@ def find_coordinator_request(kind: CoordinatorKind, key: str, version: int) -> F
 
 
 def found_coordinator(response: FindCoordinatorResponse, kind: CoordinatorKind, key: str) -> BrokerNode:
-    """Return the coordinator in a FindCoordinator response of any version.
+    """Return the coordinator in a FindCoordinator response of any version, which was checked (``answers``).
 
     Raises:
         BrokerError: The response has an error code instead.
-        DecodeError: The response is about other keys.
     """
     context = f"FindCoordinator for {kind.name.lower()} {key!r}"
     asked = Asked(FindCoordinatorRequest.api_key, group=key, transactional_id=key)
-    # Node id 0 is a broker, so an absent coordinator shows only in the empty host.
-    if not response.coordinators and not response.host and not response.error_code:
-        raise DecodeError(f"{context}: the response is empty")
     # The form of versions before 4. The response decides and not the version, which this function does not need.
     if not response.coordinators:
         check(response.error_code, context, response.error_message, asked)
         return BrokerNode(response.node_id, response.host, response.port)
-    for found in response.coordinators:
-        if found.key == key:
-            check(found.error_code, context, found.error_message, asked)
-            return BrokerNode(found.node_id, found.host, found.port)
-    raise DecodeError(f"{context}: the response is about {[found.key for found in response.coordinators]}")
+    # One, as one key was requested (cluster/answers.py).
+    (found,) = response.coordinators
+    check(found.error_code, context, found.error_message, asked)
+    return BrokerNode(found.node_id, found.host, found.port)

@@ -78,7 +78,7 @@ def coordinator_keys(request: Request[Any]) -> list[str | None]:
     return keys
 
 
-def _values(part: Struct, role: Role) -> Iterator[str | None]:
+def _values(part: Struct, role: Role) -> Iterator[Any]:
     for spec in part.fields():
         value = getattr(part, spec.name)
         if spec.role is role:
@@ -110,14 +110,17 @@ def by_configured(request: Request[R], any_broker: int) -> dict[int | str | None
 
 
 def last_version_by_name(request: Request[Any]) -> int | None:
-    """Return the last version that can carry topics given by name only; None if all versions can.
+    """Return the last version that carries topics' names, in the request and the response; None if all versions do.
 
     Later versions of some APIs replace the name by the topic id (KIP-516). The name is ignorable there: encoding such a
-    version would silently drop it.
+    version would silently drop it, and a response to a request for all topics would be about nameless ones. A request
+    that has an id is by a caller who knows ids.
     """
+    limits = list(_name_limits(request))
+    if all(topic_id == ZERO_UUID for topic_id in _values(request, Role.TOPIC_ID)):
+        limits += _limits_for_all(request)
     # A name that the newest version still has limits nothing.
-    limits = [limit for limit in _name_limits(request) if limit < request.versions.highest]
-    return min(limits, default=None)
+    return min((limit for limit in limits if limit < request.versions.highest), default=None)
 
 
 def _name_limits(part: Struct) -> Iterator[int]:
@@ -135,6 +138,20 @@ def _name_limits(part: Struct) -> Iterator[int]:
             # Fine if the request also has the topics in the field that later versions use.
             if not any(other.versions.lowest > last and getattr(part, other.name) for other in part.fields()):
                 yield last
+
+
+def _limits_for_all(part: Struct) -> Iterator[int]:
+    """Yield the limits of null listings of topics: null is for all, and the response lists them alike."""
+    for spec in part.fields():
+        if spec.struct is None or not spec.array:
+            continue
+        items = getattr(part, spec.name)
+        if items is None:
+            for inner in spec.struct.fields():
+                if inner.role is Role.TOPIC_NAME and not inner.array:
+                    yield inner.versions.highest
+        for item in items or ():
+            yield from _limits_for_all(item)
 
 
 def response_error(response: Response) -> ErrorCode:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from aiokproto.errors import KafkaError
+from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.runtime import create_task
 
 T = TypeVar("T")
@@ -31,6 +31,9 @@ async def first_response(
 
     Returns:
         The first response (None if every broker failed), and the failures until then.
+
+    Raises:
+        ClientClosedError: One of the attempts was cancelled from outside, as by "cancel all tasks".
     """
     attempts: dict[asyncio.Task[T], int] = {}
     failures: list[tuple[int, KafkaError]] = []
@@ -47,6 +50,9 @@ async def first_response(
             # of patience.
             for task in [task for task in attempts if task.done()]:
                 node = attempts.pop(task)
+                # From outside: if this call were cancelled, it would not get here.
+                if task.cancelled():
+                    raise ClientClosedError(f"the task {task.get_name()!r} of the client was cancelled")
                 error = task.exception()
                 if error is None:
                     return task.result(), failures

@@ -18,16 +18,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 
 from aiokproto.authorization import Asked
+from aiokproto.cluster.answers import AnswerChecker
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.bootstrap import STARTING, bootstrap_error, definitive
 from aiokproto.cluster.hedge import first_response
 from aiokproto.cluster.pool import MAIN, Pool
-from aiokproto.cluster.snapshot import BrokerNode, ClusterSnapshot, NodeEndpoint, TopicInfo, topic_info
+from aiokproto.cluster.snapshot import (
+    BrokerNode,
+    ClusterSnapshot,
+    NodeEndpoint,
+    TopicInfo,
+    is_topic_name,
+    topic_info,
+)
 from aiokproto.cluster.tracked_topics import TrackedTopics
 from aiokproto.codec.messages.metadata import (
     MetadataRequest,
@@ -49,6 +56,7 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.timeouts import deadline, timeout_at
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.observe.observers import ClusterObserver
+from aiokproto.plurals import counted
 from aiokproto.runtime import uniform
 
 UNKNOWN_LIMIT = 9
@@ -66,8 +74,6 @@ _WARN_EVERY = 30.0
 _NO_CREATE_FLAG = 4
 """First version with ``allow_auto_topic_creation``; in earlier ones, only the broker's configuration decides."""
 
-_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-
 _REFRESH = Situation(MetadataRequest.api_key)
 _MISSING = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
@@ -84,6 +90,7 @@ class MetadataUpdater:
         backoff: Backoff,
         last_used: Callable[[str], float],
         observer: ClusterObserver,
+        checker: AnswerChecker,
     ) -> None:
         self.snapshot = ClusterSnapshot()
         # When a broker last answered a refresh (s, the loop's clock); None before the bootstrap.
@@ -91,6 +98,7 @@ class MetadataUpdater:
         # Of the broker that answered last. Others can differ, while a cluster is upgraded.
         self.versions = BrokerVersions({}, "no broker yet")
         self._observer = observer
+        self._checker = checker
         self._config = config
         self._pool = pool
         self._backoff = backoff
@@ -254,12 +262,13 @@ class MetadataUpdater:
             self._failing_since = now
         self._failures += 1
         self._last_error = error
-        text = "metadata could not be refreshed for %.0f s (%d attempts), retrying: %s"
+        text = "metadata could not be refreshed for %.0f s (%s), retrying: %s"
         if self._failures == 1 or now - self._warned_at >= _WARN_EVERY:
             self._warned_at = now
-            logger.warning(text, now - self._failing_since, self._failures, error)
+            log = logger.warning
         else:
-            logger.debug(text, now - self._failing_since, self._failures, error)
+            log = logger.debug
+        log(text, now - self._failing_since, counted(self._failures, "attempt"), error)
         # The refresh has taken its reason (_stale) with it; without a new one the next would be minutes away.
         self.invalidate("the last refresh failed")
 
@@ -327,7 +336,7 @@ class MetadataUpdater:
     def _expire_idle(self) -> None:
         idle = [name for name in self._tracked.expire_idle(_now()) if not self._wanted[name]]
         if idle:
-            logger.debug("%d topics are not used any more and expire", len(idle))
+            logger.debug("%s not used any more, forgotten", counted(len(idle), "topic"))
             for remembered in (self._gone, self._create):
                 remembered.difference_update(idle)
             for name in idle:
@@ -362,13 +371,19 @@ class MetadataUpdater:
         self._publish(self.snapshot.updated(response, keep=requested, drop=drop))
         for name in self.snapshot.recreated(before):
             logger.warning("topic %r was deleted and created again", name)
-        doubtful = [name for name in requested if self._missing[name] and name in self.snapshot.topics]
+        doubtful = [name for name in requested if name in self.snapshot.topics and self._is_doubtful(name)]
         leaderless = self.snapshot.leaderless(requested)
         # Requested again, with the growing pause of _due: elections take milliseconds to seconds.
         if doubtful or leaderless:
             self.invalidate(
                 f"without a leader: {leaderless[:3]}" if leaderless else f"missing in a response: {doubtful[:3]}"
             )
+
+    def _is_doubtful(self, name: str) -> bool:
+        """Whether the last response about a known topic is not the last word: an error that passes, or less than there
+        was."""
+        code = ErrorCode(self._errors.get(name, 0))
+        return self.snapshot.topics[name].omissions > 0 or (bool(code) and classify(code, _REFRESH) is not Action.FAIL)
 
     def _publish(self, snapshot: ClusterSnapshot) -> None:
         if snapshot is not self.snapshot:
@@ -435,6 +450,7 @@ class MetadataUpdater:
         # The dial may have used up some of it.
         left = max(until - _now(), 0)
         response = await connection.send(request, timeout=left, deadline=until, version=version)
+        self._checker.check(request, response, version, node.id)
         response.topics += [
             MetadataResponseTopic(name=name, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION) for name in invalid
         ]
@@ -521,11 +537,6 @@ class MetadataUpdater:
             # Done if its call was cancelled in this iteration.
             if not waiter.done():
                 waiter.set_result(None)
-
-
-def is_topic_name(name: str) -> bool:
-    """Whether a broker accepts a topic's name."""
-    return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 def metadata_request(names: list[str] | None, create: bool, version: int) -> MetadataRequest:

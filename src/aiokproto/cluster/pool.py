@@ -27,6 +27,7 @@ from aiokproto.net.timeouts import timeout_at
 from aiokproto.net.versions import ANYONE, Identity
 from aiokproto.observe.observers import ClusterObserver
 from aiokproto.observe.stats import ConnectionStats
+from aiokproto.plurals import counted
 from aiokproto.runtime import uniform
 
 MAIN = "main"
@@ -248,8 +249,8 @@ class Pool:
             # Without any time, as after a start that failed, it was not expected.
             logger.log(
                 logging.WARNING if timeout else logging.DEBUG,
-                "%d connections did not close in %.3g s and are aborted",
-                len(late),
+                "%s not closed in %.3g s, aborted",
+                counted(len(late), "connection"),
                 timeout,
             )
         self.drop(reason)

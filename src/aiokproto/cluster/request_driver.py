@@ -17,8 +17,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
+from aiokproto.cluster.answers import ANSWERS, AnswerChecker
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.broker_lookup import BrokerLookup, Parts, RetryState
 from aiokproto.cluster.coordinators import (
@@ -85,7 +87,9 @@ class RequestDriver:
         coordinators: CoordinatorCache,
         backoff: Backoff,
         observer: ClusterObserver,
+        checker: AnswerChecker,
     ) -> None:
+        self._checker = checker
         self._config = config
         self._observer = observer
         self._pool = pool
@@ -124,8 +128,13 @@ class RequestDriver:
         deadline: float,
         max_version: int | None,
         channel: str = MAIN,
+        *,
+        raw: bool = False,
     ) -> R:
-        """Make one attempt: ``timeout`` (s) to connect and for the response, ``deadline`` for all of it."""
+        """Make one attempt: ``timeout`` (s) to connect and for the response, ``deadline`` for all of it.
+
+        The response is one to the request (``answers``), unless ``raw``.
+        """
         try:
             # No await on this path: the request is written before the caller first suspends, which keeps requests of
             # one task in order.
@@ -133,11 +142,15 @@ class RequestDriver:
             if connection is None:
                 left = max(min(timeout, deadline - _now()), 0.0)
                 connection, timeout = await self._connect(node, channel, left)
-            return await connection.send(request, timeout=timeout, deadline=deadline, max_version=max_version)
+            version = connection.versions.pick(type(request), max_version)
+            response = await connection.send(request, timeout=timeout, deadline=deadline, version=version)
         except BrokerConnectionError as error:
             # The broker may be gone or have moved; for a broker that merely restarts it costs one refresh.
             self._metadata.invalidate(str(error))
             raise
+        if not raw:
+            self._checker.check(request, response, version, node)
+        return response
 
     def send_nowait(
         self,
@@ -150,9 +163,24 @@ class RequestDriver:
         connection = self._pool.ready(node)
         if connection is None:
             return False
+        if ANSWERS[request.api_key].missing is not None:
+            on_response = partial(self._checked, request, connection.versions, max_version, node, on_response)
         timeout = self._config.request_timeout if timeout is None else timeout
         connection.send_nowait(request, on_response, timeout=timeout, max_version=max_version)
         return True
+
+    def _checked(
+        self,
+        request: Request[R],
+        versions: BrokerVersions,
+        max_version: int | None,
+        node: int,
+        on_response: Callable[[R | KafkaError], None],
+        result: R | KafkaError,
+    ) -> None:
+        if not isinstance(result, KafkaError):
+            self._checker.check(request, result, versions.pick(type(request), max_version), node)
+        on_response(result)
 
     async def send_oneway(
         self, request: Request[Any], node: int, timeout: float | None, max_version: int | None
@@ -172,11 +200,12 @@ class RequestDriver:
         connection = self._pool.ready(node)
         return None if connection is None else connection.versions
 
-    async def versions(self, node: int, channel: str = MAIN) -> BrokerVersions:
+    async def versions(self, node: int, channel: str = MAIN, timeout: float | None = None) -> BrokerVersions:
         """Return the broker's API versions, as it reported them on this connection."""
         connection = self._pool.ready(node, channel)
         if connection is None:
-            connection, _ = await self._connect(node, channel, self._config.request_timeout)
+            limit = self._config.request_timeout
+            connection, _ = await self._connect(node, channel, limit if timeout is None else min(timeout, limit))
         return connection.versions
 
     async def _connect(self, node: int, channel: str, timeout: float) -> tuple[Connection, float]:
@@ -196,6 +225,7 @@ class RequestDriver:
         timeout: float,
         max_version: int | None,
         hedged: bool = False,
+        raw: bool = False,
     ) -> R:
         until = _now() + timeout
         # The broker may take the request's own timeout_ms to execute it (CreateTopics, for example).
@@ -213,14 +243,14 @@ class RequestDriver:
                 {node: request} if node is not None else await self._lookup.parts(request, key, retry, until)
             )
             if len(parts) > 1:
-                return await self._send_parts(request.route, parts, until, max_version)
+                return await self._send_parts(request.route, parts, until, max_version, raw=raw)
             (target,) = parts
             # A lookup that failed for a single part has raised.
             assert isinstance(target, int)
 
             async def send_to(target: int) -> R:
                 retry.node = target
-                return await self._send(request, target, attempt_timeout, until, max_version)
+                return await self._send(request, target, attempt_timeout, until, max_version, raw=raw)
 
             if hedged:
                 # By preference and without `target`: any broker serves a hedged request.
@@ -239,12 +269,14 @@ class RequestDriver:
             if node is not None or key is not None:
                 return response
             part = take_misrouted(request, response, self._metadata.snapshot.topic_name)
-            return response if part is None else await self._send_misrouted(part, response, retry, until, max_version)
+            if part is None:
+                return response
+            return await self._send_misrouted(part, response, retry, until, max_version, raw=raw)
 
         return await self._retrying(api_name(request.api_key), situation, until, timeout, retry, attempt)
 
     async def _send_misrouted(
-        self, part: Request[R], response: R, retry: RetryState, until: float, max_version: int | None
+        self, part: Request[R], response: R, retry: RetryState, until: float, max_version: int | None, *, raw: bool
     ) -> R:
         """Send the part that this broker no longer leads or coordinates to another one; join both responses."""
         self._metadata.invalidate(f"{api_name(part.api_key)}: some of its partitions or groups have moved")
@@ -255,7 +287,7 @@ class RequestDriver:
         await asyncio.sleep(min(self._backoff.delay(1), max(until - _now(), 0.0)))
         left = max(until - _now(), 0.0)
         try:
-            other = await self.request(part, node=None, key=None, timeout=left, max_version=max_version)
+            other = await self.request(part, node=None, key=None, timeout=left, max_version=max_version, raw=raw)
         except KafkaError as error:
             # As error codes: the items that did succeed must reach the caller.
             refusal = None if isinstance(error, _CALLER_ERRORS) else error_response(part, error)
@@ -264,7 +296,9 @@ class RequestDriver:
             other = refusal
         return join([response, other], self._metadata.snapshot.topic_name)
 
-    async def _send_parts(self, route: Route, parts: Parts[R], until: float, max_version: int | None) -> R:
+    async def _send_parts(
+        self, route: Route, parts: Parts[R], until: float, max_version: int | None, *, raw: bool
+    ) -> R:
         """Send every part to its broker at the same time, and join the responses. All have the same deadline."""
 
         async def send_part(target: int | str | None, part: Request[R]) -> R:
@@ -272,7 +306,7 @@ class RequestDriver:
             # broker" belongs to this one.
             node = target if route is Route.EVERY and isinstance(target, int) else None
             left = max(until - _now(), 0.0)
-            return await self.request(part, node=node, key=None, timeout=left, max_version=max_version)
+            return await self.request(part, node=node, key=None, timeout=left, max_version=max_version, raw=raw)
 
         # return_exceptions: one failed part must not leave the others running unobserved. When this call is cancelled
         # gather cancels them all.

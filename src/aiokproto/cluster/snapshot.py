@@ -4,10 +4,15 @@ Responses can be older than what is known: brokers learn of a leader change at d
 higher leader epoch wins, within one topic id (KIP-320); a topic that was deleted and created again starts over. A lower
 epoch is believed when several responses in a row have it: a cluster that was restored, or lost its last leader's
 metadata, counts on from an older epoch, and a client that insists on the newer one never finds its leader.
+
+A topic never loses partitions (Kafka only adds some): those that a response leaves out stay as they were, and are asked
+for again. Where topics have no ids (before 2.8) it may be another topic of that name, so there a smaller one is
+believed when several responses in a row have it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
@@ -16,13 +21,18 @@ from aiokproto.codec.messages.metadata import MetadataResponse, MetadataResponse
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.config import MAX_PORT
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import DecodeError
+from aiokproto.texts import address
 
 NO_LEADER = -1
-MAX_PARTITIONS = 1_000_000
-"""More than any cluster supports. A larger index in a response is an error; memory is not allocated for it."""
 MOST_REWINDS = 5
 """Responses in a row with a lower leader epoch that count as outdated; the next one is believed (as franz-go)."""
+MOST_OMISSIONS = 9
+"""Responses in a row that leave out partitions of a topic without id, which is how often a topic is missing before it
+counts as deleted; after these they are believed."""
+LONGEST_HOST = 255
+"""Characters of the longest name that DNS has."""
+
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class BrokerNode(NamedTuple):
@@ -36,7 +46,7 @@ class BrokerNode(NamedTuple):
     @property
     def address(self) -> str:
         """``host:port``, with brackets for IPv6."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return address(self.host, self.port)
 
     def __str__(self) -> str:
         return self.address if self.id < 0 else f"broker {self.id} ({self.address})"
@@ -66,12 +76,16 @@ class PartitionInfo(NamedTuple):
 
 
 class TopicInfo(NamedTuple):
-    """A topic; ``partitions`` are in index order. ``topic_id`` is 16 zero bytes from brokers before 2.8 (KIP-516)."""
+    """A topic; ``partitions`` are in index order. ``topic_id`` is 16 zero bytes from brokers before 2.8 (KIP-516).
+
+    ``omissions`` counts the responses in a row that left out partitions.
+    """
 
     name: str
     topic_id: bytes
     partitions: tuple[PartitionInfo, ...]
     is_internal: bool = False
+    omissions: int = 0
 
 
 @dataclass(frozen=True)
@@ -153,7 +167,7 @@ class ClusterSnapshot:
             return self
         brokers = self.brokers
         for node in endpoints:
-            if node.node_id == leader and node.host and 0 < node.port <= MAX_PORT:
+            if node.node_id == leader and is_address(node.node_id, node.host, node.port):
                 brokers = {**brokers, leader: BrokerNode(leader, node.host, node.port, node.rack)}
         # A leader without a known address could not be dialled: the next Metadata response brings both.
         if leader not in brokers:
@@ -190,23 +204,27 @@ class ClusterSnapshot:
 
 
 def topic_info(topic: MetadataResponseTopic, known: TopicInfo | None = None) -> TopicInfo:
-    """Return a topic of a Metadata response, except partitions that ``known`` has with a later leader epoch.
+    """Return a topic of a Metadata response that was checked (``answers``), with what is newer in ``known``.
 
-    Within one topic id the leader epoch only grows, so the higher one is newer (KIP-320). A topic that was
-    created again has another id, and its epochs start at 0.
+    Within one topic id the leader epoch only grows, so the higher one is newer (KIP-320), and so does the number of
+    partitions. A topic that was created again has another id, and its epochs start at 0.
     """
     assert topic.name is not None, "topics are requested by name"
-    size = max((partition.partition_index for partition in topic.partitions), default=-1) + 1
-    if size > MAX_PARTITIONS or any(partition.partition_index < 0 for partition in topic.partitions):
-        raise DecodeError(f"MetadataResponse: topic {topic.name!r} has a partition of impossible index")
-    # A gap in the indexes is a partition without a leader, not an error: index and place must stay the same.
-    partitions = [PartitionInfo()] * size
-    for partition in topic.partitions:
-        partitions[partition.partition_index] = _partition_info(partition)
+    listed = {partition.partition_index: _partition_info(partition) for partition in topic.partitions}
+    omissions = 0
     if known is not None and known.topic_id == topic.topic_id:
-        for index, before in enumerate(known.partitions[:size]):
-            partitions[index] = _newer(before, partitions[index])
-    return TopicInfo(topic.name, topic.topic_id, tuple(partitions), topic.is_internal)
+        for index, before in enumerate(known.partitions):
+            if index in listed:
+                listed[index] = _newer(before, listed[index])
+            elif topic.topic_id != ZERO_UUID or known.omissions < MOST_OMISSIONS:
+                listed[index] = before
+                omissions = known.omissions + 1
+    # A gap in the indexes is a partition without a leader, not an error: index and place must stay the same.
+    partitions = tuple(listed.get(index, _UNLISTED) for index in range(max(listed, default=-1) + 1))
+    return TopicInfo(topic.name, topic.topic_id, partitions, topic.is_internal, omissions)
+
+
+_UNLISTED = PartitionInfo()
 
 
 def _newer(before: PartitionInfo, found: PartitionInfo) -> PartitionInfo:
@@ -229,3 +247,13 @@ def _partition_info(partition: MetadataResponsePartition) -> PartitionInfo:
         tuple(partition.replica_nodes),
         tuple(partition.isr_nodes),
     )
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether a broker accepts a topic's name."""
+    return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
+def is_address(node_id: int, host: str, port: int) -> bool:
+    """Whether a broker can have this id and advertised address."""
+    return node_id >= 0 and 0 < len(host) <= LONGEST_HOST and 0 < port <= MAX_PORT

@@ -66,16 +66,17 @@ def _narrowed(within: Entity, spec: FieldSpec, value: Any, name_of: NameOf) -> E
 def listings(part: Struct) -> Iterator[FieldSpec]:
     """Yield the array fields of a struct that name entities and are not empty."""
     for spec in part.fields():
-        if spec.array and _names_entities(spec) and getattr(part, spec.name):
+        if spec.array and names_entity(spec) and getattr(part, spec.name):
             yield spec
 
 
-def _names_entities(spec: FieldSpec) -> bool:
+def names_entity(spec: FieldSpec) -> bool:
+    """Whether a field, or the structs in it, name an entity that the message is about."""
     if spec.mentioned:
         return False
     if spec.struct is None:
         return spec.role in _PLACES
-    return any(_names_entities(each) for each in spec.struct.fields())
+    return any(names_entity(each) for each in spec.struct.fields())
 
 
 def entities(part: Struct, name_of: NameOf, within: Entity = ANY_ENTITY) -> Iterator[Entity]:

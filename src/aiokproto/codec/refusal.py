@@ -51,6 +51,19 @@ def refuse(request: Request[Any], version: int, error: ErrorCode, message: str |
     return response if inside or on_top else None
 
 
+def refuse_parts(asked: Struct, response: Struct, above: Names, version: int, error: ErrorCode) -> None:
+    """Add the refusal of everything in a part of a request to the same part of its response.
+
+    Args:
+        asked: The part of the request.
+        response: The part of the response, which can have items of others.
+        above: What the parts around it name.
+        version: The version of both.
+        error: The error code.
+    """
+    _fill_lists(asked, response, above, version, error, None)
+
+
 def _put(part: Struct, version: int, error: ErrorCode, message: str | None) -> bool:
     """Write the error into a struct; returns whether it has a field for it."""
     filled = False

@@ -13,12 +13,13 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.delivery import DeliveryState
 from aiokproto.consumer.handling import Handling
+from aiokproto.consumer.losses import Losses
 from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.start_lookup import FormerPosition
 from aiokproto.errors import ConfigurationError, KafkaError, UnknownTopicError
@@ -53,18 +54,21 @@ class Assignment(DeliveryState):
         delivered: How many batches were delivered so far.
         handling: What :meth:`Consumer.run` has taken; None while it does not run.
         handled: The same of the last run too, of which calls may be left.
+        losses: What was taken away before it was committed, while the application may not know.
         observer: Counts what is fetched and delivered.
     """
 
     def __init__(self, signals: Signals, observer: ConsumerObserver | None = None) -> None:
         super().__init__()
         self.observer = observer or ConsumerObserver()
-        # How many records `open` had when its delivery began.
+        # How many records `open` had when its delivery began, and the offset behind them.
         self._served = 0
+        self._served_to = -1
         self.cursors: dict[TopicPartition, Cursor] = {}
         self.delivered = 0
         self.handling: Handling | None = None
         self.handled: Handling | None = None
+        self.losses = Losses()
         # The partition that `open` belongs to; None when no record is open.
         self._serving: Cursor | None = None
         # Partitions with something to deliver, in turn. An entry can be outdated (paused, removed): next_cursor() drops
@@ -93,8 +97,8 @@ class Assignment(DeliveryState):
         self.cursors.update((cursor.partition, cursor) for cursor in added)
         self._signals.changed(added)
 
-    def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """Remove partitions: nothing of them is delivered any more."""
+    def remove(self, partitions: Iterable[TopicPartition]) -> list[Cursor]:
+        """Remove partitions: nothing of them is delivered any more. Return their cursors."""
         removed = [cursor for partition in partitions if (cursor := self.cursors.pop(partition, None)) is not None]
         for cursor in removed:
             self._interrupt(cursor)
@@ -102,6 +106,19 @@ class Assignment(DeliveryState):
             # A new version: whatever is in flight for the removed partition is dropped when it arrives.
             cursor.seek(cursor.lookup.start)
         self._signals.changed(removed)
+        return removed
+
+    def take_away(self, partitions: Iterable[TopicPartition], *, revoked: bool, known: bool) -> None:
+        """As :meth:`remove`, for the group, which has ``revoked`` them, or continued without this member; ``known`` if
+        the application knows that they are gone."""
+        self.losses.add(self.remove(partitions), revoked=revoked, known=known)
+
+    def report_lost(self, partitions: Iterable[TopicPartition]) -> None:
+        """The application knows that these are lost."""
+        if self.losses.offsets:
+            self.losses.report(partitions)
+            # So that the next record is requested, and not taken from those that are open.
+            self.end_turn()
 
     def hold(self, partitions: Iterable[TopicPartition], why: str) -> None:
         """Deliver nothing of these partitions until :meth:`release`."""
@@ -243,6 +260,8 @@ class Assignment(DeliveryState):
         # The buffer's own list: popping a record from it moves the partition's position (RecordBuffer.position).
         self.open = cursor.buffer.records
         self._served = len(self.open)
+        # The list has its last record first.
+        self._served_to = self.open[0].offset + 1
         self.delivered += 1
         self._signals.room()
 
@@ -251,6 +270,7 @@ class Assignment(DeliveryState):
         self.yield_turn(cursor)
         self.enqueue(cursor)
         self.observer.delivered(cursor.partition, records, cursor.buffer.end)
+        cursor.delivered(cursor.buffer.end)
         self.delivered += 1
         self._signals.room()
 
@@ -306,20 +326,33 @@ class Assignment(DeliveryState):
     def mark_processed(self) -> None:
         """The application requests the next record: what it has is processed."""
         self.current = None
+        self.losses.requested()
 
     # Progress
 
+    def delivered_by(self, what: Record[Any, Any] | FetchedBatch) -> Cursor | None:
+        """Return the cursor that has delivered a record or batch; None if its partition was taken away since, even if
+        it is back: other members may have processed it."""
+        cursor = self.cursors.get(TopicPartition(what.topic, what.partition))
+        if cursor is None or what._ownership is cursor.ownership:
+            return cursor
+        # Made by the application or an interceptor, or in another process: only the offset can tell.
+        offset = what.base_offset if isinstance(what, FetchedBatch) else what.offset
+        return cursor if what._ownership is None and cursor.has_delivered(offset) else None
+
     def being_processed(self) -> dict[TopicPartition, int]:
-        """Return the first offset being processed in each partition."""
+        """Return the first offset being processed in each partition; what was taken away does not count."""
         current = self.current
         if current is None:
             return {}
         if isinstance(current, FetchedBatch):
-            return {TopicPartition(current.topic, current.partition): current.base_offset}
+            mine = self.delivered_by(current) is not None
+            return {TopicPartition(current.topic, current.partition): current.base_offset} if mine else {}
         first: dict[TopicPartition, int] = {}
         # In order of offsets, so setdefault keeps the first one of each partition.
         for record in [current] if isinstance(current, Record) else current:
-            first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+            if self.delivered_by(record) is not None:
+                first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
         return first
 
     def is_busy(self, partitions: Collection[TopicPartition]) -> bool:
@@ -363,3 +396,5 @@ class Assignment(DeliveryState):
     def _report_delivered(self, cursor: Cursor) -> None:
         if taken := self.delivering:
             self.observer.delivered(cursor.partition, taken, cursor.buffer.position)
+            # Not the position behind the last one: markers and gaps that follow it are not delivered.
+            cursor.delivered(self.open[-1].offset if self.open else self._served_to)

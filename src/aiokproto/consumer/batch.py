@@ -10,7 +10,13 @@ from aiokproto.errors import CorruptBatchError, copied
 from aiokproto.fetched.chunk import read_batch
 from aiokproto.records import RecordBatch
 from aiokproto.records.arrow_extra import require_arrow
-from aiokproto.types import Record, TopicPartition, UndecodableRecord
+from aiokproto.types import Ownership, Record, TopicPartition, UndecodableRecord
+
+ARROW_BYTES = 4 * 1024 * 1024
+"""Most bytes of records in one batch of :meth:`FetchedBatch.to_arrow_batches`, unless it is one larger record."""
+
+ARROW_RECORDS = 64 * 1024
+"""Most records in one: the columns of small records need more memory than their bytes."""
 
 
 class FetchedBatch:
@@ -29,18 +35,24 @@ class FetchedBatch:
             whole fetch response, and keep it alive.
     """
 
-    __slots__ = ("base_offset", "next_offset", "partition", "record_batches", "topic")
+    __slots__ = ("_ownership", "base_offset", "next_offset", "partition", "record_batches", "topic")
 
     error: CorruptBatchError | None = None
     """Why the batch cannot be read; None for every good one. See ``on_undecodable="return"``."""
 
     def __init__(
-        self, partition: TopicPartition, base_offset: int, next_offset: int, record_batches: Sequence[RecordBatch]
+        self,
+        partition: TopicPartition,
+        base_offset: int,
+        next_offset: int,
+        record_batches: Sequence[RecordBatch],
+        ownership: Ownership | None = None,
     ) -> None:
         self.topic, self.partition = partition
         self.base_offset = base_offset
         self.next_offset = next_offset
         self.record_batches = record_batches
+        self._ownership = ownership
 
     def __iter__(self) -> Iterator[Record]:
         """Decode the records. Deserializers are not applied: see :meth:`Consumer.deserialize`.
@@ -50,8 +62,8 @@ class FetchedBatch:
             UnsupportedCompressionError: The codec is unknown or its library is missing.
         """
         partition = TopicPartition(self.topic, self.partition)
-        # Lazily: one decoded batch at a time is in memory.
-        opened = (read_batch(batch, partition, self.base_offset) for batch in self.record_batches)
+        # Lazily: a slice of one batch at a time is in memory.
+        opened = (read_batch(batch, partition, self.base_offset, self._ownership) for batch in self.record_batches)
         return chain.from_iterable(opened)
 
     def to_arrow(self, *, headers: bool = False, columns: Sequence[str] | None = None) -> Any:
@@ -65,17 +77,32 @@ class FetchedBatch:
             columns: The columns to include, in this order; None for all. The others are not decoded.
 
         Raises:
-            CorruptRecordError, UnsupportedCompressionError: As for iteration.
+            CorruptRecordError, UnsupportedCompressionError: As for iteration; and for records that would take more than
+                ``max_record_bytes`` as one object: :meth:`to_arrow_batches` returns several.
             ImportError: pyarrow or numpy is not installed.
             ValueError: A column name is unknown.
         """
-        from aiokproto.records.columns import to_columns
-
         require_arrow()
+        from aiokproto.records.columns import joined_arrow
+
+        limit = max((batch.max_record for batch in self.record_batches), default=0)
+        found = self.to_arrow_batches(headers=headers, columns=columns)
+        return joined_arrow(found, limit, headers=headers, columns=columns)
+
+    def to_arrow_batches(self, *, headers: bool = False, columns: Sequence[str] | None = None) -> Iterator[Any]:
+        """Yield the records as one or more ``pyarrow.RecordBatch`` of at most some megabytes each, whatever the batch
+        decompresses to. Arguments and errors are those of :meth:`to_arrow`."""
+        require_arrow()
+        from aiokproto.records.pieces import in_pieces
+
         # The first batch can start before the position that was sought.
         batches = [batch for batch in self.record_batches if not batch.is_control]
-        found = to_columns(batches).between(self.base_offset, self.next_offset)
-        return found.to_arrow(self.topic, self.partition, headers=headers, columns=columns)
+        for piece in in_pieces(batches, ARROW_BYTES, ARROW_RECORDS):
+            found = piece.between(self.base_offset, self.next_offset)
+            if len(found):
+                yield found.to_arrow(self.topic, self.partition, headers=headers, columns=columns)
+            # They reference the bytes of their piece, which must be freed before the next one is decompressed.
+            del piece, found
 
     @property
     def size_in_bytes(self) -> int:
@@ -97,7 +124,7 @@ class DamagedBatch(FetchedBatch):
     def __init__(
         self, partition: TopicPartition, base_offset: int, next_offset: int, record: UndecodableRecord
     ) -> None:
-        super().__init__(partition, base_offset, next_offset, ())
+        super().__init__(partition, base_offset, next_offset, (), record._ownership)
         assert isinstance(record.error, CorruptBatchError)
         self._record = record
         self.error: CorruptBatchError | None = record.error
@@ -106,6 +133,11 @@ class DamagedBatch(FetchedBatch):
         return iter([self._record])
 
     def to_arrow(self, *, headers: bool = False, columns: Sequence[str] | None = None) -> Any:
+        """Raise the error."""
+        assert self.error is not None
+        raise copied(self.error)
+
+    def to_arrow_batches(self, *, headers: bool = False, columns: Sequence[str] | None = None) -> Iterator[Any]:
         """Raise the error."""
         assert self.error is not None
         raise copied(self.error)

@@ -96,6 +96,8 @@ class BrokerFetcher:
         self._session = FetchSessionHandler()
         # Failed requests in a row.
         self._failures = 0
+        # Responses in a row that came at once, and had nothing.
+        self._empty = 0
         # Ends a wait for room or for a backoff; a request in flight is never cut short, as its session would be in
         # doubt.
         self._wake = asyncio.Event()
@@ -161,10 +163,12 @@ class BrokerFetcher:
             if self._cursors:
                 await self._wake.wait()
             return
+        # Partitions that this request leaves for the next must not wait for the end of a long poll.
+        max_wait = 0.0 if self._changed or self._more_to_come() else self._config.max_wait
         self.under_way = True
         self.requested_at = asyncio.get_running_loop().time()
         try:
-            response = await self._send(plan)
+            response = await self._send(plan, max_wait)
         except KafkaError as error:
             self._failed(error, classify(error, _FETCH))
             return
@@ -181,9 +185,13 @@ class BrokerFetcher:
         if requested is self._session.wanted:
             self._session.responded(response.session_id)
         # Awaited before the next request: it has the new offsets.
+        took, results = asyncio.get_running_loop().time() - self.requested_at, self._handler.results
         moved = await self._handler.handle(
             self.node, response, requested, self._session.topic, self._cursors, self._buffered
         )
+        # What has changed meanwhile was dropped from the response.
+        news = moved or self._changed or self._handler.results > results or response.throttle_time_ms
+        self._paced(due=bool(news) or took >= max_wait / 2)
         # Release its memory now, not when the next response is received.
         del response
         # The broker advances no offset by itself: each that has moved is named in the next request.
@@ -192,6 +200,15 @@ class BrokerFetcher:
             cursor = self._cursors.get(partition)
             if cursor is not None and cursor.fetch.wanted_size:
                 self._cut[partition] = None
+
+    def _paced(self, *, due: bool) -> None:
+        """Wait before the next request where the broker does not: ``due`` is whether a response had something, or was
+        held back for a while, as a long poll is."""
+        self._empty = 0 if due else self._empty + 1
+        # One can be the end of a session's changes.
+        if self._empty > 1:
+            self.failure = f"broker {self.node} responds at once, and without records"
+            self.retry_at = asyncio.get_running_loop().time() + self._cluster.backoff(self._empty - 1)
 
     def _next(self) -> tuple[FetchPlan, Mapping[TopicPartition, FetchPosition]]:
         """Return the next request, and everything that the broker has been requested by it and before."""
@@ -232,7 +249,7 @@ class BrokerFetcher:
             cursor.version,
         )
 
-    async def _send(self, plan: FetchPlan) -> FetchResponse:
+    async def _send(self, plan: FetchPlan, max_wait: float) -> FetchResponse:
         config = self._config
         following = asyncio.get_running_loop().time() >= self._handler.leaders_until
         version = await self._cluster.version(
@@ -243,8 +260,7 @@ class BrokerFetcher:
             config,
             version=version,
             max_bytes=min(config.max_bytes, self._share()),
-            # Partitions that this request leaves for the next must not wait for the end of a long poll.
-            max_wait=0.0 if self._changed or self._more_to_come() else config.max_wait,
+            max_wait=max_wait,
             # A leader that knows our rack names the follower again, whether or not we can reach it.
             rack=config.rack if following else "",
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from aiokproto.fetched.chunk import Chunk
+from aiokproto.fetched.chunk import Chunk, OpenRecords
 from aiokproto.records import RecordBatch
 from aiokproto.types import Record
 
@@ -25,9 +25,10 @@ class RecordBuffer:
         end: The position after they are delivered; -1 while the position is unknown.
         chunks: Fetched chunks that are not opened.
         opening: The batch or chunk that a thread is opening or has opened, and the thread's result.
+        reading: The first batch of the first chunk, if some of its records were opened and others are not.
     """
 
-    __slots__ = ("batch", "chunks", "end", "opening", "records")
+    __slots__ = ("batch", "chunks", "end", "opening", "reading", "records")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -35,6 +36,7 @@ class RecordBuffer:
         self.end = -1
         self.chunks: deque[Chunk] = deque()
         self.opening: tuple[object, Any] | None = None
+        self.reading: OpenRecords | None = None
 
     def __bool__(self) -> bool:
         """Whether there is anything to deliver, be it a damaged batch."""
@@ -65,7 +67,7 @@ class RecordBuffer:
     def drop(self) -> None:
         """Drop what is not opened: it is fetched again."""
         # A thread that is opening a batch goes on; its result is not used.
-        self.opening = None
+        self.opening = self.reading = None
         while self.chunks:
             # Takes its bytes off the broker's account.
             self.chunks.popleft().drop()
@@ -83,27 +85,37 @@ class RecordBuffer:
     def park(self) -> None:
         """Copy the records out of the fetch responses they are views of: they may stay for long."""
         for chunk in self.chunks:
-            chunk.park()
+            chunk.park(reading=self.reading is not None and chunk is self.chunks[0])
 
     def unpark(self) -> None:
         """End :meth:`park`."""
         for chunk in self.chunks:
             chunk.unpark()
 
-    def opened(self, records: list[Record], batch: RecordBatch) -> None:
-        """Store the records of the first chunk's first batch, last one first."""
+    def opened(self, records: list[Record], reading: OpenRecords | None = None) -> None:
+        """Store records of the first chunk's first batch, last one first: all of them, or a slice by ``reading``."""
         chunk = self.chunks[0]
         self.opening = None
         self.records = records
-        self.batch = batch
+        self.batch = chunk.batches[0]
+        if reading is not None and not reading.ended:
+            self.reading = reading
+            self.end = reading.position
+            return
+        self.reading = None
         self.end = chunk.take()
         if chunk.exhausted:
             self.chunks.popleft()
 
+    @property
+    def begun(self) -> RecordBatch | None:
+        """The batch of the opened records, if all of them are open, so that the chunk does not have it any more."""
+        return self.batch if self.records and self.reading is None else None
+
     def replaced(self, record: Record, end: int) -> None:
         """Store the record that stands for the first chunk's first batch, or for its damage; ``end`` is behind that."""
         chunk = self.chunks[0]
-        self.opening = None
+        self.opening = self.reading = None
         self.records = [record]
         # batches() cannot deliver the damaged one: see FetchedBatch.error.
         self.batch = None
@@ -127,8 +139,8 @@ class RecordBuffer:
         """
         # A batch that `async for` has begun: batches() delivers the whole of it, and FetchedBatch leaves out what comes
         # before its base offset.
-        batches = [self.batch] if self.records and self.batch else []
-        self.opening = None
+        batches = [self.begun] if self.begun else []
+        self.opening = self.reading = None
         # A new list: the assignment may still hold the old one as its open records.
         self.records = []
         if self.chunks and len(batches) < count:

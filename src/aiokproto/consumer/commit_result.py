@@ -64,6 +64,11 @@ class CommitResult:
 
         return cls({partition: outcome(partition, offset) for partition, offset in offsets.items()})
 
+    def and_lost(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], error: CommitError) -> CommitResult:
+        """Return the result with more offsets, which were not sent because their partitions are lost."""
+        lost = {each: CommitOutcome(CommitStatus.LOST, offset, error) for each, offset in offsets.items()}
+        return CommitResult({**self.outcomes, **lost})
+
     @property
     def committed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The offsets that were committed."""

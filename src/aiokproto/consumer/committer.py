@@ -8,7 +8,7 @@ from typing import Any
 
 from aiokproto.consumer.commit_result import CommitResult, Committable, to_commit
 from aiokproto.consumer.part import ConsumerPart
-from aiokproto.consumer.progress import Progress
+from aiokproto.consumer.progress import Delivered, Progress
 from aiokproto.errors import CommitError, ConfigurationError
 from aiokproto.foreign_calls import foreign_commit, named_after
 from aiokproto.group.arguments import Partition
@@ -30,9 +30,14 @@ class Committer(ConsumerPart):
         """Commit what was processed: by default everything delivered.
 
         A record, a batch or a list of records covers the records before it in its partitions too. Partitions that
-        belong to other members now, or may have since the call, are not committed, and neither are offsets that the
-        coordinator refuses: both are outcomes, not exceptions, and logged. During a rebalance the call
+        belong to other members now, or may have since the records were delivered, are not committed, and neither are
+        offsets that the coordinator refuses: both are outcomes, not exceptions, and logged. During a rebalance the call
         waits for its end. After a cancellation the offsets may be committed or not.
+
+        A record, or a batch, is lost once the group has taken its partition away, also if that is back: others may have
+        processed it. A dict and None do not say which delivery they mean. So if the group takes away partitions
+        of which delivered records are not committed, these are lost for such calls, until the application knows, by
+        ``on_lost`` or by an outcome, and has requested the next records after that.
 
         Args:
             offsets: A record, a batch of :meth:`batches`, a list of records, or partitions with the offset to continue
@@ -54,11 +59,46 @@ class Committer(ConsumerPart):
         chosen = self._assignment.committable(processed=False) if offsets is None else to_commit(offsets)
         if isinstance(offsets, Mapping):
             self._check_subscribed(chosen)
-        result = await self._engine.commit(chosen, self._seconds(timeout_ms))
+        lost = self._lost(offsets, chosen)
+        # In the same turn of the event loop as the look at what is owned.
+        kept = {partition: position for partition, position in chosen.items() if partition not in lost}
+        result = await self._engine.commit(kept, self._seconds(timeout_ms))
+        if lost:
+            names = ", ".join(map(str, sorted(lost)))
+            why = f"{names} not committed: taken away since the records were delivered; they are processed again"
+            result = result.and_lost(lost, CommitError(f"{self._in_group()}: {why}"))
+            self._assignment.report_lost(lost)
         # Lost partitions share one error, which names them.
         for text in dict.fromkeys(str(result.outcomes[each].error) for each in (*result.refused, *result.lost)):
             log.warning("consumer: commit: %s", text)
         return result
+
+    def _lost(
+        self, what: Committable[Partition] | None, chosen: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the partitions that may have had other owners since what is to be committed was delivered."""
+        if not self._managed:
+            return {}
+        losses = self._assignment.losses.lost
+        if what is None:
+            return losses
+        if isinstance(what, Mapping):
+            return {partition: position for partition, position in chosen.items() if partition in losses}
+        gone = {
+            TopicPartition(each.topic, each.partition)
+            for each in (what if isinstance(what, list) else [what])
+            if self._assignment.delivered_by(each) is None
+        }
+        return {partition: chosen[partition] for partition in gone}
+
+    @property
+    def _managed(self) -> bool:
+        """Whether the group assigns the partitions: those of :meth:`assign` nobody takes away."""
+        return self._engine.subscription.partitions is None
+
+    def _in_group(self) -> str:
+        assert self._engine.config.group is not None, "there is a group"
+        return f"group {self._engine.config.group.group_id!r}"
 
     def _check_subscribed(self, partitions: Iterable[TopicPartition]) -> None:
         """Raise for a topic that the group never assigns to this consumer, such as a misspelt one."""
@@ -99,26 +139,31 @@ class Committer(ConsumerPart):
 
         Raises:
             ConfigurationError: There is no group.
-            CommitError: It is in no generation of the group: its partitions may belong to other members.
+            CommitError: It is in no generation of the group: its partitions may belong to other members. Or the group
+                has taken away partitions of which delivered records were not committed; until the next records are
+                requested, a new identity would commit what the former one has read.
         """
+        return self._everything().group_metadata()
+
+    def _identity(self) -> GroupMetadata:
         self._group()
         member = self._engine.member
         assert member is not None, "there is a group"
         # Without a generation the coordinator checks nothing, which is right only for partitions that the group does
         # not assign.
-        if self._engine.subscription.partitions is None and member.removed:
+        if self._managed and member.removed:
             raise CommitError(f"the consumer is in no generation of its group: {member.state}")
         return member.metadata
 
     def progress(self, records: Iterable[Record[Any, Any]]) -> Progress:
-        """Return how far ``records``, which were just delivered, have brought this consumer. No I/O.
+        """Return how far ``records`` have brought this consumer. No I/O.
 
         For transactions: ``txn.send_offsets(progress)`` commits exactly these records, and ``progress.rewind()`` lets
-        them come again after an abort.
+        them come again after an abort. If the group has taken a partition of the records away since they were
+        delivered, even if it is back, it is lost: the offsets cannot be sent.
 
         Raises:
-            ConfigurationError: There is no group, ``enable_auto_commit`` is on, or a partition of the records is not
-                assigned.
+            ConfigurationError: There is no group, or ``enable_auto_commit`` is on.
         """
         self._group()
         if self._engine.config.enable_auto_commit:
@@ -126,4 +171,17 @@ class Committer(ConsumerPart):
                 "progress() needs enable_auto_commit=False: else the offsets are committed whether or not the "
                 "transaction is"
             )
-        return Progress(records, self._assignment, self.group_metadata)
+        return Progress(records, self._assignment, self._identity, managed=self._managed)
+
+    def _everything(self) -> Delivered:
+        """Return everything delivered, for a transaction that commits all positions."""
+        self._group()
+        assignment = self._assignment
+        return Delivered(
+            assignment,
+            self._identity,
+            dict(assignment.cursors),
+            assignment.committable(processed=False),
+            assignment.losses.offsets if self._managed else (),
+            managed=self._managed,
+        )

@@ -11,6 +11,7 @@ from aiokproto.consumer.fetch_request import FetchConfig
 from aiokproto.consumer.offset_reset import ResetListener, ResetPolicy, to_listener
 from aiokproto.consumer.undecodable import Policy, to_policy
 from aiokproto.errors import ConfigurationError
+from aiokproto.fetched.chunk import DecodeLimits
 from aiokproto.group.assignors import make_assignors
 from aiokproto.group.config import GroupConfig, GroupProtocol
 
@@ -71,6 +72,10 @@ class ConsumerConfig:
                 rack=rack,
                 control_records=boolean("keep_control_records", options["keep_control_records"]),
                 check_crcs=boolean("check_crcs", options["check_crcs"]),
+                limits=DecodeLimits(
+                    positive("max_decompressed_bytes", options["max_decompressed_bytes"]),
+                    positive("max_record_bytes", options["max_record_bytes"]),
+                ),
             ),
         )
 

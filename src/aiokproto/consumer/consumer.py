@@ -113,8 +113,9 @@ class Consumer(
         enable_auto_commit: Whether processed records are committed automatically.
         auto_commit_interval_ms: How often.
         session_timeout_ms: The coordinator removes a member that it has not heard from for this long. With the consumer
-            protocol the broker has its own timeout (``group.consumer.session.timeout.ms``), and this is only how long
-            the consumer delivers records without a sign of the coordinator.
+            protocol the broker decides that (``consumer.session.timeout.ms`` of the group), and the consumer delivers
+            records for the shorter of the two without a sign of the coordinator; for this one, if it may not describe
+            the group's configuration.
         heartbeat_interval_ms: How often the member sends a heartbeat; with the consumer protocol the broker decides.
         max_poll_interval_ms: A member that requests no record for this long leaves the group, and rejoins when it does.
             A rebalance waits as long for members to process what was delivered.
@@ -133,6 +134,11 @@ class Consumer(
         fetch_buffer_bytes: Bytes fetched ahead, divided equally among the brokers; each may have one partition's fetch
             more.
         check_crcs: Whether the checksums of batches are verified.
+        max_decompressed_bytes: Most bytes that a record batch may become when it is decompressed (1 GiB). It bounds the
+            time that a few kilobytes can take; memory does not depend on it, as batches are decoded in slices.
+        max_record_bytes: Most bytes of one record, decompressed, with 192 for each header: about what it takes as an
+            object (50 MiB, as much as a response has by default). Also of a batch that a C client has compressed with
+            snappy, which cannot be decompressed in part. A batch beyond a limit is handled as a damaged one.
         connection: See :class:`~aiokproto.config.ConnectionOptions`; ``bootstrap_servers`` is required.
 
     Raises:
@@ -169,6 +175,8 @@ class Consumer(
         max_partition_fetch_bytes: int = 1024 * 1024,
         fetch_buffer_bytes: int = 64 * 1024 * 1024,
         check_crcs: bool = True,
+        max_decompressed_bytes: int = 1024 * 1024 * 1024,
+        max_record_bytes: int = 50 * 1024 * 1024,
         **connection: Unpack[ConnectionOptions],
     ) -> None:
         config = ConsumerConfig.parse(
@@ -194,6 +202,8 @@ class Consumer(
                 "max_partition_fetch_bytes": max_partition_fetch_bytes,
                 "fetch_buffer_bytes": fetch_buffer_bytes,
                 "check_crcs": check_crcs,
+                "max_decompressed_bytes": max_decompressed_bytes,
+                "max_record_bytes": max_record_bytes,
             },
             connection.get("client_rack", ""),
         )

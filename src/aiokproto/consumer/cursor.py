@@ -6,6 +6,9 @@ reader), and its own fields, which the assignment writes: whether the partition 
 
     processed ≤ position ≤ opened records … ≤ fetched chunks … ≤ fetch.offset
 
+A new one is made by every assignment, and lives until the partition is revoked or lost: the same cursor means that the
+partition was owned all the time, in however many generations or epochs. Records refer to its :class:`Ownership`.
+
 What is processed, the assignment knows: it sees when the next record is requested. A seek concerns all parts, so it is
 one event (:meth:`Cursor.seek`, :meth:`Cursor.set_position`) that changes :attr:`Cursor.version`: whatever was requested
 under another version is dropped when it arrives. A version is an object of its own, equal to no other: so a partition
@@ -23,7 +26,7 @@ from aiokproto.consumer.log_state import LogState
 from aiokproto.consumer.start_lookup import FormerPosition, StartLookup
 from aiokproto.errors import KafkaError
 from aiokproto.fetched.chunk import BufferedBytes, Chunk
-from aiokproto.types import OffsetAndMetadata, TopicPartition
+from aiokproto.types import OffsetAndMetadata, Ownership, TopicPartition
 
 
 class PartitionStatus(Enum):
@@ -63,6 +66,8 @@ class Cursor:
 
     Attributes:
         partition: Topic and number.
+        ownership: Identifies the assignment that has made this cursor.
+        delivered_to: The offset behind the last delivered record that is not settled; -1 before the first.
         fetch: Fetch state.
         buffer: Records that are fetched and not delivered.
         lookup: The lookup of the start position; a new one after each seek.
@@ -76,10 +81,32 @@ class Cursor:
         error: Why it has stopped until the application seeks; the next read raises it.
     """
 
-    __slots__ = ("buffer", "error", "fetch", "full", "held", "lookup", "partition", "paused", "queued", "version")
+    __slots__ = (
+        "_high",
+        "_low",
+        "_settled",
+        "buffer",
+        "delivered_to",
+        "error",
+        "fetch",
+        "full",
+        "held",
+        "lookup",
+        "ownership",
+        "partition",
+        "paused",
+        "queued",
+        "version",
+    )
 
     def __init__(self, partition: TopicPartition, start: int, held: str = "") -> None:
         self.partition = partition
+        self.ownership = Ownership()
+        # Up to here what was delivered is committed, or will be delivered again.
+        self._settled = -1
+        self.delivered_to = -1
+        # Between these all was delivered that ever was.
+        self._low, self._high = 0, 0
         self.fetch = FetchState()
         self.buffer = RecordBuffer()
         self.lookup = StartLookup(start)
@@ -121,6 +148,15 @@ class Cursor:
             return False
         # What follows a damaged batch could not be delivered before it.
         return not self.buffer.damaged
+
+    @property
+    def outstanding(self) -> bool:
+        """Whether records were delivered that are not committed, and do not come again by a seek."""
+        return self.delivered_to > self._settled
+
+    def has_delivered(self, offset: int) -> bool:
+        """Return whether a record with this offset may have been delivered."""
+        return self._low <= offset < max(self._high, self.position or 0)
 
     def lag(self, read_committed: bool) -> int | None:
         """Return the number of offsets between position and end of the log as of the last fetch; None if unknown."""
@@ -169,12 +205,14 @@ class Cursor:
             leader_epoch: The leader epoch in which it was looked up; -1 if it has to be validated (KIP-320).
         """
         self._restart(offset)
+        self._continue_from(offset)
         self.fetch.restart(offset, epoch, leader_epoch)
 
     def rewind(self, offset: int, epoch: int) -> None:
         """Continue from an offset up to which the leader's log has what was fetched; ``epoch`` is that of its record
         there."""
         self._restart(offset)
+        self._continue_from(offset)
         self.fetch.rewind(offset, epoch)
 
     def _restart(self, position: int) -> None:
@@ -182,6 +220,21 @@ class Cursor:
         self.version = object()
         self.buffer.restart(position)
         self.error = None
+
+    def _continue_from(self, offset: int) -> None:
+        if not self.outstanding or offset <= self._settled:
+            self._settled = self.delivered_to = offset
+        # Before the first delivery there is nothing between the two.
+        self._low = min(self._low, offset) if self._high else offset
+
+    def delivered(self, until: int) -> None:
+        """The application has the records before this offset."""
+        self.delivered_to = max(self.delivered_to, until)
+        self._high = max(self._high, until)
+
+    def committed(self, offset: int) -> None:
+        """The group's committed offset is this one."""
+        self._settled = offset
 
     def received(self, chunk: Chunk, buffered: BufferedBytes) -> None:
         """Buffer a chunk of a fetch response."""

@@ -1,10 +1,11 @@
 """Damaged batches: which offsets they have, and the record that stands for them. Pure.
 
 The checksum covers the batch from the attributes on. With a wrong checksum the header's last offset may be wrong, too,
-and trusting it could skip good records. So, in this order: the batch behind it says where it begins; a header whose
-count agrees with its last offset is right, as one fault does not change both; a batch that is the last one in a
-response is fetched again, to get the one behind it; and with as many records as there are offsets to the high
-watermark, it ends there. If none of these holds, only the application can know where to continue.
+and trusting it could skip good records. So, in this order: the batch behind it says where it begins; a header with a
+right checksum is right, and so is one whose count agrees with its last offset, as one fault does not change both; a
+batch that is the last one in a response is fetched again, to get the one behind it; and with as many records as there
+are offsets to the high watermark, it ends there. If none of these holds, only the application can know where to
+continue.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from aiokproto.errors import CorruptBatchError, CorruptRecordError
 from aiokproto.fetched.chunk import Chunk
 from aiokproto.records import RecordBatch
 from aiokproto.records.batch import HEADER, LOG_OVERHEAD
-from aiokproto.types import Record, TopicPartition, UndecodableRecord
+from aiokproto.records.varint import INT64_MAX
+from aiokproto.types import Ownership, Record, TopicPartition, UndecodableRecord
 
 _START = struct.Struct(">qi")
 _DELTA_AT = 23
@@ -43,10 +45,10 @@ def locate(
     if end is None and chunk.position != position:
         return "refetch"
     # Of a batch that reaches to the end of the log.
-    if end is None and 0 <= high_watermark <= base + _count(raw):
+    if end is None and base < high_watermark <= base + _count(raw):
         end = high_watermark
     # Behind the high watermark there is nothing: whatever said so is damaged, too.
-    if end is None or end <= position or 0 <= high_watermark < end:
+    if end is None or not position < end <= INT64_MAX or 0 <= high_watermark < end:
         return None
     # The base offset is not covered by the checksum: what is missing begins where reading has come to.
     base = base if position <= base < end else position
@@ -56,9 +58,10 @@ def locate(
     return located
 
 
-def stand_in(error: CorruptBatchError) -> UndecodableRecord:
+def stand_in(error: CorruptBatchError, ownership: Ownership) -> UndecodableRecord:
     """Return the record that stands for a damaged batch."""
     record: Record = Record(error.topic, error.partition, error.base_offset, -1, None, error.raw)
+    record._ownership = ownership
     return UndecodableRecord(record, error)
 
 
@@ -97,7 +100,16 @@ def _behind(chunk: Chunk, buffer: RecordBuffer) -> int | None:
     if behind is None and chunk.end != batch.next_offset:
         return chunk.end
     # In magic 0 and 1 the checksum covers no offset, and the header has the last one.
-    return batch.next_offset if batch.magic < 2 else _consistent(batch.raw)
+    return batch.next_offset if batch.magic < 2 or _is_intact(batch) else _consistent(batch.raw)
+
+
+def _is_intact(batch: RecordBatch) -> bool:
+    """Return whether the header is right, as it is of a batch that exceeds a limit, or was written wrong."""
+    try:
+        batch.validate()
+    except CorruptRecordError:
+        return False
+    return True
 
 
 def _cut(rest: memoryview | None) -> tuple[memoryview, int | None] | None:

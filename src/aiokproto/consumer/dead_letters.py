@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
+from aiokproto.application import calling, check_not_awaitable
 from aiokproto.errors import ConfigurationError, KafkaError, said_of
 from aiokproto.types import Header, Record
 
@@ -112,7 +113,7 @@ class DeadLetterTopic:
         Raises:
             KafkaError: As :meth:`Producer.post() <aiokproto.producer.Producer.post>`.
         """
-        topic = self._topic if isinstance(self._topic, str) else self._topic(record)
+        topic = self._name(record)
         headers = [header for header in record.headers if not header[0].startswith(PREFIX)]
         headers += _cause(record, error, group, delivery_count)
         try:
@@ -120,9 +121,19 @@ class DeadLetterTopic:
         except KafkaError as failure:
             raise said_of(failure, self.unwritten(record)) from failure
 
+    def _name(self, record: Record[Any, Any]) -> str:
+        if isinstance(self._topic, str):
+            return self._topic
+        with calling("DeadLetterTopic(topic)"):
+            topic: object = self._topic(record)
+            check_not_awaitable(topic, "DeadLetterTopic(topic)")
+        if not isinstance(topic, str):
+            raise ConfigurationError(f"DeadLetterTopic(topic) returned {topic!r:.80}: expected a topic's name")
+        return topic
+
     def unwritten(self, record: Record[Any, Any]) -> str:
         """Return what begins the text of an error about the letter of ``record``."""
-        topic = self._topic if isinstance(self._topic, str) else self._topic(record)
+        topic = self._name(record)
         where = f"{record.topic}-{record.partition}@{record.offset}"
         return f"the dead letter of {where} cannot be written to topic {topic!r}"
 

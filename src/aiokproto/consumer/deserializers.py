@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Callable
 from types import CoroutineType
 from typing import Any, Generic, Literal, cast
 
+from aiokproto.application import CallbackError, failure
 from aiokproto.coroutines import is_async
 from aiokproto.errors import ConfigurationError, RecordDeserializationError
 from aiokproto.types import DeserializedRecord, K, Record, V
 
-NOT_ABOUT_THE_RECORD = (ConnectionError, TimeoutError, asyncio.TimeoutError)
+NOT_ABOUT_THE_RECORD = (ConnectionError, TimeoutError, asyncio.TimeoutError, CallbackError)
 """Errors of what a deserializer asks, such as a schema registry: trying again can succeed, and skipping would lose
-records. ``asyncio.TimeoutError`` is another class in Python 3.10."""
+records. ``asyncio.TimeoutError`` is another class in Python 3.10; a CallbackError is a lookup that others cancelled."""
 
 
 class Deserializers(Generic[K, V]):
@@ -55,7 +56,8 @@ class Deserializers(Generic[K, V]):
 
         Raises:
             RecordDeserializationError: A deserializer has failed.
-            ConnectionError, TimeoutError: From a deserializer: it is not about the record, which can be tried again.
+            ConnectionError, TimeoutError, CallbackError: From a deserializer: it is not about the record, which can be
+                tried again.
             ConfigurationError: It returned a coroutine, and is no coroutine function.
         """
         key: Any = record.key
@@ -70,8 +72,8 @@ class Deserializers(Generic[K, V]):
                 value = self._value[0](value)
         except NOT_ABOUT_THE_RECORD:
             raise
-        except Exception as error:
-            raise _failed(record, origin, error) from error
+        except BaseException as error:
+            raise _failed(record, origin, failure(error, f"{origin}_deserializer")) from error
         if type(key) is CoroutineType or type(value) is CoroutineType:
             raise self._refuse(key, value)
         return DeserializedRecord(record, key, value)
@@ -88,8 +90,8 @@ class Deserializers(Generic[K, V]):
                     made[place] = await cast("Awaitable[Any]", result) if awaited else result
         except NOT_ABOUT_THE_RECORD:
             raise
-        except Exception as error:
-            raise _failed(record, origin, error) from error
+        except BaseException as error:
+            raise _failed(record, origin, failure(error, f"{origin}_deserializer", awaited=True)) from error
         return DeserializedRecord(record, *made)
 
     def _refuse(self, key: object, value: object) -> ConfigurationError:
@@ -105,7 +107,9 @@ class Deserializers(Generic[K, V]):
         )
 
 
-def _failed(record: Record, origin: Literal["key", "value"], error: Exception) -> RecordDeserializationError:
+def _failed(record: Record, origin: Literal["key", "value"], error: Exception) -> Exception:
+    if isinstance(error, CallbackError):
+        return error
     return RecordDeserializationError(
         f"{record.topic}-{record.partition}: the {origin} of the record at offset {record.offset} cannot be "
         f"deserialized: {error!r}",

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any
 
+from aiokproto.application import calling, check_not_awaitable
 from aiokproto.cluster import ClusterClient, ClusterSnapshot, TopicInfo
 from aiokproto.cluster.lifecycle import DISCONNECT, Lifecycle
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
@@ -126,7 +127,8 @@ class Engine(Lifecycle):
 
     def _reset_happened(self, event: OffsetReset) -> None:
         if self.config.on_offset_reset is not None:
-            self.config.on_offset_reset(event)
+            with calling("on_offset_reset"):
+                check_not_awaitable(self.config.on_offset_reset(event), "on_offset_reset")
 
     def _room(self) -> None:
         self.fetcher.room()
@@ -432,7 +434,12 @@ class Engine(Lifecycle):
             commit = self.member.commit(offsets, timeout, blocked=self._rebalance_blocked())
         else:
             commit = self.member.commit_from_outside(offsets, timeout)
+        cursors = self.assignment.cursors
+        owned = {partition: cursors[partition] for partition in offsets if partition in cursors}
         result = await self._observed(offsets, commit)
+        for partition, position in result.committed.items():
+            if partition in owned:
+                owned[partition].committed(position.offset)
         # After the response: what was not committed is committed again.
         self._committed.update({partition: position.offset for partition, position in result.committed.items()})
         return result

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from aiokproto.consumer.fetch_session import FetchPlan, FetchPosition
+from aiokproto.fetched.chunk import DEFAULT_LIMITS, DecodeLimits
 from aiokproto.types import TopicPartition
 
 WITH_EPOCHS = 12
@@ -29,6 +30,7 @@ class FetchConfig:
     rack: str = ""
     control_records: bool = False
     check_crcs: bool = True
+    limits: DecodeLimits = DEFAULT_LIMITS
 
 
 def fetch_request(

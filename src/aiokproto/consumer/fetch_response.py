@@ -73,6 +73,8 @@ class FetchResponseHandler:
         self._diverged = diverged
         self.leaders_until = 0.0
         """Loop time until which all partitions are fetched from leaders, because a follower did not serve."""
+        self.results = 0
+        """How many partitions had another result than records, or none: a refusal, say."""
 
     @property
     def observer(self) -> ConsumerObserver:
@@ -139,10 +141,20 @@ class FetchResponseHandler:
         if data.diverging_epoch.epoch >= 0:
             end = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             self._diverged(cursor, wanted.last_epoch, end, wanted.leader_epoch)
+            fetch.moves += 1
+            # Once is an unclean election; a log that diverges from what it has just agreed to must not be asked all the
+            # time.
+            if fetch.moves > 1:
+                pause = self._cluster.backoff(fetch.moves - 1)
+                fetch.failed("the leader's log diverges again", asyncio.get_running_loop().time() + pause)
+                self.place(cursor)
+            self.results += 1
             return False
+        fetch.moves = 0
         if data.preferred_read_replica >= 0:
             fetch.replica = (data.preferred_read_replica, asyncio.get_running_loop().time() + REPLICA_FOR)
             self.place(cursor)
+            self.results += 1
         # A leader that names a replica sends none (KIP-392); nor does a long poll that has ended.
         if not data.records:
             return False
@@ -154,6 +166,7 @@ class FetchResponseHandler:
             aborted,
             control=self._config.control_records,
             check_crc=self._config.check_crcs,
+            limits=self._config.limits,
         )
         for chunk in uncut:
             # Checked for each chunk: pause() below lets the application seek.
@@ -195,6 +208,7 @@ class FetchResponseHandler:
 
     def _refused(self, node: int, cursor: Cursor, data: PartitionData, endpoints: list[NodeEndpoint]) -> None:
         """Act on a partition's error code."""
+        self.results += 1
         code, fetch = ErrorCode(data.error_code), cursor.fetch
         context = f"Fetch of {cursor.partition} at offset {fetch.offset} from broker {node}"
         asked = Asked(FetchRequest.api_key, topic=cursor.partition.topic)

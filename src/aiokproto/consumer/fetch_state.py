@@ -21,6 +21,8 @@ class FetchState:
         attempts: Consecutive failures.
         failure: The last failure, as text.
         retry_at: Loop time before which the partition is not fetched again.
+        moves: How often in a row the position was moved because the log does not have it, without a fetch that the log
+            served in between. Not the user's seeks.
         missing_since: Loop time since when brokers have reported that the partition does not exist.
         wanted_size: Bytes to request with the next fetch, because a broker before 0.10.1 (KIP-74) cut a batch that is
             larger than the usual limit; 0 for the usual.
@@ -39,6 +41,7 @@ class FetchState:
         "leader_epoch",
         "log_start_offset",
         "missing_since",
+        "moves",
         "offset",
         "replica",
         "retry_at",
@@ -50,6 +53,7 @@ class FetchState:
         self.high_watermark = -1
         self.last_stable_offset = -1
         self.log_start_offset = -1
+        self.moves = 0
         self.restart(None)
 
     def restart(self, offset: int | None, epoch: int = UNKNOWN, leader_epoch: int = UNKNOWN) -> None:

@@ -15,9 +15,10 @@ from aiokproto.codec.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import DeadlineError, KafkaError, error_for
+from aiokproto.errors import KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.features import TIMES, TRANSACTIONS
+from aiokproto.net.timeouts import deadline
 from aiokproto.plurals import counted
 from aiokproto.types import TopicPartition
 
@@ -52,28 +53,31 @@ class OffsetLookup:
             DeadlineError: Not all are known in time; the message names the last failure.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
+        at = loop.time() + timeout
         found: dict[TopicPartition, FoundOffset] = {}
         left = dict(wanted)
         attempt = 0
         failures: dict[TopicPartition, KafkaError] = {}
-        while left:
-            remaining = deadline - loop.time()
-            if remaining <= 0:
-                partition = next(iter(left))
-                why = failures.get(partition, "there was no time for a request")
-                raise DeadlineError(f"ListOffsets of {partition}: no offset in {timeout:g} s: {why}")
-            # In each round: a topic may be deleted meanwhile, and then raises UnknownTopicError.
-            await self._check_known(left, remaining)
-            offsets, failures = await self.once(left, remaining)
-            found |= offsets
-            for failure in failures.values():
-                if not may_pass(failure, _LIST_OFFSETS):
-                    raise failure
-            left = {partition: left[partition] for partition in failures}
-            if left:
-                attempt += 1
-                await asyncio.sleep(min(self._cluster.backoff(attempt), max(deadline - loop.time(), 0)))
+
+        def late() -> str:
+            partition = next(iter(left))
+            why = failures.get(partition, "no response yet")
+            return f"ListOffsets of {partition}: no offset in {timeout:g} s: {why}"
+
+        # Around everything: the steps have deadlines of their own, which end an attempt.
+        async with deadline(at, late):
+            while left:
+                # In each round: a topic may be deleted meanwhile, and then raises UnknownTopicError.
+                await self._check_known(left, max(at - loop.time(), 0))
+                offsets, failures = await self.once(left, max(at - loop.time(), 0))
+                found |= offsets
+                for failure in failures.values():
+                    if not may_pass(failure, _LIST_OFFSETS):
+                        raise failure
+                left = {partition: left[partition] for partition in failures}
+                if left:
+                    attempt += 1
+                    await asyncio.sleep(self._cluster.backoff(attempt))
         return found
 
     async def _check_known(self, partitions: Collection[TopicPartition], timeout: float) -> None:
@@ -111,7 +115,7 @@ class OffsetLookup:
         self, node: int, wanted: Mapping[TopicPartition, int], timeout: float
     ) -> tuple[dict[TopicPartition, FoundOffset], dict[TopicPartition, KafkaError]]:
         try:
-            versions = await self._cluster.broker_versions(node)
+            versions = await self._cluster.broker_versions(node, timeout=timeout)
             # Version 0 would answer another question: which segments are older than the time.
             if any(time >= 0 for time in wanted.values()):
                 versions.require(TIMES)
@@ -151,11 +155,6 @@ class OffsetLookup:
                 )
                 if action is Action.REFRESH_METADATA:
                     self._cluster.invalidate(str(failures[partition]))
-        # What the response leaves out would otherwise be waited for without a reason.
-        for partition in wanted.keys() - found.keys() - failures.keys():
-            failures[partition] = error_for(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"ListOffsets of {partition} from broker {node}"
-            )
         return found, failures
 
     def _topics(self, wanted: Mapping[TopicPartition, int]) -> list[ListOffsetsTopic]:

@@ -122,7 +122,14 @@ class PositionResolver(Lookups[StartLookup]):
         log.info(
             "%s at offset %d: %s; looking up the %s offset", cursor.partition, position, reason.value, self._policy.name
         )
+        cursor.fetch.moves += 1
         self._assignment.reset(cursor, self._policy.start(current().wall(), reason), former)
+        # Once at once. A log that refuses the offset which it has just named would be asked all the time.
+        if cursor.fetch.moves > 1:
+            cursor.lookup.postpone(
+                asyncio.get_running_loop().time() + self._cluster.backoff(cursor.fetch.moves - 1),
+                self._cluster.snapshot.generation,
+            )
 
     def _fail(self, cursor: Cursor, context: str) -> None:
         detail = "auto_offset_reset is 'none'"

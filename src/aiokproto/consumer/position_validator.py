@@ -29,7 +29,6 @@ from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.epochs import AskOlder, EpochEnd
 from aiokproto.consumer.lookups import Lookups
 from aiokproto.consumer.start_lookup import Lookup
-from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 
@@ -201,11 +200,10 @@ class PositionValidator(Lookups[Validation]):
         for cursor, validation in lookups.items():
             if self.waiting.get(cursor) is not validation or not self._is_current(cursor, validation):
                 continue
-            entry = found.get(cursor.partition)
-            code = ErrorCode(entry.error_code) if entry is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if entry is None or code:
+            entry = found[cursor.partition]
+            if entry.error_code:
                 refused = error_for(
-                    code,
+                    entry.error_code,
                     f"OffsetForLeaderEpoch of {cursor.partition} from broker {source}",
                     None,
                     Asked(OffsetForLeaderEpochRequest.api_key, topic=cursor.partition.topic),

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.awaited import Awaited
 from aiokproto.consumer.batch import DamagedBatch, FetchedBatch
+from aiokproto.consumer.buffer import RecordBuffer
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.damage import locate, stand_in, undamaged
 from aiokproto.consumer.undecodable import Undecodable
@@ -25,15 +26,13 @@ from aiokproto.errors import (
     KafkaError,
     UnsupportedCompressionError,
 )
-from aiokproto.fetched.chunk import expected_size, open_batch
+from aiokproto.fetched.chunk import OpenRecords, expected_size, open_batch, read_small
 from aiokproto.fetched.decompressed import decompress_ahead, is_decompressible
 from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.interceptors import NO_INTERCEPTORS, Interceptors
 from aiokproto.records import RecordBatch
+from aiokproto.records.slices import QUICK_BYTES
 from aiokproto.types import Record, TopicPartition, UndecodableRecord
-
-OFF_LOOP = 256 * 1024
-"""Decompressed bytes above which a batch is opened in a thread: about a millisecond of the event loop."""
 
 CHECKED_ON_LOOP = 2 * 1024 * 1024
 """Bytes whose checksums are verified in the event loop, in some tenths of a millisecond."""
@@ -130,6 +129,8 @@ class Reader:
                         continue
                     self._assignment.serve(cursor)
                     return True
+                # A batch can have many slices before the position, or that interceptors leave out.
+                await self._slice.pause()
             return False
         finally:
             self.waiting = False
@@ -171,15 +172,16 @@ class Reader:
         while cursor is not None and cursor.error is None:
             buffer = cursor.buffer
             if not buffer.records:
-                # Damage, or work for a thread: both are for open().
-                if not buffer.chunks[0].batches or expected_size(buffer.chunks[0].batches[0]) > OFF_LOOP:
+                # Damage is for open().
+                if not buffer.chunks[0].batches:
                     return False
-                batch = buffer.chunks[0].batches[0]
-                position = buffer.end
                 try:
-                    self._opened(cursor, open_batch(batch, cursor.partition, position, self._check_crcs), batch)
+                    # Work for a thread is for open(), too.
+                    if self._read_now(cursor) is None:
+                        return False
                 except (CorruptRecordError, UnsupportedCompressionError):
                     # Deliver what was opened before it; the next call finds the error again, and raises it.
+                    buffer.reading = None
                     return False
             if buffer.records:
                 # A dead letter would be waited for.
@@ -200,8 +202,8 @@ class Reader:
             await self._slice.pause()
             while (cursor := await self._next(deadline)) is not None:
                 buffer = cursor.buffer
-                batches = [buffer.batch] if buffer.records and buffer.batch else []
-                damaged = bool(buffer.records) and not batches
+                batches = [buffer.begun] if buffer.begun else []
+                damaged = bool(buffer.records) and buffer.batch is None
                 if buffer.chunks and not damaged:
                     batches += buffer.chunks[0].batches
                 if damaged:
@@ -223,7 +225,7 @@ class Reader:
                 assert base is not None
                 buffer.take(len(prepared))
                 self._assignment.delivered_at_once(cursor, sum(batch.count for batch in prepared))
-                result = FetchedBatch(cursor.partition, base, buffer.end, prepared)
+                result = FetchedBatch(cursor.partition, base, buffer.end, prepared, cursor.ownership)
                 self._assignment.current = result
                 return result
             return None
@@ -291,30 +293,56 @@ class Reader:
         chunk = cursor.buffer.chunks[0]
         if not chunk.batches:
             return self._damaged(cursor, chunk.damage)
-        batch = chunk.batches[0]
-        work = partial(open_batch, batch, cursor.partition, cursor.buffer.end, self._check_crcs)
         try:
-            # An estimate: knowing the size would take the decompression.
-            if expected_size(batch) <= OFF_LOOP:
-                records: list[Record] | None = work()
-            else:
-                records = self._in_thread(cursor, id(batch), work)
+            found = self._read_now(cursor)
+            if found is not None:
+                return found
+            reading = self._reading(cursor)
+            records = self._in_thread(cursor, reading, reading.read)
         except CorruptRecordError as error:
             return self._damaged(cursor, error)
         except UnsupportedCompressionError as error:
             # Not about the batch: this installation lacks a library, for all batches of that codec.
+            cursor.buffer.reading = None
             self._fail(cursor, error)
             return False
         if records is None:
             return False
-        return self._opened(cursor, records, batch)
+        return self._opened(cursor, records, reading)
 
-    def _opened(self, cursor: Cursor, records: list[Record], batch: RecordBatch) -> bool:
-        """Store the records of a batch, last one first. Return whether there are any."""
+    def _read_now(self, cursor: Cursor) -> bool | None:
+        """Read the next records of a partition. Return whether there are any; None if reading is for a thread."""
+        buffer = cursor.buffer
+        if buffer.reading is None:
+            batch = buffer.chunks[0].batches[0]
+            records = read_small(batch, cursor.partition, buffer.end, self._check_crcs, cursor.ownership)
+            if records is not None:
+                return self._opened(cursor, records)
+        reading = self._reading(cursor)
+        if _is_in_thread(buffer, reading) or not reading.is_quick():
+            return None
+        return self._opened(cursor, reading.read(), reading)
+
+    def _reading(self, cursor: Cursor) -> OpenRecords:
+        """Return the first batch of a partition, whether or not some of it was read already."""
+        if cursor.buffer.reading is None:
+            self._read_again(cursor)
+        reading = cursor.buffer.reading
+        assert reading is not None
+        return reading
+
+    def _read_again(self, cursor: Cursor) -> None:
+        buffer = cursor.buffer
+        buffer.reading = open_batch(
+            buffer.chunks[0].batches[0], cursor.partition, buffer.end, self._check_crcs, cursor.ownership
+        )
+
+    def _opened(self, cursor: Cursor, records: list[Record], reading: OpenRecords | None = None) -> bool:
+        """Store records of the next batch. Return whether there are any."""
         if self._interceptors is not None:
-            # In order of offsets for the application.
-            records = self._interceptors.on_records(records[::-1])[::-1]
-        cursor.buffer.opened(records, batch)
+            records = self._interceptors.on_records(records)
+        records.reverse()
+        cursor.buffer.opened(records, reading)
         return bool(records)
 
     def _prepared(self, cursor: Cursor, batches: list[RecordBatch], decompress: bool) -> list[RecordBatch] | None:
@@ -322,7 +350,7 @@ class Reader:
 
         Returns the batches before the first damaged one; raises if that is the first of all.
         """
-        ahead = decompress and any(is_decompressible(batch) and expected_size(batch) > OFF_LOOP for batch in batches)
+        ahead = decompress and any(is_decompressible(batch) and expected_size(batch) > QUICK_BYTES for batch in batches)
 
         def prepare() -> list[RecordBatch]:
             good = undamaged(batches) if self._check_crcs else batches
@@ -340,6 +368,9 @@ class Reader:
         buffer = cursor.buffer
         # Another piece of work: the buffer was restarted, or batches() reads what `async for` had begun.
         if buffer.opening is None or buffer.opening[0] != what:
+            if buffer.reading is not None and buffer.reading is not what:
+                # Another thread may still be reading it.
+                self._read_again(cursor)
             future = self._run_in_thread(work)
             buffer.opening = (what, future)
             future.add_done_callback(partial(self._opened_in_thread, cursor))
@@ -376,7 +407,7 @@ class Reader:
         if located is None or self._undecodable.policy == "raise":
             self._fail(cursor, located or error)
             return False
-        buffer.replaced(stand_in(located), located.next_offset)
+        buffer.replaced(stand_in(located, cursor.ownership), located.next_offset)
         if not buffer.chunks:
             # The damaged header said otherwise, or what follows could not be cut.
             self._assignment.refetch(cursor, located.next_offset)
@@ -420,6 +451,10 @@ class Reader:
         if not isinstance(error, BrokerError | CorruptBatchError):
             error = type(error)(f"{cursor.partition} at offset {cursor.buffer.end}: {error}")
         self._assignment.fail(cursor, error)
+
+
+def _is_in_thread(buffer: RecordBuffer, reading: OpenRecords) -> bool:
+    return buffer.opening is not None and buffer.opening[0] is reading
 
 
 class BatchIterator:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Collection
 from contextvars import ContextVar
 from inspect import isawaitable
 
+from aiokproto.application import CallbackError, calling
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.offsets import names
 from aiokproto.consumer.reader import Reader
@@ -112,13 +113,16 @@ class Rebalancing:
             elif change.kind is ChangeKind.REVOKE:
                 await self._finish(partitions, change.deadline)
                 # While the application finished its records, the group may have removed this member.
-                await self._call(ChangeKind.LOST if self._lost else ChangeKind.REVOKE, partitions)
+                kind = ChangeKind.LOST if self._lost else ChangeKind.REVOKE
+                await self._call(kind, partitions)
                 # After the callback, which may still commit and ask for positions.
-                self._assignment.remove(partitions)
+                self._assignment.take_away(partitions, revoked=not self._lost, known=self._reports(kind))
             elif change.kind is ChangeKind.LOST:
                 # Before the callback: other members may own the partitions, so nothing of them counts any more.
-                self._assignment.remove(partitions)
+                self._assignment.take_away(partitions, revoked=False, known=False)
                 await self._call(change.kind, partitions)
+                if self._reports(change.kind):
+                    self._assignment.report_lost(partitions)
         finally:
             self._lost = False
             # In finally: calls that wait for the assignment must look again, also if a callback raised.
@@ -174,7 +178,9 @@ class Rebalancing:
         try:
             await asyncio.wait([call], timeout=timeout)
             if call.done():
-                return asyncio.CancelledError() if call.cancelled() else call.exception()
+                return (
+                    CallbackError(f"{self._listener(kind)[0]} was cancelled") if call.cancelled() else call.exception()
+                )
             log.warning("consumer: closing: the rebalance callback took longer than %.1f s", timeout)
             return None
         finally:
@@ -234,22 +240,30 @@ class Rebalancing:
         else:
             # Before the call too: one that raises is not made again by end().
             self.called_for.difference_update(partitions)
-        _, listener = self._listener(kind)
+        name, listener = self._listener(kind)
         if listener is None:
             return
         call = _Call(self)
         token = _CALL.set(call)
         self._idle.clear()
         try:
-            # A copy: the application may keep or change it.
-            result = listener(list(partitions))
-            if isawaitable(result):
-                await result
+            with calling(name, awaited=True):
+                # A copy: the application may keep or change it.
+                result = listener(list(partitions))
+                if isawaitable(result):
+                    await result
         finally:
             # For tasks that the callback started and that outlive it: they are no longer in a callback.
             call.running = False
             _CALL.reset(token)
             self._idle.set()
+
+    def _reports(self, kind: ChangeKind) -> bool:
+        """Return whether the application learns of a change by its callback. Of a loss it does not by ``on_revoked``,
+        in which it may believe that its commits succeed."""
+        subscription = self._subscription()
+        listener = subscription.on_lost if kind is ChangeKind.LOST else subscription.on_revoked
+        return listener is not None
 
     def _listener(self, kind: ChangeKind) -> tuple[str, Listener | None]:
         """Return the callback for a kind of change, and its name."""

@@ -9,7 +9,7 @@ from aiokproto.consumer.deserializing import DeserializingReader
 from aiokproto.consumer.part import ConsumerPart
 from aiokproto.consumer.running import DeadLetters, Retry, RetryTopics, RunStatus, RunSummary
 from aiokproto.consumer.running.options import RunOptions
-from aiokproto.consumer.running.runner import Runner
+from aiokproto.consumer.running.runner import ConsumerRunner
 from aiokproto.errors import ConfigurationError
 from aiokproto.foreign_calls import named_after
 from aiokproto.types import K, Record, V
@@ -23,7 +23,7 @@ class Runs(ConsumerPart, Generic[K, V]):
     """Calls a handler for each record."""
 
     _deserializing: DeserializingReader[K, V]
-    _run: Runner | None = None
+    _run: ConsumerRunner | None = None
 
     @overload
     async def run(
@@ -159,7 +159,7 @@ class Runs(ConsumerPart, Generic[K, V]):
             raise RuntimeError("another task is waiting for records of this consumer; only one can at a time")
         if retry_topics is not None:
             self._check_read(retry_topics.topics)
-        self._run = Runner(engine, options, self._deserializing if self._deserializing.needed else None)
+        self._run = ConsumerRunner(engine, options, self._deserializing if self._deserializing.needed else None)
         return await self._run.run()
 
     def stop_run(self) -> None:

@@ -46,6 +46,10 @@ class Lookup:
         self.retry_at = 0.0
         self.generation = -1
 
+    def postpone(self, retry_at: float, generation: int) -> None:
+        """Make no attempt before that loop time, unless the metadata is newer than that generation."""
+        self.retry_at, self.generation = retry_at, generation
+
 
 class StartLookup(Lookup):
     """The lookup of one start position.

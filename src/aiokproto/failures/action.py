@@ -34,6 +34,9 @@ class Action(Enum):
     """As :attr:`RESTART_SEQUENCE`, but with a new producer id."""
     ABORT_TRANSACTION = auto()
     """This transaction can only be aborted; the producer can go on with the next."""
+    CHECK_EPOCH = auto()
+    """Find out whether another producer has taken over, or the transaction has timed out: the coordinator says the same
+    for both, until it is asked to abort, and for the next epoch (KIP-360, KIP-588)."""
     RESET_OFFSET = auto()
     """Apply ``auto_offset_reset``: the position is outside the log."""
     VALIDATE_OFFSET = auto()

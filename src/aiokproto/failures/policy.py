@@ -28,6 +28,7 @@ TABLES: dict[int, Table] = {
     26: producing.END_TXN,
     28: producing.TXN_OFFSET_COMMIT,
     36: common.SASL,
+    65: producing.DESCRIBE_TRANSACTIONS,
     68: membership.CONSUMER_GROUP_HEARTBEAT,
     71: common.TELEMETRY,
     72: common.TELEMETRY,

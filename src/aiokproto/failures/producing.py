@@ -13,6 +13,12 @@ _FENCED = rows(
     Code.PRODUCER_FENCED,
     Code.INVALID_PRODUCER_EPOCH,
 )
+_EPOCH_REFUSED = rows(
+    Action.CHECK_EPOCH,
+    "another producer has taken over the transactional id, or the transaction has timed out",
+    Code.PRODUCER_FENCED,
+    Code.INVALID_PRODUCER_EPOCH,
+)
 _UNKNOWN_ID = rows(
     Action.ABORT_TRANSACTION,
     "the coordinator has expired the producer id; the producer gets its next epoch after the abort (KIP-360)",
@@ -26,7 +32,7 @@ _COORDINATED_TXN: Rows = {
     **COORDINATED,
     **NO_SUCH_API,
     **_UNKNOWN_OUTCOME,
-    **_FENCED,
+    **_EPOCH_REFUSED,
     **_UNKNOWN_ID,
     **_ABORTABLE,
     **otherwise(Action.STOP, "coordinator and producer disagree about the state of the transactional id"),
@@ -84,14 +90,13 @@ PRODUCE = Table(
         (
             "transactional",
             {
-                Code.PRODUCER_FENCED: Row(Action.STOP, "another producer has taken over the transactional id"),
+                **_EPOCH_REFUSED,
                 **rows(
                     Action.STOP,
                     "the client may no longer use the transactional id",
                     Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                     Code.CLUSTER_AUTHORIZATION_FAILED,
                 ),
-                # INVALID_PRODUCER_EPOCH too: InitProducerId after the abort shows whether it means "fenced" (KIP-588).
                 **otherwise(Action.ABORT_TRANSACTION, "a transaction that lacks a record must not be committed"),
             },
         ),
@@ -137,6 +142,13 @@ ADD_PARTITIONS_TO_TXN = Table(
     }
 )
 
+DESCRIBE_TRANSACTIONS = Table(
+    {
+        **COORDINATED,
+        **otherwise(Action.FAIL, "what the coordinator knows cannot be found out"),
+    }
+)
+
 ADD_OFFSETS_TO_TXN = Table(
     {
         **_COORDINATED_TXN,
@@ -160,10 +172,6 @@ TXN_OFFSET_COMMIT = Table(
             Code.STALE_MEMBER_EPOCH,
             Code.GROUP_ID_NOT_FOUND,
         ),
-        # Java stops. As in Produce, the abort shows whether it means "fenced" or a timeout (KIP-588).
-        Code.INVALID_PRODUCER_EPOCH: Row(
-            Action.ABORT_TRANSACTION, "the transaction has timed out, or the abort says that the producer is fenced"
-        ),
     }
 )
 
@@ -172,14 +180,17 @@ END_TXN = Table(
         **_COORDINATED_TXN,
         # Java stops. But with version 2 this is all that a producer learns of a timeout (KIP-890): if it is fenced, the
         # abort or InitProducerId says so.
-        Code.INVALID_TXN_STATE: Row(
-            Action.ABORT_TRANSACTION, "the coordinator has aborted the transaction, or knows of none to abort"
-        ),
+        Code.INVALID_TXN_STATE: Row(Action.CHECK_EPOCH, "the coordinator has aborted the transaction"),
     },
     when=(
         (
             "aborting",
-            {Code.TRANSACTION_ABORTABLE: Row(Action.BACKOFF, "the broker requires an abort, which this is (KIP-890)")},
+            {
+                Code.TRANSACTION_ABORTABLE: Row(
+                    Action.BACKOFF, "the broker requires an abort, which this is (KIP-890)"
+                ),
+                Code.INVALID_TXN_STATE: Row(Action.ABORT_TRANSACTION, "the coordinator knows of none to abort"),
+            },
         ),
     ),
 )

@@ -10,14 +10,19 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
+from typing import Generic, NamedTuple, TypeVar
 
 from aiokproto.codec.messages.fetch import AbortedTransaction
 from aiokproto.errors import CorruptRecordError, KafkaError
 from aiokproto.records import RecordBatch, decode, first_batch_size
-from aiokproto.records.batch import LOG_OVERHEAD
+from aiokproto.records.batch import CODEC, HEADER, LOG_OVERHEAD
+from aiokproto.records.compression import MAX_DECOMPRESSED, declared_size
 from aiokproto.records.isolation import visible
-from aiokproto.records.record import RecordMaker
-from aiokproto.types import RawControlRecord, Record, TopicPartition
+from aiokproto.records.record import MAX_RECORD, Make, RecordMaker
+from aiokproto.records.slices import QUICK_BYTES, SMALL_BYTES
+from aiokproto.types import Ownership, RawControlRecord, Record, TopicPartition
+
+T = TypeVar("T")
 
 MOST_WORK = 1024 * 1024
 """Bytes of decompressed records after which a chunk ends: one or two milliseconds of decoding."""
@@ -26,6 +31,21 @@ MOST_BATCHES = 256
 """Batches after which a chunk ends: a millisecond of parsing headers."""
 
 _COMPRESSION_RATIO = 4
+
+
+class DecodeLimits(NamedTuple):
+    """How large batches and records may become.
+
+    Attributes:
+        batch: Most bytes that a batch decompresses to.
+        record: Most bytes of a record, see :attr:`RecordBatch.max_record`.
+    """
+
+    batch: int = MAX_DECOMPRESSED
+    record: int = MAX_RECORD
+
+
+DEFAULT_LIMITS = DecodeLimits()
 
 
 class BufferedBytes:
@@ -127,8 +147,10 @@ class Chunk:
         self.take_all()
         self.rest = None
 
-    def park(self) -> None:
+    def park(self, *, reading: bool = False) -> None:
         """Count the chunk as not deliverable, and copy its batches if they keep a much larger response alive.
+
+        While the first batch is being read, nothing is copied: that would begin again.
 
         Batches are views of the whole response, most of which may be other partitions' records; no one knows how long a
         paused partition stays paused.
@@ -141,9 +163,10 @@ class Chunk:
         self.parked = True
         self._resize(size)
         # Twice: copying a chunk that is most of its response would save little.
-        if self.batches and 2 * size < memoryview(self.batches[0].raw.obj).nbytes:
+        if self.batches and not reading and 2 * size < memoryview(self.batches[0].raw.obj).nbytes:
             own = b"".join(batch.raw for batch in self.batches)
-            self.batches = deque(decode(memoryview(own), check_crc=False))
+            limits = {"max_decompressed": self.batches[0].max_decompressed, "max_record": self.batches[0].max_record}
+            self.batches = deque(decode(memoryview(own), check_crc=False, **limits))
 
     def unpark(self) -> None:
         """End :meth:`park`."""
@@ -170,6 +193,7 @@ def chunks(
     *,
     control: bool = False,
     check_crc: bool = True,
+    limits: DecodeLimits = DEFAULT_LIMITS,
 ) -> Iterator[Chunk]:
     """Cut a record set into chunks, lazily, so that neither cutting nor decoding one takes long.
 
@@ -181,6 +205,7 @@ def chunks(
         control: Whether control batches are kept.
         check_crc: Whether the checksums of batches to leave out are verified; a damaged one is kept. Those of others
             are when a batch is opened, in a thread if it is large.
+        limits: How large batches and records may become.
 
     Returns:
         At least one chunk if there is data; damage is in the last one.
@@ -193,7 +218,7 @@ def chunks(
 
     def wanted() -> Iterator[RecordBatch]:
         nonlocal passed, found, at, epoch
-        for batch in decode(data, check_crc=False):
+        for batch in decode(data, check_crc=False, max_decompressed=limits.batch, max_record=limits.record):
             at = batch.position
             # By the end and not the base: the requested offset can lie in the middle of a batch.
             if batch.next_offset > position:
@@ -232,31 +257,138 @@ def chunks(
 
 def expected_size(batch: RecordBatch) -> int:
     """Estimate the decompressed bytes of a batch: knowing them would take decompressing it."""
-    return batch.size_in_bytes * (_COMPRESSION_RATIO if batch.attributes & 7 else 1)
+    size, codec = batch.size_in_bytes, batch.attributes & CODEC
+    if not codec:
+        return size
+    # What a batch declares can be false. It only ever makes the estimate larger.
+    declared = declared_size(codec, batch.raw[HEADER.size :]) if batch.magic == 2 else 0
+    return max(size * _COMPRESSION_RATIO, declared)
 
 
-def open_batch(batch: RecordBatch, partition: TopicPartition, position: int, check_crcs: bool) -> list[Record]:
-    """Decode the records of a batch from ``position`` on, last one first.
+class OpenBatch(Generic[T]):
+    """A batch that is decoded a slice at a time.
 
-    Raises:
-        CorruptRecordError: Checksum or content are wrong.
-        UnsupportedCompressionError: The codec is unknown or its library is missing.
+    Attributes:
+        batch: The batch.
+        position: The offset behind the slices that were read.
+        ended: Whether the last slice was read.
     """
-    if check_crcs:
-        batch.validate()
-    records = read_batch(batch, partition, position)
-    records.reverse()
-    return records
+
+    __slots__ = ("_check_crcs", "_slices", "batch", "ended", "position")
+
+    def __init__(self, batch: RecordBatch, make: Make[T], position: int, check_crcs: bool) -> None:
+        self.batch = batch
+        self.position = position
+        self.ended = False
+        self._slices = batch.slices(make)
+        self._check_crcs = check_crcs
+
+    def is_quick(self) -> bool:
+        """Return whether the event loop may read the next slice. Else it is for a thread.
+
+        Raises:
+            CorruptRecordError, UnsupportedCompressionError: As reading.
+        """
+        if expected_size(self.batch) > QUICK_BYTES:
+            return False
+        if self._check_crcs:
+            self._validate()
+        return self._slices.is_quick()
+
+    def read_all(self) -> list[T]:
+        """Decode all records of the next slice, in order. There may be none.
+
+        Raises:
+            CorruptRecordError: Checksum or content are wrong, or a limit is exceeded.
+            UnsupportedCompressionError: The codec is unknown or its library is missing.
+        """
+        if self._check_crcs:
+            self._validate()
+        records = self._slices.read()
+        self.ended = self._slices.ended
+        return records
+
+    def passed(self, offset: int) -> None:
+        """Move the position behind a record. One whose offset is not of the batch does not move it beyond that."""
+        self.position = min(max(self.position, offset + 1), self.batch.next_offset)
+
+    def _validate(self) -> None:
+        self.batch.validate()
+        # Once: not for each slice.
+        self._check_crcs = False
 
 
-def read_batch(batch: RecordBatch, partition: TopicPartition, position: int) -> list[Record]:
-    """Decode the records of a batch from ``position`` on, in order. Raises as :func:`open_batch`; checks no
-    checksum."""
-    topic, number = partition
-    records = batch.records(RecordMaker(topic, number, batch.timestamp_type, batch.partition_leader_epoch))
+class OpenRecords(OpenBatch[Record]):
+    """The records of a batch from a position on."""
+
+    __slots__ = ("_first",)
+
+    def __init__(
+        self,
+        batch: RecordBatch,
+        partition: TopicPartition,
+        position: int,
+        check_crcs: bool,
+        ownership: Ownership | None = None,
+    ) -> None:
+        topic, number = partition
+        make = RecordMaker(topic, number, batch.timestamp_type, batch.partition_leader_epoch, ownership)
+        super().__init__(batch, make, position, check_crcs)
+        self._first = position
+
+    def read(self) -> list[Record]:
+        """Decode the next slice from the first position on, in order; raises as :meth:`read_all`."""
+        records = self.read_all()
+        if records and not self.ended:
+            self.passed(records[-1].offset)
+        return _delivered(self.batch, records, self._first)
+
+
+def _delivered(batch: RecordBatch, records: list[Record], position: int) -> list[Record]:
+    """Return the records of a batch from ``position`` on, as they are delivered."""
     if batch.is_control:
         records[:] = map(RawControlRecord, records)
     # By bisection: offsets grow within a batch, with gaps after compaction.
     if records and records[0].offset < position:
         del records[: bisect_left(records, position, key=attrgetter("offset"))]
     return records
+
+
+def read_small(
+    batch: RecordBatch, partition: TopicPartition, position: int, check_crcs: bool, ownership: Ownership | None
+) -> list[Record] | None:
+    """Decode the records of a batch from ``position`` on, in order, if it is small; None for others.
+
+    The short way for most batches: see :meth:`RecordBatch.read_small`. Raises as :meth:`OpenBatch.read_all`.
+    """
+    if check_crcs and len(batch.raw) <= SMALL_BYTES:
+        batch.validate()
+    topic, number = partition
+    make = RecordMaker(topic, number, batch.timestamp_type, batch.partition_leader_epoch, ownership)
+    records = batch.read_small(make)
+    return None if records is None else _delivered(batch, records, position)
+
+
+def open_batch(
+    batch: RecordBatch,
+    partition: TopicPartition,
+    position: int,
+    check_crcs: bool,
+    ownership: Ownership | None = None,
+) -> OpenRecords:
+    """Return what decodes the records of a batch from ``position`` on; they refer to ``ownership``."""
+    return OpenRecords(batch, partition, position, check_crcs, ownership)
+
+
+def read_batch(
+    batch: RecordBatch, partition: TopicPartition, position: int, ownership: Ownership | None = None
+) -> Iterator[Record]:
+    """Decode the records of a batch from ``position`` on, in order, a slice at a time. Checks no checksum.
+
+    Raises:
+        CorruptRecordError: A record is damaged, or exceeds a limit.
+        UnsupportedCompressionError: The codec is unknown or its library is missing.
+    """
+    opened = open_batch(batch, partition, position, False, ownership)
+    while not opened.ended:
+        yield from opened.read()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from aiokproto.errors import CorruptRecordError, UnsupportedCompressionError
@@ -10,7 +10,7 @@ from aiokproto.records import RecordBatch
 from aiokproto.records.batch import HEADER
 from aiokproto.records.compression import Bytes, decompress
 
-MOST_DECOMPRESSED = 32 * 1024 * 1024
+MOST_DECOMPRESSED = 16 * 1024 * 1024
 """Most decompressed bytes of one chunk's batches; the rest is decompressed when it is iterated."""
 
 
@@ -20,14 +20,14 @@ class DecompressedBatch(RecordBatch):
     __slots__ = ("_body",)
 
     def __init__(self, batch: RecordBatch, body: Bytes) -> None:
-        super().__init__(batch.raw, max_decompressed=batch.max_decompressed)
+        super().__init__(batch.raw, max_decompressed=batch.max_decompressed, max_record=batch.max_record)
         self.source = batch.source
         self.position = batch.position
         self._body = body
 
-    def body(self) -> Bytes:
-        """Return the decompressed records section."""
-        return self._body
+    def unpacked(self) -> Iterator[Bytes]:
+        """Return the decompressed records section, in one chunk."""
+        return iter((self._body,))
 
 
 def is_decompressible(batch: RecordBatch) -> bool:

@@ -14,8 +14,10 @@ from aiokproto.codec.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from aiokproto.codec.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, KafkaError, UnsupportedVersionError
+from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.changes import Change, ChangeKind, PartitionOwner
 from aiokproto.group.config import GroupConfig, LeaveMode
 from aiokproto.group.epoch_member import EpochMember
@@ -24,11 +26,19 @@ from aiokproto.group.offsets import FoundOffsets
 from aiokproto.group.topic_ids import TopicIdPartition, TopicNames, by_topic, from_topics
 from aiokproto.net.features import CONSUMER_PROTOCOL
 from aiokproto.observe.observers import Timing
+from aiokproto.runtime import create_task
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.group")
 
 _LEAVE_TIMEOUT = 3.0
+
+_GROUP = 32
+"""The ConfigResource type of groups."""
+
+_SESSION_TIMEOUT = "consumer.session.timeout.ms"
+
+_DESCRIBE_CONFIGS = Situation(DescribeConfigsRequest.api_key)
 
 _CLASSIC = 'pass group_protocol="classic", or "auto" for clusters of both kinds'
 
@@ -174,6 +184,7 @@ class ConsumerMember:
             UnsupportedVersionError: The broker lacks the consumer protocol.
             ClientClosedError: The heartbeat task was cancelled.
         """
+        learning = create_task(self._learn_session_timeout(), name="aiokproto-group-session-timeout")
         try:
             await self._member.run()
         except BrokerError as error:
@@ -187,6 +198,31 @@ class ConsumerMember:
             if "classic" in str(error):
                 raise
             raise UnsupportedVersionError(f"group {self._config.group_id!r}: {error}; {_CLASSIC}") from error
+        finally:
+            learning.cancel()
+            await asyncio.wait([learning])
+
+    async def _learn_session_timeout(self) -> None:
+        """Ask the broker for the group's session timeout, which no heartbeat says. The shorter one counts: the
+        coordinator goes by its own, and the application has requested no longer one."""
+        name = self._config.group_id
+        keys = [_SESSION_TIMEOUT]
+        resource = DescribeConfigsResource(resource_type=_GROUP, resource_name=name, configuration_keys=keys)
+        attempt = 0
+        while True:
+            try:
+                response = await self._cluster.request(DescribeConfigsRequest(resources=[resource]))
+                break
+            except KafkaError as error:
+                if classify(error, _DESCRIBE_CONFIGS) in (Action.FAIL, Action.STOP):
+                    log.debug("group %s: its session timeout is not known: %s", name, error)
+                    return
+            attempt += 1
+            await asyncio.sleep(self._cluster.backoff(attempt))
+        values = [each.value for result in response.results for each in result.configs if each.name == _SESSION_TIMEOUT]
+        # Nothing without the right to describe the group's configuration, or from a broker before 4.0.
+        if values and (value := values[0] or "").isdecimal() and int(value) > 0:
+            self._member.heartbeat.session.limit(min(int(value) / 1000, self._config.session_timeout))
 
     async def leave(self, reason: str, timeout: float = _LEAVE_TIMEOUT, how: LeaveMode = "default") -> None:
         """Leave the group after :meth:`run` has ended, or stay in it until the session expires (KIP-1092). Failures are

@@ -92,7 +92,6 @@ class EpochHeartbeat(Generic[Item]):
         membership: EpochMembership[Item],
         form: HeartbeatForm[Item],
         session: Session,
-        session_timeout: float,
         notify: Callable[[KafkaError | None], None],
         *,
         optional: bool = False,
@@ -114,11 +113,13 @@ class EpochHeartbeat(Generic[Item]):
         self._interval = _FIRST_INTERVAL
         self._version = form.request_type.versions.highest
         self._sent_at = 0.0
+        self._joined_at = 0.0
+        self._losses_seen = 0
+        # Loop time since when another member has the instance id; None if none has.
+        self._taken_since: float | None = None
         self._woken = asyncio.Event()
         self._turn = asyncio.Lock()
         self._in_flight: asyncio.Task[Any] | None = None
-        # Several attempts have to fit into a session: otherwise one lost response would end it.
-        self._timeout = min(cluster.config.request_timeout, session_timeout / 3)
 
     def wake(self) -> None:
         """Look again whether a heartbeat is due."""
@@ -137,11 +138,22 @@ class EpochHeartbeat(Generic[Item]):
                     await asyncio.sleep(self._cluster.backoff(failures))
                 else:
                     await self._until_due()
+                    await self._pause_after_losses()
                 if self._membership.in_session:
                     async with self._turn:
                         failures = 0 if await self._send_heartbeat() else failures + 1
         finally:
             self.session.stop()
+
+    async def _pause_after_losses(self) -> None:
+        """Wait if the group has lost the member since the last heartbeat, and before: the first time it joins again at
+        once."""
+        # Not by the state: a response to a heartbeat before the loss can end JOINING.
+        losses, seen = self._membership.losses, self._losses_seen
+        self._losses_seen = losses
+        if losses > max(seen, 1):
+            self._joined_at = asyncio.get_running_loop().time()
+            await asyncio.sleep(self._cluster.backoff(losses - 1))
 
     async def refresh(self, epoch: int) -> None:
         """Have the coordinator tell the member's epoch, unless it is another than ``epoch`` already."""
@@ -180,8 +192,10 @@ class EpochHeartbeat(Generic[Item]):
         situation = self._situation._replace(joined=membership.joined)
         exchange = _Exchange(self._form, situation, self._build)
         self._sent_at = sent_at
+        # Several attempts have to fit into a session: otherwise one lost response would end it.
+        timeout = min(self._cluster.config.request_timeout, self.session.timeout / 3)
         self._in_flight = create_task(
-            self._requests.attempt(exchange, self._timeout, timeout=self._timeout), name="aiokproto-group-heartbeat"
+            self._requests.attempt(exchange, timeout, timeout=timeout), name="aiokproto-group-heartbeat"
         )
         try:
             await asyncio.wait([self._in_flight])
@@ -205,18 +219,36 @@ class EpochHeartbeat(Generic[Item]):
             if task.cancel():
                 await asyncio.wait([task])
         code = ErrorCode(response.error_code)
-        action = classify(code, situation)
+        action = self._judged(code, classify(code, situation))
         if action is not Action.ACCEPT:
             self._failed(action, error_for(code, self._name, response.error_message, self._asked))
             return False
         self.failure = ""
-        self.latency.add(asyncio.get_running_loop().time() - sent_at)
+        self._taken_since = None
+        now = asyncio.get_running_loop().time()
+        # Accepted once is not for long: a commit can lose what the next heartbeat joins again.
+        if membership.state is MemberState.JOINING:
+            self._joined_at = now
+        elif now - self._joined_at >= self._interval:
+            membership.losses = 0
+        self.latency.add(now - sent_at)
         if response.heartbeat_interval_ms > 0:
-            self._interval = response.heartbeat_interval_ms / 1000
+            # At most a session's time: whatever the coordinator says, the member would be removed.
+            self._interval = min(response.heartbeat_interval_ms / 1000, self.session.timeout)
         self.session.confirm(sent_at)
         membership.accepted(response.member_epoch, self._form.target(response))
         self._notify(None)
         return True
+
+    def _judged(self, code: ErrorCode, action: Action) -> Action:
+        """Return the action for an error code: an instance id that is taken for longer than a session belongs to a
+        member that lives."""
+        if code is not ErrorCode.UNRELEASED_INSTANCE_ID:
+            return action
+        now = asyncio.get_running_loop().time()
+        if self._taken_since is None:
+            self._taken_since = now
+        return Action.STOP if now - self._taken_since > self.session.timeout else action
 
     def _failed(self, action: Action, error: KafkaError) -> None:
         log.debug("group %s: heartbeat: %s", self._group_id, error)

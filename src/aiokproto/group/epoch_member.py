@@ -67,7 +67,7 @@ class EpochMember(Generic[Item]):
         self.membership = membership
         session = Session(group_id, session_timeout, lambda: membership.in_session, on_session)
         self.heartbeat: EpochHeartbeat[Item] = EpochHeartbeat(
-            cluster, group_id, membership, form, session, session_timeout, self._take, optional=optional
+            cluster, group_id, membership, form, session, self._take, optional=optional
         )
         self._offsets = GroupOffsets(cluster, group_id)
         self.commits = Commits(cluster, self, self._offsets)
@@ -118,7 +118,9 @@ class EpochMember(Generic[Item]):
         after a heartbeat, and the offsets are those that anyone sees.
         """
         at, partitions = asyncio.get_running_loop().time() + timeout, list(partitions)
+        attempt = 0
         while True:
+            attempt += 1
             identity = self.metadata
             member = identity if identity.generation >= 0 else None
             try:
@@ -129,7 +131,7 @@ class EpochMember(Generic[Item]):
                     raise
                 self._refused(action, identity.generation, error)
             async with until(at, lambda: f"OffsetFetch of group {self._group_id!r}: the member's epoch is refused"):
-                await asyncio.sleep(self._cluster.backoff(1))
+                await asyncio.sleep(self._cluster.backoff(attempt))
                 await self.catch_up(identity.generation)
 
     # CommittingMember

@@ -100,6 +100,7 @@ class EpochMembership(Generic[Item]):
         state: The state.
         owned: What the member owns.
         target: What it can own by the last response that said so.
+        losses: How often in a row the group has lost the member soon after it had joined.
     """
 
     def __init__(self, instance_id: str | None = None, reports: tuple[str, ...] = ()) -> None:
@@ -110,6 +111,7 @@ class EpochMembership(Generic[Item]):
         self.state = MemberState.UNSUBSCRIBED
         self.owned: frozenset[Item] = frozenset()
         self.target: frozenset[Item] = frozenset()
+        self.losses = 0
         self._reports = reports
         self._known: dict[str, Any] = {}
         self._sent: dict[str, Any] = {}
@@ -180,6 +182,7 @@ class EpochMembership(Generic[Item]):
             return
         if action in LOST:
             self.state, self.epoch = MemberState.FENCED, JOIN_EPOCH
+            self.losses += 1
         elif action is Action.FALL_BACK:
             self.state = MemberState.FALLING_BACK
         elif action is Action.STOP:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from aiokproto.application import calling, check_not_awaitable
 from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.coordinator_requests import CoordinatorRequests
@@ -106,7 +107,9 @@ class Joining:
         self._heartbeat.session.confirm(sent_at)
         # Outside of the try, so that a malformed assignment ends the member, as failures.membership has it.
         assigned = decode_assignment(bytes(synced.assignment))
-        self._assignor().on_assignment(assigned, membership.generation)
+        assignor = self._assignor()
+        with calling(f"on_assignment of the assignor {assignor.name!r}"):
+            assignor.on_assignment(assigned, membership.generation)
         return set(assigned)
 
     def outdated(self) -> str:
@@ -150,7 +153,7 @@ class Joining:
     def _protocols(self, topics: frozenset[str], owned: set[TopicPartition]) -> dict[str, bytes]:
         generation, rack = self._membership.generation, self._config.client_rack
         return {
-            name: encode_subscription(topics, assignor.user_data(topics), owned, generation, rack)
+            name: encode_subscription(topics, _user_data(assignor, topics), owned, generation, rack)
             for name, assignor in self._assignors.items()
         }
 
@@ -175,6 +178,15 @@ class Joining:
                 f"which is not in partition_assignment_strategy"
             )
         return self._assignors[protocol]
+
+
+def _user_data(assignor: Assignor, topics: frozenset[str]) -> bytes | None:
+    with calling(f"user_data of the assignor {assignor.name!r}"):
+        data: object = assignor.user_data(topics)
+        check_not_awaitable(data, "user_data")
+    if data is not None and not isinstance(data, bytes):
+        raise TypeError(f"user_data of the assignor {assignor.name!r} returned {data!r:.80}: expected bytes, or None")
+    return data
 
 
 class _Leave:

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from aiokproto.application import calling, check_not_awaitable
 from aiokproto.cluster import BrokerNode, ClusterClient, ClusterSnapshot, TopicInfo
 from aiokproto.errors import BrokerError, DeadlineError, DecodeError
 from aiokproto.group.assignors import Assignment, Assignor, Members, Racks, Subscription
@@ -53,9 +54,12 @@ class Leader:
         """
         subscriptions = await self.watch(members)
         sizes, racks = {topic: size for topic, size in self._sizes.items() if size}, self._racks
-        if assignor.in_thread:
-            return await self._cluster.run_in_thread(_assigned_in_thread, assignor, sizes, subscriptions, racks)
-        return await self._cluster.run_in_thread(_encoded, assignor.assign(sizes, subscriptions, racks), subscriptions)
+        in_thread = assignor.in_thread
+        with calling(f"the assignor {assignor.name!r}", awaited=in_thread):
+            if in_thread:
+                return await self._cluster.run_in_thread(_assigned_in_thread, assignor, sizes, subscriptions, racks)
+            assigned = _checked(assignor.assign(sizes, subscriptions, racks), assignor)
+        return await self._cluster.run_in_thread(_encoded, assigned, subscriptions)
 
     async def watch(self, members: Encoded) -> Members:
         """Let :meth:`outdated` compare with the topics as they are now. Returns what the members subscribe to."""
@@ -143,7 +147,14 @@ def _racks(infos: Iterable[TopicInfo], brokers: Mapping[int, BrokerNode]) -> dic
 def _assigned_in_thread(
     assignor: Assignor, sizes: Mapping[str, int], members: Members, racks: Racks
 ) -> dict[str, bytes]:
-    return _encoded(assignor.assign(sizes, members, racks), members)
+    return _encoded(_checked(assignor.assign(sizes, members, racks), assignor), members)
+
+
+def _checked(assigned: Assignment, assignor: Assignor) -> Assignment:
+    check_not_awaitable(assigned, f"the assignor {assignor.name!r}")
+    if not isinstance(assigned, Mapping):
+        raise TypeError(f"the assignor {assignor.name!r} returned {assigned!r:.80}: expected {{member id: partitions}}")
+    return assigned
 
 
 def _encoded(assigned: Assignment, members: Members) -> dict[str, bytes]:

@@ -19,6 +19,7 @@ from aiokproto.codec.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
+    OffsetFetchResponseGroup,
 )
 from aiokproto.codec.messages.txn_offset_commit import TxnOffsetCommitResponse
 from aiokproto.codec.wire import ZERO_UUID
@@ -39,8 +40,9 @@ _MEMBER_FROM = 9
 _STABLE_FROM = 7
 """The first version of OffsetFetch that can wait for open transactions (KIP-447)."""
 
-NO_RESULT = ErrorCode.UNKNOWN_SERVER_ERROR
-"""The error code of a partition that a response to a commit leaves out, or of a group that one to a fetch does."""
+MOST_OMISSIONS = 5
+"""Responses in a row that leave out a partition, without an error, after which it counts as one without a committed
+offset, where the coordinator serves no version of OffsetFetch in which this never happens."""
 
 
 class OffsetsByTopic:
@@ -68,13 +70,12 @@ class OffsetsByTopic:
 
     def codes(self, response: OffsetCommitResponse | TxnOffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
         """Return the error code of each partition."""
-        # A topic id that was not asked maps to "", which no partition has: it is ignored.
         received = {
             TopicPartition(topic.name or self._names.get(topic.topic_id, ""), entry.partition_index): entry.error_code
             for topic in response.topics
             for entry in topic.partitions
         }
-        return {partition: ErrorCode(received.get(partition, NO_RESULT)) for partition in self._partitions}
+        return {partition: ErrorCode(received[partition]) for partition in self._partitions}
 
     def _is_gone(self, partition: TopicPartition, code: ErrorCode, situation: Situation) -> bool:
         """Return whether a partition was refused because its topic was deleted: retrying would delay the others."""
@@ -175,6 +176,8 @@ class FetchExchange:
         # Until the coordinator does not know an id.
         self._by_id = True
         self._in_groups = False
+        # Responses that left out some of the partitions.
+        self._omissions = 0
 
     def highest(self) -> int | None:
         # Looked up for every attempt, unlike a commit's: reading the offset of a topic's newest id is what is wanted.
@@ -205,15 +208,19 @@ class FetchExchange:
         )
         # Retry by name: a deleted topic then has no committed offset, and the others need no fresh metadata.
         self._by_id = self._by_id and code is not ErrorCode.UNKNOWN_TOPIC_ID
+        if not code and len(entries) < len(self.partitions):
+            # Only in versions before 9 (cluster/answers.py). Event Hubs always leaves out what was never committed;
+            # Kafka does not. One response says nothing: the consumer would lose its position.
+            self._omissions += 1
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE if self._omissions < MOST_OMISSIONS else ErrorCode.NONE
         return code
 
     def entries(self, response: OffsetFetchResponse) -> tuple[int, dict[TopicPartition, Any]]:
         """Return the top-level error code and the partitions, from either form of the response."""
         names = {topic_id: name for name, topic_id in self._ids.items()}
-        if self._in_groups and not response.groups:
-            return NO_RESULT, {}
         if self._in_groups:
-            group = response.groups[0]
+            absent = OffsetFetchResponseGroup(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            group = response.groups[0] if response.groups else absent
             return group.error_code, {
                 TopicPartition(topic.name or names.get(topic.topic_id, ""), entry.partition_index): entry
                 for topic in group.topics

@@ -105,7 +105,7 @@ class GroupOffsets:
         for partition in exchange.partitions:
             entry = entries.get(partition)
             if entry is None:
-                # Event Hubs leaves out what was never committed. (Kafka does not, and Java reads it likewise.)
+                # Left out by several responses in a row (FetchExchange.failure).
                 found[partition] = None
                 continue
             if entry.error_code:

@@ -108,6 +108,8 @@ class Reconciliation(Generic[Item]):
         self._lost_reason = ""
         self._assigned_once = False
         self._is_out = False
+        # Look-ups in a row, whatever interrupted them: each heartbeat does.
+        self._look_ups = 0
         self._noted = asyncio.Event()
 
     # Notes
@@ -230,6 +232,7 @@ class Reconciliation(Generic[Item]):
         if not revoked and not added and ready != target:
             await self._until_known(target - ready)
             return
+        self._look_ups = 0
         await self._revoke(revoked)
         # Meanwhile the group may have removed the member, or withdrawn what it had assigned.
         if membership.state is not MemberState.RECONCILING:
@@ -254,10 +257,9 @@ class Reconciliation(Generic[Item]):
 
     async def _until_known(self, items: frozenset[Item]) -> None:
         """Look up missing metadata, with a backoff, until it may be there or something else has to be done first."""
-        attempt = 0
         while not self._noted.is_set() and not self._owner.known(items):
-            attempt += 1
-            look_up = create_task(self._look_up(items, attempt), name="aiokproto-group-topics")
+            self._look_ups += 1
+            look_up = create_task(self._look_up(items, self._look_ups), name="aiokproto-group-topics")
             noted = create_task(self._noted.wait(), name="aiokproto-group-noted")
             try:
                 await asyncio.wait([look_up, noted], return_when=asyncio.FIRST_COMPLETED)

@@ -22,6 +22,7 @@ class Session:
 
     Attributes:
         confirmed: Whether the coordinator has confirmed the session within the session timeout.
+        timeout: The session timeout (s).
     """
 
     def __init__(
@@ -30,7 +31,7 @@ class Session:
         """``in_session`` says whether there is a session; ``on_change`` receives each change of :attr:`confirmed`."""
         self.confirmed = True
         self._group_id = group_id
-        self._limit = timeout
+        self.timeout = timeout
         self._in_session = in_session
         self._on_change = on_change
         self._sent_at = 0.0
@@ -40,18 +41,25 @@ class Session:
         """Note that the coordinator knows the member, by the response to a request sent at that loop time."""
         self._sent_at = max(self._sent_at, sent_at)
         loop = asyncio.get_running_loop()
-        if loop.time() - self._sent_at >= self._limit:
+        if loop.time() - self._sent_at >= self.timeout:
             self.mark_unconfirmed()
             return
         if self._timer is None:
-            self._timer = loop.call_at(self._sent_at + self._limit, self._ended)
+            self._timer = loop.call_at(self._sent_at + self.timeout, self._ended)
         self._set_confirmed(True)
 
     def check(self) -> None:
         """Check the session before the event loop could run the timer, as right after a suspension."""
-        if self._timer is not None and asyncio.get_running_loop().time() - self._sent_at >= self._limit:
+        if self._timer is not None and asyncio.get_running_loop().time() - self._sent_at >= self.timeout:
             self._timer.cancel()
             self._ended()
+
+    def limit(self, timeout: float) -> None:
+        """Replace the session timeout (s), also of the session that has begun."""
+        self.timeout = timeout
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = asyncio.get_running_loop().call_at(self._sent_at + timeout, self._ended)
 
     def stop(self) -> None:
         """Stop the timer."""
@@ -82,7 +90,7 @@ class Session:
         self._timer = None
         if not self._in_session():
             return
-        ends_at = self._sent_at + self._limit
+        ends_at = self._sent_at + self.timeout
         if loop.time() < ends_at:
             self._timer = loop.call_at(ends_at, self._ended)
             return

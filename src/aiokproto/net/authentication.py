@@ -22,6 +22,8 @@ import logging
 from collections.abc import Callable
 from inspect import isawaitable
 
+from aiokproto.application import failure
+from aiokproto.cancelling import apart
 from aiokproto.codec.frames import decode_response
 from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from aiokproto.codec.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -37,7 +39,6 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.connection import Connection
 from aiokproto.net.timeouts import deadline
 from aiokproto.runtime import create_task, uniform
-from aiokproto.security.cancellation import is_cancelled
 from aiokproto.security.mechanism import (
     ExplainedExchange,
     NamedExchange,
@@ -114,15 +115,11 @@ class Authentication:
         except KafkaError as error:
             without_frames(error)
             raise error
-        except asyncio.CancelledError as error:
-            without_frames(error)
-            if is_cancelled():
-                raise error
-            raise self._failed("it was cancelled, and not by the client") from error
-        except Exception as error:
+        except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
             # The application's code: a token endpoint that is away, a file that is being replaced.
             without_frames(error)
-            raise self._failed(f"{type(error).__name__}: {error}") from error
+            raised = failure(error, f"the mechanism {self._mechanism.name}", awaited=True)
+            raise self._failed(f"{type(raised).__name__}: {raised}") from raised
 
     def close(self) -> None:
         """End: the connection has ended."""
@@ -221,7 +218,7 @@ class Authentication:
             # Of an application's own mechanism a plain method will do: most have nothing to wait for.
             if isawaitable(token):
                 self._awaits_token = True
-                token = await token
+                token = await apart(token, self._who())
                 self._awaits_token = False
         except AuthenticationError as error:
             raise AuthenticationError(f"{self._who()}: {error}") from error

@@ -12,10 +12,12 @@ import asyncio
 import inspect
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
+from aiokproto.application import failure
+from aiokproto.cancelling import apart
 from aiokproto.config import MAX_PORT, ClusterConfig
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, DeadlineError, KafkaError, NotKafkaError
 from aiokproto.net.addresses import Endpoint, connect, reason, resolve
@@ -26,6 +28,7 @@ from aiokproto.net.timeouts import deadline as ends_at
 from aiokproto.net.tls_errors import BROKER, PROXY, tls_error
 from aiokproto.proxy_options import Proxy
 from aiokproto.security.tls.contexts import TlsContexts
+from aiokproto.texts import address
 
 
 class Dialled(asyncio.BaseProtocol):
@@ -119,13 +122,13 @@ class _Dial(Generic[P]):
         if config.address_map is not None:
             host, port = await self._ask("address_map", config.address_map, host, port, _is_address)
             if (host, port) != (self._host, self._port):
-                self._what += f", by address_map at {host}:{port}"
+                self._what += f", by address_map at {address(host, port)}"
         if not host or not 0 < port <= MAX_PORT:
             raise BrokerConnectionError(f"{self._what}: {host!r}:{port} is no address")
         if config.dialer is not None:
             opened = await self._ask("dialer", config.dialer, host, port, _is_connected)
             opened.setblocking(False)
-            connected = await self._attach(opened, f"{host}:{port}")
+            connected = await self._attach(opened, address(host, port))
         elif config.proxy is not None and host not in config.proxy.bypass:
             connected = await self._through(config.proxy, host, port)
         else:
@@ -157,13 +160,14 @@ class _Dial(Generic[P]):
             async with ends_at(self._deadline, lambda: f"{call} took too long"):
                 answer = function(host, port)
                 if inspect.isawaitable(answer):
-                    answer = await _apart(answer, call)
+                    answer = await apart(answer, call, _close)
         except DeadlineError as error:
             raise BrokerConnectionError(str(error)) from None
         except KafkaError:
             raise
-        except Exception as error:
-            raise BrokerConnectionError(f"{call} raised {type(error).__name__}: {error}") from error
+        except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
+            raised = failure(error, option, awaited=True)
+            raise BrokerConnectionError(f"{call} raised {type(raised).__name__}: {raised}") from raised
         if not valid(answer):
             raise BrokerConnectionError(f"{call} returned {answer!r}: not {_EXPECTED[option]}")
         return answer
@@ -299,21 +303,9 @@ class _Dial(Generic[P]):
             raise
 
 
-async def _apart(answer: Awaitable[Any], what: str) -> Any:
-    """Await something in a task of its own, so that its cancellation is an error, and none of the caller's."""
-    task = asyncio.ensure_future(answer)
-    try:
-        await asyncio.wait((task,))
-    except asyncio.CancelledError:
-        task.cancel()
-        await asyncio.wait((task,))
-        # It may have been too late to cancel it.
-        if not task.cancelled() and task.exception() is None and isinstance(task.result(), socket.socket):
-            task.result().close()
-        raise
-    if task.cancelled():
-        raise BrokerConnectionError(f"{what} was cancelled")
-    return task.result()
+def _close(answer: Any) -> None:
+    if isinstance(answer, socket.socket):
+        answer.close()
 
 
 def _is_address(answer: Any) -> bool:

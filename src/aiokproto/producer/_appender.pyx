@@ -13,6 +13,7 @@ from aiokproto.records._writer cimport NO_HEADERS, RecordWriter
 from types import GenericAlias
 
 from aiokproto.accelerator import Documentation, Signature
+from aiokproto.application import failure
 from aiokproto.producer.partitioner import check_partition, key_hash
 from aiokproto.producer.record import PendingRecord, as_bytes, check_headers, check_timestamp
 from aiokproto.records.writer import encode_headers
@@ -133,7 +134,12 @@ cdef class RecordAppender:
         if partition is not None:
             return check_partition(partition, queues.name, count)
         if self._partitioner is not None:
-            chosen = self._partitioner(queues.name, key, value, range(count), queues.available)
+            try:
+                chosen = self._partitioner(queues.name, key, value, range(count), queues.available)
+            except Exception:
+                raise
+            except BaseException as error:
+                raise failure(error, "partitioner") from error
             return None if chosen is None else check_partition(chosen, queues.name, count, "the partitioner's ")
         return None if key is None else key_hash(key) % count
 

@@ -376,8 +376,7 @@ class Accumulator:
         leaderless: list[TopicPartition] = []
         wake_at = self.next_deadline()
         for queue in list(self._ready):
-            # Retries first: `closed` has them at its head, and an open batch is always the youngest.
-            batch = queue.closed[0] if queue.closed else queue.open if queue.due else None
+            batch = _next_batch(queue)
             if batch is None:
                 del self._ready[queue]
             elif queue.retry_at > now:
@@ -431,6 +430,12 @@ class Accumulator:
 
     def has_due(self, now: float) -> bool:
         """Whether a batch is ready, whether or not its broker can take it."""
+        # Batches that have failed since. Without a producer id nothing is drained, which else drops them: they would be
+        # a reason to request one for ever.
+        for queue in [queue for queue in self._ready if _next_batch(queue) is None]:
+            del self._ready[queue]
+        while self._lingering and not self._is_open(self._lingering[0]):
+            self._lingering.popleft()
         return self.has_ready or bool(self._lingering and self._lingering[0].created + self.limits.linger <= now)
 
     @property
@@ -595,3 +600,9 @@ class Accumulator:
     def incomplete(self) -> Iterator[ProducerBatch]:
         """The batches without an outcome, oldest first."""
         return iter(self._incomplete)
+
+
+def _next_batch(queue: PartitionQueue) -> ProducerBatch | None:
+    """Return the batch that a queue would send next; None if none is ready."""
+    # Retries first: `closed` has them at its head, and an open batch is always the youngest.
+    return queue.closed[0] if queue.closed else queue.open if queue.due else None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Generic
 
 from aiokproto.accelerator import twin
+from aiokproto.application import failure
 from aiokproto.producer.delivery import BatchSlice, Delivery
 from aiokproto.producer.partitioner import Partitioner, check_partition, key_hash
 from aiokproto.producer.record import PendingRecord, as_bytes, check_headers, check_timestamp
@@ -141,7 +142,12 @@ class RecordAppender(Generic[K, V]):
             return check_partition(partition, queues.name, count)
         if self._partitioner is not None:
             # The caller's code, so its choice is checked; a wrong one fails this record alone.
-            chosen = self._partitioner(queues.name, key, value, range(count), queues.available)
+            try:
+                chosen = self._partitioner(queues.name, key, value, range(count), queues.available)
+            except Exception:
+                raise
+            except BaseException as error:
+                raise failure(error, "partitioner") from error
             return None if chosen is None else check_partition(chosen, queues.name, count, "the partitioner's ")
         return None if key is None else key_hash(key) % count
 

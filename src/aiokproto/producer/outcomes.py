@@ -157,8 +157,8 @@ class Outcomes(Sequence["RecordMetadata | KafkaError"]):
         if rejected:
             self._context.unobserved_failures += len(rejected)
             log.error(
-                "%d records were not buffered, and the outcomes of send_many() were never checked; the first error: %s",
-                len(rejected),
+                "send_many(): %s not buffered, and the outcomes were never checked; the first error: %s",
+                counted(len(rejected), "record"),
                 rejected[0],
             )
 

@@ -97,7 +97,7 @@ def add_findings(
     for where, count in leaderless.most_common(_NAMED):
         findings.degraded.append(f"partition {where} has no leader ({counted(count, 'batch', 'batches')} wait for it)")
     if len(leaderless) > _NAMED:
-        findings.degraded.append(f"{len(leaderless) - _NAMED} more partitions with records have no leader")
+        findings.degraded.append(f"{counted(len(leaderless) - _NAMED, 'more partition')} with records without a leader")
     if short_of_memory:
         findings.degraded.append(f"calls wait for free memory: buffer_memory={limits.buffer_memory} is used up")
     # Half of the time that records have is gone: what delays them may well outlast the other half.

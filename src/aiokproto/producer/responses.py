@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient
-from aiokproto.cluster.coordinator_requests import CONCURRENT_PAUSE
+from aiokproto.cluster.coordinator_requests import concurrent_pause
 from aiokproto.codec.messages.produce import NodeEndpoint, PartitionProduceResponse, ProduceRequest, ProduceResponse
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import DecodeError, KafkaError, error_for
+from aiokproto.errors import BrokerError, DecodeError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.batch import ProducerBatch, invalid_records
@@ -29,10 +30,16 @@ class ProduceResponseHandler:
     """Gives each batch of a request its outcome, or returns it to its queue."""
 
     def __init__(
-        self, cluster: ClusterClient, accumulator: Accumulator, producer_ids: ProducerIds, *, transactional: bool
+        self,
+        cluster: ClusterClient,
+        accumulator: Accumulator,
+        producer_ids: ProducerIds,
+        epoch_refused: Callable[[ProducerBatch, BrokerError], None] | None = None,
     ) -> None:
-        """Create a handler in the running loop."""
-        self._transactional = transactional
+        """Create a handler in the running loop. ``epoch_refused`` gives a batch of a transaction its outcome, once the
+        meaning of the refusal is known; None without transactions."""
+        self._transactional = epoch_refused is not None
+        self._epoch_refused = epoch_refused
         self._cluster = cluster
         self._accumulator = accumulator
         self._producer_ids = producer_ids
@@ -126,6 +133,8 @@ class ProduceResponseHandler:
             log.warning("%s: sequence %d rejected, producer %s: %s", batch, batch.sequence, batch.producer, error)
             accumulator.restart(batch, error, self._retry_at(batch))
             self._producer_ids.discard_for(accumulator.queue(batch), refused=action is Action.NEW_PRODUCER_ID)
+        elif action is Action.CHECK_EPOCH and self._epoch_refused is not None:
+            self._epoch_refused(batch, error)
         elif action is Action.STOP:
             raise error
         elif action in (Action.FAIL, Action.ABORT_TRANSACTION):
@@ -165,7 +174,7 @@ class ProduceResponseHandler:
         if new_leader:
             at = self._loop.time()
         elif response.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
-            at = self._loop.time() + CONCURRENT_PAUSE
+            at = self._loop.time() + concurrent_pause(batch.attempts, self._cluster.backoff(batch.attempts))
         self._accumulator.retry(batch, error, at)
 
     def _split(self, batch: ProducerBatch, error: KafkaError) -> None:

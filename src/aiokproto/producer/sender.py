@@ -82,7 +82,7 @@ class Sender:
         # True while a task acquires it: one request, however many rounds run meanwhile.
         self._acquiring_id = False
         self._responses = ProduceResponseHandler(
-            cluster, accumulator, self._producer_ids, transactional=transactions is not None
+            cluster, accumulator, self._producer_ids, transactions.epoch_refused if transactions else None
         )
 
     def start(self) -> None:
@@ -156,7 +156,7 @@ class Sender:
                     self.timer.call_at(drained.wake_at)
                 return
         # Lazily, once there is something to send: a producer that never sends needs no IdempotentWrite permission.
-        if accumulator.has_due(now) and not self._acquiring_id:
+        if not self._acquiring_id and accumulator.has_due(now):
             self._acquiring_id = True
             self.spawn(self._acquire_producer_id())
         # While a producer id is being acquired, ended lingers are not deadlines: they lie in the past, and the timer

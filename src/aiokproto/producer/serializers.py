@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic
 
+from aiokproto.application import CallbackError, check_not_awaitable, failure
 from aiokproto.coroutines import is_async, resumed
 from aiokproto.errors import ConfigurationError, SerializationError
 from aiokproto.net.timeouts import deadline
@@ -56,8 +57,9 @@ class Serializers(Generic[K, V]):
             if made[place] is not None and serializer is not None:
                 try:
                     made[place] = serializer(made[place])
-                except Exception as error:
-                    raise SerializationError(f"{name}_serializer failed: {error!r}") from error
+                except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
+                    raised = failure(error, f"{name}_serializer")
+                    raise SerializationError(f"{name}_serializer failed: {raised!r}") from raised
                 if type(made[place]) is not bytes:
                     _check_bytes(name, made[place])
         return made[0], made[1]
@@ -90,8 +92,9 @@ class Serializers(Generic[K, V]):
                 try:
                     result = serializer(made[place])
                     made[place] = await result if awaited else result
-                except Exception as error:
-                    raise SerializationError(f"{name}_serializer failed: {error!r}") from error
+                except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
+                    raised = failure(error, f"{name}_serializer", awaited=awaited)
+                    raise SerializationError(f"{name}_serializer failed: {raised!r}") from raised
                 if type(made[place]) is not bytes:
                     _check_bytes(name, made[place])
         return made[0], made[1]
@@ -99,4 +102,8 @@ class Serializers(Generic[K, V]):
 
 def _check_bytes(name: str, made: object) -> None:
     if made is not None and not isinstance(made, bytes | bytearray | memoryview):
+        try:
+            check_not_awaitable(made, f"{name}_serializer")
+        except CallbackError as error:
+            raise SerializationError(f"{name}_serializer failed: {error}") from error
         raise SerializationError(f"{name}_serializer returned {type(made).__name__}, not bytes")

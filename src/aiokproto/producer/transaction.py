@@ -26,6 +26,7 @@ from aiokproto.producer.record import ProducerRecord
 from aiokproto.producer.record_sender import RecordSender
 from aiokproto.producer.serializers import Serializers
 from aiokproto.producer.transaction_manager import TransactionManager
+from aiokproto.producer.transaction_requests import OffsetsToSend
 from aiokproto.records import RecordBatch
 from aiokproto.types import GroupMetadata, K, OffsetAndMetadata, TopicPartition, V
 
@@ -40,6 +41,10 @@ class SupportsPositions(Protocol):
 
     def positions(self) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
     def group_metadata(self) -> GroupMetadata: ...
+
+
+def _ignore() -> None:
+    """For offsets whose consumer does not learn what becomes of them."""
 
 
 class TransactionStatus(Enum):
@@ -169,12 +174,18 @@ class Transaction(AsyncContext, RecordSender[K, V]):
                 passed. The cause is its ``__cause__``.
             TransactionOutcomeUnknownError: The coordinator did not respond within ``default_api_timeout_ms``: call
                 ``commit()`` again. Or :meth:`Producer.close` ended before it did.
-            FencedError: Another producer has taken over the transactional id; with transactions of version 1 also if
+            FencedError: Another producer has taken over the transactional id; with brokers before 3.0 also if
                 ``transaction_timeout_ms`` has passed.
             ConfigurationError: The transaction has ended already, or ``complete_transaction()`` has decided about it.
             KafkaError: The producer is closed, or has failed.
         """
-        self._buffer.check_open()
+        try:
+            self._buffer.check_open()
+        except KafkaError:
+            # Without its producer it never is committed, and leaving the block need not say so again.
+            if self.status is TransactionStatus.OPEN:
+                self.status = TransactionStatus.ABORTED
+            raise
         if self.status is TransactionStatus.PREPARED:
             self._manager.check_undecided(self._session)
             self._session.closed = ConfigurationError("the transaction was committed")
@@ -305,6 +316,13 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         self._end(TransactionStatus.ABORTED)
         await self._manager.abort()
 
+    @property
+    def _can_only_be_aborted(self) -> bool:
+        """Whether something of it was not written, and the producer can go on."""
+        return (
+            self.status is TransactionStatus.OPEN and self._manager.failure is not None and self._buffer.closed is None
+        )
+
     def _check_not_ended(self) -> None:
         if self.status is not TransactionStatus.OPEN:
             assert self._session.closed is not None, "a session is open from begin to end"
@@ -354,7 +372,9 @@ class Transaction(AsyncContext, RecordSender[K, V]):
 
         Raises:
             TransactionAbortedError: The coordinator refused them, for example because the group has assigned the
-                partitions to another member. The transaction can only be aborted.
+                partitions to another member. Or the group has taken partitions away since their records were delivered,
+                even if it has given them back: the ``__cause__`` is a ``CommitError``. The transaction can only be
+                aborted.
             ConfigurationError: There is no group, the consumer has ``enable_auto_commit`` on, an offset is out of
                 range, or the transaction has ended.
             KafkaError: The producer is closed, or has failed.
@@ -364,16 +384,20 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         if isinstance(offsets, Mapping):
             given = to_offsets("send_offsets", offsets)
             chosen = {to_partition(partition): to_position(offset) for partition, offset in given.items()}
+            identity, committed = None, _ignore
         elif hasattr(offsets, "positions") and hasattr(offsets, "group_metadata"):
             if getattr(getattr(offsets, "config", None), "enable_auto_commit", False):
                 raise ConfigurationError(
                     "send_offsets(consumer) needs a consumer with enable_auto_commit=False: else its offsets are "
                     "committed whether or not the transaction is"
                 )
-            chosen = dict(offsets.positions())
+            # A consumer of this package: positions and ownership of one moment, which each attempt compares again.
+            source = getattr(offsets, "_everything", lambda: offsets)()
+            chosen = dict(source.positions())
+            identity, committed = source.group_metadata, getattr(source, "_committed", _ignore)
             try:
-                group = offsets.group_metadata() if group is None else group
-            # The consumer is in no generation: its positions may be another member's by now.
+                group = identity() if group is None else group
+            # Its positions may be another member's by now.
             except CommitError as error:
                 self._manager.fail(error)
                 raise self._manager.aborted() from error
@@ -385,4 +409,6 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             raise ConfigurationError(f"group={group!r}: expected consumer.group_metadata(), or a group id")
         # Nothing was read, so there is nothing to commit; an empty TxnOffsetCommit would still add the group.
         if chosen:
-            await self._manager.add_offsets(self._session, group, chosen)
+            given_group = group
+            sent = OffsetsToSend(group.group_id, chosen, identity or (lambda: given_group), committed)
+            await self._manager.add_offsets(self._session, sent)

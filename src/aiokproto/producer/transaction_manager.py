@@ -14,8 +14,13 @@ holds for every request that gets no response, also if it is sent again: execute
 next transaction, or end that.
 
 **Fenced or timed out?** The coordinator aborts a transaction that is open for too long, and bumps the epoch, as for a
-new producer with the same transactional id. Only the coordinator can tell which it was: the abort, and InitProducerId
-after it, either return the next epoch or say that this producer is fenced (KIP-588).
+new producer with the same transactional id; whoever writes then has the wrong epoch either way. Which it was, the
+coordinator says when it is asked to abort. In version 2 it confirms an abort that it has made itself, and returns the
+epoch. In version 1 it refuses. But it knew a transaction of this epoch: a timeout has moved that by one epoch, and a
+producer that has started by two. DescribeTransactions says how far it is (KIP-664), and InitProducerId from the epoch
+in between then succeeds (KIP-360).
+If an EndTxn had no response, the transaction may have ended before, and another producer may have that epoch: then
+nobody can tell, and the producer is taken for fenced. Until the answer the refused record has no outcome.
 
 **One end.** EndTxn follows the outcome of every batch, and of every other request of the transaction: what arrived
 after it would be part of the next transaction. It runs in a task of its own, so that cancelling a call changes nothing
@@ -34,7 +39,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from aiokproto.authorization import Asked
@@ -42,14 +47,17 @@ from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.cluster.coordinator_requests import CoordinatorRequests, Exchange
 from aiokproto.codec.schema import Response
 from aiokproto.errors import (
+    BrokerError,
     ClientClosedError,
     ConfigurationError,
     DeadlineError,
+    FencedError,
     KafkaError,
     TransactionAbortedError,
     TransactionOutcomeUnknownError,
     UnsupportedVersionError,
     error_for,
+    said_of,
 )
 from aiokproto.failures import Action, classify
 from aiokproto.producer.batch import ProducerBatch
@@ -61,13 +69,14 @@ from aiokproto.producer.transaction_requests import (
     AddPartitionsExchange,
     EndTxnExchange,
     InitExchange,
+    OffsetsToSend,
     TxnOffsetCommitExchange,
 )
 from aiokproto.producer.transaction_state import TransactionState
 from aiokproto.producer.transactional_id import FEATURE, FIRST_V2, TransactionalId
 from aiokproto.producer.waiting import wait_all
 from aiokproto.runtime import create_task
-from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from aiokproto.types import TopicPartition
 
 R = TypeVar("R", bound=Response)
 
@@ -129,11 +138,18 @@ class TransactionManager:
         self._sending = asyncio.Lock()
         # Partitions that are part of the transaction: confirmed in version 1, assumed in version 2.
         self._added: set[TopicPartition] = set()
+        # Batches that were refused for their epoch, and the task that finds out why.
+        self._refused: list[ProducerBatch] = []
+        self._judging: asyncio.Task[None] | None = None
+        # Whether an EndTxn of this transaction had no response: it may have been executed.
+        self._end_lost = False
         # Version 1: partitions whose batches wait for AddPartitionsToTxn. An ordered set.
         self._to_add: dict[TopicPartition, None] = {}
         self._adding = False
         # Version 1: groups of which AddOffsetsToTxn was confirmed.
         self._groups: set[str] = set()
+        # What was added, for who wants to know what becomes of it.
+        self._offsets_sent: list[OffsetsToSend] = []
         # Whether the coordinator may have an open transaction.
         self._has_started = False
         # Whether the next transaction needs the next epoch: a failed batch with a sequence number left a gap.
@@ -180,10 +196,12 @@ class TransactionManager:
 
     async def stop(self) -> None:
         """Stop what runs in the background."""
-        if self._end is not None:
-            # The end is repeated by the successor: its InitProducerId completes or aborts what is open.
-            self._end.cancel()
-            await asyncio.wait([self._end])
+        # The end is repeated by the successor: its InitProducerId completes or aborts what is open.
+        running = [task for task in (self._end, self._judging) if task is not None]
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
 
     # -- the open transaction
 
@@ -256,13 +274,98 @@ class TransactionManager:
         if self._session is not None:
             self._buffer.close_session(self._session, self.aborted())
         # Later: the caller may be failing batches itself.
-        asyncio.get_running_loop().call_soon(self._drop_unsent, error)
+        unsent = self.aborted() if isinstance(error, DeadlineError) else error
+        asyncio.get_running_loop().call_soon(self._drop_unsent, unsent)
 
     def aborted(self, failure: KafkaError | None = None) -> TransactionAbortedError:
         """Return the error of a failed transaction; ``failure`` is the cause if it had not failed before."""
         cause = self.failure or failure
         error = TransactionAbortedError(f"the transaction can only be aborted: {cause}")
         error.__cause__ = cause
+        return error
+
+    # -- fenced or timed out
+
+    def epoch_refused(self, batch: ProducerBatch, error: BrokerError) -> None:
+        """Give a batch its outcome that a partition has refused for its epoch, once the coordinator says why."""
+        if self.failure is not None or self.state is not TransactionState.OPEN:
+            # A consequence of what is known, or of an end that finds out by itself.
+            self._accumulator.fail(batch, self.aborted(self._timed_out(error)))
+            return
+        self._refused.append(batch)
+        if self._judging is None or self._judging.done():
+            self._judging = create_task(self._judge_refused(error), name="aiokproto epoch of transaction")
+
+    async def _judge_refused(self, error: BrokerError) -> None:
+        try:
+            async with self._sending:
+                cause = self.failure or await self._judge(error)
+        except KafkaError as fatal:
+            # It has ended the producer, and with it these batches.
+            log.debug("the epoch was refused: %s", fatal)
+            return
+        except Exception as bug:  # noqa: BLE001 - the producer ends with it
+            self._on_fatal(said_of(error, repr(bug)))
+            return
+        self.fail(cause)
+        refused, self._refused = self._refused, []
+        for batch in refused:
+            # It may have expired.
+            if not batch.done:
+                self._accumulator.fail(batch, self.aborted(cause))
+        self._buffer.memory_freed()
+
+    async def _judge(self, refused: KafkaError) -> KafkaError:
+        """Find out why this producer's epoch was refused, in :attr:`_sending`. Return why the transaction is aborted.
+
+        Raises:
+            KafkaError: Another producer has taken over; or it cannot be found out. It ends the producer.
+        """
+        try:
+            await self._end_txn(commit=False)
+            await self._next_epoch_if_needed()
+        except DeadlineError as error:
+            # The abort is repeated before the next transaction, and finds out then.
+            return error
+        return self._timed_out(refused)
+
+    async def _epoch_after_timeout(self, refused: KafkaError) -> None:
+        """Get the epoch after the one in which the coordinator has aborted the transaction, in version 1.
+
+        Raises:
+            KafkaError: It was not a timeout. It ends the producer.
+        """
+        confirmed = not self.v2 and bool(self._added or self._groups)
+        known = confirmed and not self._end_lost and not self.id.two_phase
+        try:
+            # Looked at before: InitProducerId would abort the transaction of another producer that has begun one.
+            if not known or not await self.id.was_aborted():
+                raise self._taken_over(refused) if known or self.v2 else refused
+            await self.id.initialize(after_timeout=True)
+        except DeadlineError:
+            raise
+        except KafkaError as error:
+            # Brokers before 3.0 do not describe transactions, or this client may not ask.
+            fatal = error if isinstance(error, FencedError) else refused
+            self._on_fatal(fatal)
+            raise fatal from None
+        self._needs_epoch = self.id.request_lost = self._has_started = False
+
+    def _taken_over(self, refused: KafkaError) -> KafkaError:
+        """Return the error, without what else it could have meant."""
+        if not isinstance(refused, FencedError):
+            return refused
+        return FencedError(refused.code, refused.context, "another producer with this id was started")
+
+    def _timed_out(self, refused: KafkaError) -> DeadlineError:
+        """Return the cause of an abort by the coordinator."""
+        took = asyncio.get_running_loop().time() - self._begun_at
+        error = DeadlineError(
+            f"the coordinator has aborted it, {took:.3g} s after it began: transaction_timeout_ms={self.id.timeout_ms}"
+        )
+        if isinstance(refused, BrokerError):
+            # Not as the error of its class, which says that another producer has taken over.
+            error.__cause__ = BrokerError(refused.code, refused.context)
         return error
 
     # -- partitions
@@ -316,34 +419,35 @@ class TransactionManager:
 
     # -- offsets
 
-    async def add_offsets(
-        self, session: WriteSession, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> None:
+    async def add_offsets(self, session: WriteSession, offsets: OffsetsToSend) -> None:
         """Commit offsets in the transaction that ``session`` belongs to.
 
         Raises:
-            TransactionAbortedError: They were refused; the transaction has failed.
+            TransactionAbortedError: They were refused, or the group has taken partitions away; the transaction has
+                failed.
             KafkaError: The error ends the producer.
         """
-        what = f"offsets of group {group.group_id!r}"
-        asked = Asked(topic=_only_topic(offsets), group=group.group_id, transactional_id=self.id.name)
+        group_id = offsets.group_id
+        what = f"offsets of group {group_id!r}"
+        asked = Asked(topic=_only_topic(offsets.positions), group=group_id, transactional_id=self.id.name)
         try:
             async with self._sending:
                 # In the lock: the transaction may have ended while this call waited for it.
                 self._buffer.check_open(session)
-                if not self.v2 and group.group_id not in self._groups:
-                    adding = AddOffsetsExchange(self.id.identity, group.group_id)
+                if not self.v2 and group_id not in self._groups:
+                    adding = AddOffsetsExchange(self.id.identity, group_id)
                     await self._add(None, adding, f"AddOffsetsToTxn, {what}", asked)
-                    self._groups.add(group.group_id)
-                exchange = TxnOffsetCommitExchange(self._cluster, self.id.identity, group, offsets, v2=self.v2)
+                    self._groups.add(group_id)
+                exchange = TxnOffsetCommitExchange(self._cluster, self.id.identity, offsets, v2=self.v2)
                 # The group's coordinator, which knows the members, not the transaction's.
-                requests = self.id.requests_to(CoordinatorKind.GROUP, group.group_id)
+                requests = self.id.requests_to(CoordinatorKind.GROUP, group_id)
                 response = await self._add(requests, exchange, f"TxnOffsetCommit, {what}", asked)
                 for partition, code in exchange.refused(response).items():
                     about = asked._replace(api=exchange.request_type.api_key, topic=partition.topic)
                     error = error_for(code, f"TxnOffsetCommit, {what}, {partition}", None, about)
                     self.fail(error)
                     raise self.aborted(error)
+                self._offsets_sent.append(offsets)
         except asyncio.CancelledError:
             # The request may still be executed, and doubt means abort. Also before anything was sent: a commit that
             # follows must not leave the offsets out.
@@ -363,9 +467,12 @@ class TransactionManager:
         try:
             return await self.id.send(exchange, what, requests, asked)
         except KafkaError as error:
-            if classify(error, exchange.situation) is Action.STOP:
+            action = classify(error, exchange.situation)
+            if action is Action.STOP:
                 self._on_fatal(error)
                 raise
+            if action is Action.CHECK_EPOCH:
+                error = await self._judge(error)
             self.fail(error)
             # It does not fail if another task is aborting it already.
             raise self.aborted(error) from error
@@ -509,8 +616,13 @@ class TransactionManager:
     async def _end_txn(self, commit: bool) -> bool:
         """Return whether the coordinator has confirmed it; an abort that it knows nothing about is not."""
         exchange = EndTxnExchange(self.id.identity, commit=commit, v2=self.v2)
+        lost_before, self.id.request_lost = self.id.request_lost, False
         try:
-            response = await self.id.send(exchange, "EndTxn")
+            try:
+                response = await self.id.send(exchange, "EndTxn")
+            finally:
+                self._end_lost = self._end_lost or self.id.request_lost
+                self.id.request_lost = self.id.request_lost or lost_before
         except DeadlineError as error:
             # An abort without a response is only repeated; its outcome is no question.
             if not commit:
@@ -518,13 +630,19 @@ class TransactionManager:
             raise TransactionOutcomeUnknownError(f"the transaction may be committed or not: {error}") from error
         except KafkaError as error:
             # Fenced, or a state that the coordinator does not know: this producer must not write any more.
-            if classify(error, exchange.situation) is not Action.ABORT_TRANSACTION:
+            action = classify(error, exchange.situation)
+            if action is Action.CHECK_EPOCH:
+                if commit:
+                    await self._abort_instead(error, self._timed_out(error))
+                await self._epoch_after_timeout(error)
+                return True
+            if action is not Action.ABORT_TRANSACTION:
                 self._on_fatal(error)
                 raise
             # An abort that the coordinator knows nothing about: InitProducerId shows whether this producer is fenced.
             self._needs_epoch = True
             if commit:
-                await self._abort_instead(error)
+                await self._abort_instead(error, error)
             return False
         # Version 2: the next epoch, or a new id if the epochs are used up. In version 1 the field has its default, -1.
         if response.producer_id >= 0:
@@ -533,8 +651,8 @@ class TransactionManager:
         self._has_started = False
         return True
 
-    async def _abort_instead(self, refused: KafkaError) -> None:
-        """Abort a transaction whose commit the coordinator has refused.
+    async def _abort_instead(self, refused: KafkaError, cause: KafkaError) -> None:
+        """Abort a transaction whose commit the coordinator has refused; ``cause`` is then the reason.
 
         Raises:
             TransactionAbortedError: It is aborted, or will be before the next transaction begins.
@@ -542,7 +660,7 @@ class TransactionManager:
             KafkaError: The error ends the producer.
         """
         in_doubt = self.id.request_lost
-        self.state, self.failure = TransactionState.ABORTING, refused
+        self.state, self.failure = TransactionState.ABORTING, cause
         try:
             if not await self._end_txn(commit=False):
                 # Neither committed nor aborted, says the coordinator: an earlier attempt may have been executed.
@@ -582,7 +700,11 @@ class TransactionManager:
         self.state = TransactionState.READY
         self.prepared = None
         self._decided(self._committed is True)
+        for each in self._offsets_sent if self._committed else ():
+            each.committed()
+        self._offsets_sent.clear()
         self._has_started = False
+        self._end_lost = False
         self._added.clear()
         self._to_add.clear()
         self._groups.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from aiokproto.cluster import ClusterClient
@@ -11,6 +11,10 @@ from aiokproto.codec.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
+)
+from aiokproto.codec.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
 )
 from aiokproto.codec.messages.end_txn import EndTxnRequest, EndTxnResponse
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -48,6 +52,23 @@ class Identity(NamedTuple):
 
     transactional_id: str
     producer: ProducerId
+
+
+class OffsetsToSend(NamedTuple):
+    """Offsets that a transaction commits for a group.
+
+    Attributes:
+        group_id: The group.
+        positions: The offsets.
+        identity: Returns the member for which they are committed. It raises CommitError if the group has taken a
+            partition from it since the records before the offsets were delivered.
+        committed: Called when the transaction is committed.
+    """
+
+    group_id: str
+    positions: Mapping[TopicPartition, OffsetAndMetadata]
+    identity: Callable[[], GroupMetadata]
+    committed: Callable[[], None]
 
 
 class InitExchange:
@@ -96,6 +117,31 @@ class InitExchange:
 
     def failure(self, response: InitProducerIdResponse) -> ErrorCode:
         return ErrorCode(response.error_code)
+
+
+class DescribeExchange:
+    """DescribeTransactions (KIP-664): what the coordinator knows of a transactional id."""
+
+    request_type = DescribeTransactionsRequest
+    situation = Situation(DescribeTransactionsRequest.api_key, transactional=True)
+
+    def __init__(self, transactional_id: str) -> None:
+        self._request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+
+    def highest(self) -> int | None:
+        return None
+
+    def build(self, version: int) -> DescribeTransactionsRequest:
+        return self._request
+
+    def failure(self, response: DescribeTransactionsResponse) -> ErrorCode:
+        (state,) = response.transaction_states
+        # Its markers are being written: another producer may be waiting for that, too.
+        return (
+            ErrorCode.CONCURRENT_TRANSACTIONS
+            if state.transaction_state == "PrepareAbort"
+            else ErrorCode(state.error_code)
+        )
 
 
 class AddPartitionsExchange:
@@ -170,39 +216,31 @@ class TxnOffsetCommitExchange:
         self,
         cluster: ClusterClient,
         identity: Identity,
-        group: GroupMetadata,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        sent: OffsetsToSend,
         *,
         v2: bool,
     ) -> None:
         # Topic ids are fixed here for all attempts, as for OffsetCommit.
-        self._offsets = OffsetsByTopic(cluster, offsets)
+        self._offsets = OffsetsByTopic(cluster, sent.positions)
         self._v2 = v2
-        self._request = TxnOffsetCommitRequest(
-            transactional_id=identity.transactional_id,
-            group_id=group.group_id,
-            producer_id=identity.producer.id,
-            producer_epoch=identity.producer.epoch,
-            generation_id_or_member_epoch=group.generation,
-            member_id=group.member_id,
-            group_instance_id=group.instance_id,
-            topics=[
-                TxnOffsetCommitRequestTopic(
-                    name=name,
-                    topic_id=self._offsets.ids.get(name, ZERO_UUID),
-                    partitions=[
-                        TxnOffsetCommitRequestPartition(
-                            partition_index=number,
-                            committed_offset=position.offset,
-                            committed_leader_epoch=position.leader_epoch,
-                            committed_metadata=position.metadata,
-                        )
-                        for number, position in positions
-                    ],
-                )
-                for name, positions in self._offsets.topics.items()
-            ],
-        )
+        self._identity = identity
+        self._sent = sent
+        self._topics = [
+            TxnOffsetCommitRequestTopic(
+                name=name,
+                topic_id=self._offsets.ids.get(name, ZERO_UUID),
+                partitions=[
+                    TxnOffsetCommitRequestPartition(
+                        partition_index=number,
+                        committed_offset=position.offset,
+                        committed_leader_epoch=position.leader_epoch,
+                        committed_metadata=position.metadata,
+                    )
+                    for number, position in positions
+                ],
+            )
+            for name, positions in self._offsets.topics.items()
+        ]
 
     def highest(self) -> int | None:
         if not self._v2:
@@ -210,9 +248,20 @@ class TxnOffsetCommitExchange:
         return None if self._offsets.ids else _OFFSETS_BY_NAME
 
     def build(self, version: int) -> TxnOffsetCommitRequest:
-        if version < MEMBERS_OFFSETS.version and self._request.generation_id_or_member_epoch >= 0:
+        # For each attempt: a rebalance in between has another generation, and may have cost the member a partition.
+        group = self._sent.identity()
+        if version < MEMBERS_OFFSETS.version and group.generation >= 0:
             raise MEMBERS_OFFSETS.refused("the coordinator", version)
-        return self._request
+        return TxnOffsetCommitRequest(
+            transactional_id=self._identity.transactional_id,
+            group_id=group.group_id,
+            producer_id=self._identity.producer.id,
+            producer_epoch=self._identity.producer.epoch,
+            generation_id_or_member_epoch=group.generation,
+            member_id=group.member_id,
+            group_instance_id=group.instance_id,
+            topics=self._topics,
+        )
 
     def failure(self, response: TxnOffsetCommitResponse) -> ErrorCode:
         return self._offsets.failure(self._offsets.codes(response), self.situation)

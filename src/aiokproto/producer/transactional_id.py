@@ -10,14 +10,14 @@ from aiokproto.authorization import NOTHING, Asked
 from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.cluster.coordinator_requests import CoordinatorRequests, Exchange
 from aiokproto.codec.messages.end_txn import EndTxnRequest
-from aiokproto.codec.messages.init_producer_id import InitProducerIdResponse
+from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import FencedError, KafkaError, UnsupportedVersionError, error_for
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.producer_id import ProducerId
 from aiokproto.producer.queue import PartitionQueue
-from aiokproto.producer.transaction_requests import END_TXN_V2, Identity, InitExchange
+from aiokproto.producer.transaction_requests import END_TXN_V2, DescribeExchange, Identity, InitExchange
 
 R = TypeVar("R", bound=Response)
 
@@ -33,6 +33,7 @@ class TransactionalId:
 
     Attributes:
         name: The transactional id.
+        timeout_ms: The coordinator aborts a transaction that is open for longer.
         two_phase: Whether transactions have no timeout, and are kept at the next start (KIP-939).
         current: Producer id and epoch; None before :meth:`initialize`.
         request_lost: Whether a request has had no response since the epoch was bumped: it may be executed late, and
@@ -44,7 +45,7 @@ class TransactionalId:
         self.two_phase = two_phase
         self.current: ProducerId | None = None
         self.request_lost = False
-        self._timeout_ms = timeout_ms
+        self.timeout_ms = timeout_ms
         self._cluster: ClusterClient
         self._coordinator: CoordinatorRequests
 
@@ -70,21 +71,37 @@ class TransactionalId:
         assert self.current is not None, "initialize() has returned"
         return Identity(self.name, self.current)
 
-    async def initialize(self, *, keep_prepared: bool = False) -> InitProducerIdResponse:
-        """Acquire the producer id, or bump its epoch (KIP-360).
+    async def initialize(self, *, keep_prepared: bool = False, after_timeout: bool = False) -> InitProducerIdResponse:
+        """Acquire the producer id, or bump its epoch (KIP-360). ``after_timeout``: that of the epoch in which the
+        coordinator has aborted a transaction.
 
         Raises:
             UnsupportedVersionError: The coordinator cannot bump it.
             KafkaError: There is none.
         """
+        known = self.current
+        if known is not None and after_timeout:
+            known = ProducerId(known.id, known.epoch + 1)
         exchange = InitExchange(
-            self.name, self._timeout_ms, self.current, two_phase=self.two_phase, keep_prepared=keep_prepared
+            self.name, self.timeout_ms, known, two_phase=self.two_phase, keep_prepared=keep_prepared
         )
         response = await self.send(exchange, "InitProducerId")
         self.current = ProducerId(response.producer_id, response.producer_epoch)
         # Whatever was lost has an earlier epoch, also earlier attempts of this request.
         self.request_lost = False
         return response
+
+    async def was_aborted(self) -> bool:
+        """Return whether the coordinator has aborted the last transaction in the next epoch, and none has a later one.
+
+        Raises:
+            KafkaError: The coordinator does not say.
+        """
+        assert self.current is not None, "initialize() has returned"
+        response = await self.send(DescribeExchange(self.name), "DescribeTransactions")
+        (state,) = response.transaction_states
+        next_epoch = self.current.id, self.current.epoch + 1
+        return state.transaction_state == "CompleteAbort" and (state.producer_id, state.producer_epoch) == next_epoch
 
     async def has_v2(self, before: bool) -> bool:
         """Return whether transactions have version 2; ``before`` if the coordinator cannot be asked."""
@@ -132,8 +149,8 @@ class TransactionalId:
         error = error_for(code, context, None, asked._replace(transactional_id=self.name))
         if not isinstance(error, FencedError):
             return error
-        why = (
-            "another producer with this id was started, or the transaction was open for longer than "
-            f"transaction_timeout_ms={self._timeout_ms}"
-        )
+        why = "another producer with this id was started"
+        if asked.api != InitProducerIdRequest.api_key:
+            # Not known yet: TransactionManager finds out.
+            why += f", or the transaction was open for longer than transaction_timeout_ms={self.timeout_ms}"
         return error_for(code, context, why)

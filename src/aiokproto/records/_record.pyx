@@ -23,6 +23,26 @@ from aiokproto.errors import CorruptRecordError, DecodeError
 # Beyond these bounds, near those of int64, the pure reader checks every sum.
 cdef int64_t SAFE_TIMESTAMP = INT64_MAX - (1 << 13)
 cdef int64_t SAFE_OFFSET = INT64_MAX - (<int64_t> 1 << 31)
+cdef int64_t NO_LIMIT = <int64_t> 1 << 62
+# As in the pure form.
+cdef int64_t HEADER_WEIGHT = 192
+
+
+cdef struct Slice:
+    int64_t base_offset
+    int64_t base_timestamp
+    bint appended
+    int64_t append_time
+    # How many records to read.
+    int64_t most
+    # The limit of a record with headers.
+    int64_t largest
+    # How many headers may still be read.
+    int64_t headers
+    # Whether the next record has more.
+    bint full
+    # The bytes of the records that were read.
+    int64_t read
 
 
 @cython.freelist(1024)
@@ -91,12 +111,14 @@ cdef class RecordMaker:
     cdef int32_t partition
     cdef object timestamp_type
     cdef int32_t leader_epoch
+    cdef object ownership
 
-    def __init__(self, topic, int32_t partition, timestamp_type, int32_t leader_epoch):
+    def __init__(self, topic, int32_t partition, timestamp_type, int32_t leader_epoch, ownership=None):
         self.topic = topic
         self.partition = partition
         self.timestamp_type = timestamp_type
         self.leader_epoch = leader_epoch
+        self.ownership = ownership
 
     def __call__(self, int64_t offset, int64_t timestamp, key, value, headers):
         return self.make(offset, timestamp, key, value, headers)
@@ -112,62 +134,87 @@ cdef class RecordMaker:
             headers,
             self.timestamp_type,
             self.leader_epoch,
+            self.ownership,
         )
 
 
 def read_records(data, int64_t count, int64_t base_offset, int64_t base_timestamp, append_time, make):
     """Read ``count`` records, which must fill ``data``, the decompressed records section of a batch."""
-    cdef RecordMaker maker = make if type(make) is RecordMaker else None
-    cdef list records = None
-    cdef Py_buffer view
-    # Others go to the pure reader, which checks each sum.
-    if -SAFE_TIMESTAMP <= base_timestamp <= SAFE_TIMESTAMP and 0 <= base_offset < SAFE_OFFSET:
-        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-        try:
-            records = read_all(
-                <const uint8_t *> view.buf, view.len, count, base_offset, base_timestamp, append_time, maker
-            )
-        finally:
-            PyBuffer_Release(&view)
+    cdef Slice part = slice_of(base_offset, base_timestamp, append_time, count, NO_LIMIT, NO_LIMIT)
+    cdef list records = read_view(data, &part, make, True)
     if records is None:
         pure = pure_form("aiokproto.records.record", "read_records")
         return pure(data, count, base_offset, base_timestamp, append_time, make)
-    if maker is not None or make is BatchRecord:
-        return records
-    return made_of(records, make)
+    return made_of(records, make, 0, count)
 
 
-cdef list made_of(list records, make):
+def read_slice(data, place, int64_t done, int64_t most, make, int64_t most_headers, int64_t largest):
+    """Read some of the records of a batch."""
+    base_offset, base_timestamp, append_time, total = place
+    cdef Slice part = slice_of(base_offset, base_timestamp, append_time, most, largest, most_headers)
+    cdef list records = read_view(data, &part, make, False)
+    if records is None:
+        pure = pure_form("aiokproto.records.record", "read_slice")
+        return pure(data, place, done, most, make, most_headers, largest)
+    return made_of(records, make, done, total), part.read
+
+
+cdef inline Slice slice_of(
+    int64_t base_offset, int64_t base_timestamp, append_time, int64_t most, int64_t largest, int64_t headers
+):
+    return Slice(
+        base_offset, base_timestamp, append_time is not None, append_time or 0, most, largest, headers, False, 0
+    )
+
+
+cdef list read_view(data, Slice *part, make, bint whole):
+    """Return the records, as `BatchRecord` if ``make`` is anything but a `RecordMaker`; None for the pure reader."""
+    cdef RecordMaker maker = make if type(make) is RecordMaker else None
+    cdef Py_buffer view
+    # Others go to the pure reader, which checks each sum.
+    if not (-SAFE_TIMESTAMP <= part.base_timestamp <= SAFE_TIMESTAMP and 0 <= part.base_offset < SAFE_OFFSET):
+        return None
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        records = read_all(<const uint8_t *> view.buf, view.len, part, maker)
+        return None if whole and part.read != view.len else records
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef list made_of(list records, make, int64_t done, int64_t total):
     """Return the results of a custom ``make``, which may reject a record as damaged."""
     cdef BatchRecord one
     cdef list made = []
+    if type(make) is RecordMaker or make is BatchRecord:
+        return records
     try:
         for one in records:
             made.append(make(one.offset, one.timestamp, one.key, one.value, one.headers))
     except DecodeError as error:
-        raise CorruptRecordError(f"record {len(made)} of {len(records)}: {error}") from None
+        raise CorruptRecordError(f"record {done + len(made)} of {total}: {error}") from None
     return made
 
 
-cdef list read_all(
-    const uint8_t *at,
-    Py_ssize_t size,
-    int64_t count,
-    int64_t base_offset,
-    int64_t base_timestamp,
-    append_time,
-    RecordMaker maker,
-):
-    """Return the records, as `BatchRecord` without a maker; None if the bytes are not ``count`` records."""
+cdef list read_all(const uint8_t *first, Py_ssize_t size, Slice *part, RecordMaker maker):
+    """Return the records, as `BatchRecord` without a maker; None if the bytes are not that many records."""
+    cdef const uint8_t *at = first
     cdef const uint8_t *stop = at + size
     cdef const uint8_t *end
     cdef Fields fields
-    cdef bint appended = append_time is not None
-    cdef int64_t timestamp = append_time if appended else 0
+    cdef int64_t base_offset = part.base_offset
+    cdef int64_t base_timestamp = part.base_timestamp
+    cdef bint appended = part.appended
+    cdef int64_t timestamp = part.append_time
     cdef int64_t offset
     cdef list records = []
     cdef tuple headers
-    for _ in range(count):
+    cdef object topic = None, timestamp_type = None, ownership = None
+    cdef int32_t partition = 0, leader_epoch = 0
+    if maker is not None:
+        topic, timestamp_type, ownership = maker.topic, maker.timestamp_type, maker.ownership
+        partition, leader_epoch = maker.partition, maker.leader_epoch
+    for _ in range(part.most):
         end = read_fields(at, stop, &fields)
         if end == NULL:
             # Not an error here: the pure form reads the bytes again, and names the damage.
@@ -177,15 +224,31 @@ cdef list read_all(
         offset = base_offset + fields.offset_delta
         headers = ()
         if fields.headers[0]:
-            headers = read_headers(fields.headers, end)
+            headers = read_headers(fields.headers, end, end - at, part, len(records) > 0)
             if headers is None:
+                if part.full:
+                    break
                 return None
         if maker is None:
             records.append(new_batch_record(offset, timestamp, content(&fields.key), content(&fields.value), headers))
         else:
-            records.append(maker.make(offset, timestamp, content(&fields.key), content(&fields.value), headers))
+            records.append(
+                new_record(
+                    topic,
+                    partition,
+                    offset,
+                    timestamp,
+                    content(&fields.key),
+                    content(&fields.value),
+                    headers,
+                    timestamp_type,
+                    leader_epoch,
+                    ownership,
+                )
+            )
         at = end
-    return records if at == stop else None
+    part.read = at - first
+    return records
 
 
 cdef inline bint add(int64_t base, int64_t delta, bint appended, int64_t *timestamp) noexcept nogil:
@@ -203,21 +266,29 @@ cdef inline object content(Bytes *field):
     return None if field.size < 0 else PyBytes_FromStringAndSize(<const char *> field.start, field.size)
 
 
-cdef tuple read_headers(const uint8_t *at, const uint8_t *end):
-    """Return the headers that fill the bytes, None if they do not.
+cdef tuple read_headers(const uint8_t *at, const uint8_t *end, Py_ssize_t size, Slice *part, bint may_stop):
+    """Return the headers that fill the bytes, None if they do not, the record of so many bytes exceeds the limit, or it
+    is for the next slice.
 
     The tuples are not tracked by the garbage collector, which would untrack tuples of such content by itself later.
     """
-    cdef uint64_t raw
+    cdef uint64_t many
     cdef Bytes field
-    cdef Py_ssize_t index
+    cdef Py_ssize_t index, count
     cdef tuple headers
-    at = read_unsigned(at, end, 32, &raw)
+    at = read_unsigned(at, end, 32, &many)
     # A header takes at least two bytes.
-    if at == NULL or raw & 1 or raw >> 1 > <uint64_t> (end - at) // 2:
+    if at == NULL or many & 1 or many >> 1 > <uint64_t> (end - at) // 2:
         return None
-    headers = PyTuple_New(<Py_ssize_t> (raw >> 1))
-    for index in range(<Py_ssize_t> (raw >> 1)):
+    count = <Py_ssize_t> (many >> 1)
+    if size + count * HEADER_WEIGHT > part.largest:
+        return None
+    if count > part.headers and may_stop:
+        part.full = True
+        return None
+    part.headers -= count
+    headers = PyTuple_New(count)
+    for index in range(count):
         at = read_bytes(at, end, &field)
         if at == NULL or field.size < 0:
             return None

@@ -3,7 +3,7 @@
 
 from cpython.buffer cimport PyBUF_READ
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from aiokproto.accelerator.views cimport View, room_in, view_of
 
@@ -62,6 +62,9 @@ cdef Py_ssize_t end_of_plain(View view, Py_ssize_t pos) noexcept:
     cdef int64_t length = <int32_t> number(at + 8, 4)
     cdef uint32_t flags = <uint32_t> number(at + 21, 2)
     if at[16] != 2 or flags & ~TIMESTAMP_TYPE or <int32_t> number(at + 57, 4) <= 0 or at[23] & 128:
+        return 0
+    # As a batch by itself it is damaged: there is no offset behind it.
+    if <int64_t> number(at, 8) >= INT64_MAX - <int64_t> number(at + 23, 4):
         return 0
     if not HEADER_SIZE - LOG_OVERHEAD <= length <= view.size - pos - LOG_OVERHEAD:
         return 0

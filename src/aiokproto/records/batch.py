@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 from aiokproto.errors import CodecError, CorruptRecordError, UnsupportedCompressionError
-from aiokproto.records.compression import MAX_DECOMPRESSED, Bytes, Compression, decompress
+from aiokproto.records.compression import MAX_DECOMPRESSED, Bytes, Compression, chunks
 from aiokproto.records.crc import crc32c
-from aiokproto.records.record import BatchRecord, Make, read_records
+from aiokproto.records.cutting import joined
+from aiokproto.records.record import MAX_RECORD, BatchRecord, Make, Place, read_records
+from aiokproto.records.slices import SMALL_BYTES, SMALL_RECORD, Slices, named
+from aiokproto.records.varint import INT64_MAX
 from aiokproto.types import TimestampType
 
 T = TypeVar("T")
@@ -56,6 +59,8 @@ class RecordBatch:
         base_sequence: Sequence number of the first record; -1: none.
         count: Number of records.
         max_decompressed: Largest number of bytes that the records may decompress to.
+        max_record: Largest number of bytes of one record, each header counted with
+            :data:`~aiokproto.records.record.HEADER_WEIGHT`; and of a block of snappy, which is opened as a whole.
         source: The record set that ``decode`` found the batch in; otherwise the same as ``raw``.
         position: Position of the batch in ``source``.
     """
@@ -71,6 +76,7 @@ class RecordBatch:
         "length",
         "magic",
         "max_decompressed",
+        "max_record",
         "max_timestamp",
         "partition_leader_epoch",
         "position",
@@ -94,7 +100,7 @@ class RecordBatch:
     base_sequence: int
     count: int
 
-    def __init__(self, raw: Bytes, *, max_decompressed: int = MAX_DECOMPRESSED) -> None:
+    def __init__(self, raw: Bytes, *, max_decompressed: int = MAX_DECOMPRESSED, max_record: int = MAX_RECORD) -> None:
         """View ``raw``, which must be exactly one batch. The checksum is not compared: see :meth:`validate`.
 
         Raises:
@@ -104,6 +110,7 @@ class RecordBatch:
         self.raw = self.source = memoryview(raw)
         self.position = 0
         self.max_decompressed = max_decompressed
+        self.max_record = max_record
         if len(self.raw) < HEADER.size:
             raise CorruptRecordError(f"a record batch has at least {HEADER.size} bytes, not {len(self.raw)}")
         (
@@ -122,12 +129,15 @@ class RecordBatch:
             self.count,
         ) = HEADER.unpack_from(self.raw)
         if self.magic != 2:
-            raise self._corrupt(f"magic is {self.magic}, not 2")
+            raise self.damage(f"magic is {self.magic}, not 2")
         if self.length + LOG_OVERHEAD != len(self.raw):
-            raise self._corrupt(f"by its length field it has {self.length + LOG_OVERHEAD} bytes, not {len(self.raw)}")
+            raise self.damage(f"by its length field it has {self.length + LOG_OVERHEAD} bytes, not {len(self.raw)}")
         # count may be less than last_offset_delta + 1, or 0: compaction removes records and keeps the header.
         if self.count < 0 or self.last_offset_delta < 0:
-            raise self._corrupt(f"{self.count} records, last offset delta {self.last_offset_delta}")
+            raise self.damage(f"{self.count} records, last offset delta {self.last_offset_delta}")
+        # The position behind it has to be an offset, too. The checksum does not cover the base.
+        if self.base_offset + self.last_offset_delta >= INT64_MAX:
+            raise self.damage(f"its last offset, {self.last_offset}, has none behind it in 64 bits")
 
     @property
     def compression(self) -> Compression:
@@ -139,7 +149,7 @@ class RecordBatch:
         try:
             return Compression.of(self.attributes)
         except UnsupportedCompressionError as error:
-            raise UnsupportedCompressionError(str(self._corrupt(error))) from None
+            raise UnsupportedCompressionError(str(self.damage(error))) from None
 
     @property
     def timestamp_type(self) -> TimestampType:
@@ -197,7 +207,29 @@ class RecordBatch:
         # Over the compressed bytes: a damaged batch is found without decompressing it.
         actual = crc32c(self.raw[CRC_FROM:])
         if actual != self.crc:
-            raise self._corrupt(f"checksum is {actual:#010x} but should be {self.crc:#010x}")
+            raise self.damage(f"checksum is {actual:#010x} but should be {self.crc:#010x}")
+
+    @property
+    def place(self) -> Place:
+        """What the header says of the records."""
+        # With LogAppendTime the records still hold the producer's timestamps, which do not count.
+        append_time = self.max_timestamp if self.attributes & TIMESTAMP_TYPE else None
+        return self.base_offset, self.base_timestamp, append_time, self.count
+
+    def unpacked(self) -> Iterator[Bytes]:
+        """Decompress the records section, one chunk at a time.
+
+        Raises:
+            CorruptRecordError: The section cannot be decompressed, or exceeds ``max_decompressed`` bytes.
+            UnsupportedCompressionError: The codec is unknown or its library is missing.
+        """
+        packed = self.raw[HEADER.size :]
+        if not self.attributes & CODEC:
+            return iter((packed,))
+        # Kafka's cleaner keeps the header of a batch whose records are all gone, with its codec and an empty body.
+        if not self.count:
+            return iter(())
+        return chunks(self.compression, packed, self.max_record, self.max_decompressed)
 
     def body(self) -> Bytes:
         """Return the records section, decompressed; a view of ``raw`` if it is not compressed.
@@ -206,34 +238,57 @@ class RecordBatch:
             CorruptRecordError: The section cannot be decompressed, or exceeds ``max_decompressed`` bytes.
             UnsupportedCompressionError: The codec is unknown or its library is missing.
         """
-        packed = self.raw[HEADER.size :]
-        if not self.attributes & CODEC:
-            return packed
-        # Kafka's cleaner keeps the header of a batch whose records are all gone, with its codec and an empty body.
-        if not self.count:
-            return b""
         try:
-            return decompress(self.compression, packed, self.max_decompressed)
+            return joined(list(self.unpacked()))
         except CorruptRecordError as error:
-            raise self._corrupt(error) from error.__cause__
+            raise named(self, error) from error.__cause__
+
+    def read_small(self, make: Make[T]) -> list[T] | None:
+        """As :meth:`records`, of a batch that is one slice whatever is in it, as most are; None for others."""
+        raw = self.raw
+        if len(raw) > SMALL_BYTES or self.max_record < SMALL_RECORD:
+            return None
+        append_time = self.max_timestamp if self.attributes & TIMESTAMP_TYPE else None
+        try:
+            body = self._small_body() if self.attributes & CODEC else raw[HEADER.size :]
+            if body is None:
+                return None
+            return read_records(body, self.count, self.base_offset, self.base_timestamp, append_time, make)
+        except CodecError as error:
+            raise named(self, error) from error.__cause__
+
+    def _small_body(self) -> Bytes | None:
+        # Few of this size decompress to more, and are decompressed again in slices.
+        if len(self.raw) > SMALL_BYTES // 4:
+            return None
+        unpacked = self.unpacked()
+        body = next(unpacked, b"")
+        return body if len(body) <= SMALL_BYTES and next(unpacked, None) is None else None
+
+    def slices(self, make: Make[T]) -> Slices[T]:
+        """Return the records in slices of bounded memory, each built by ``make(offset, timestamp, key, value,
+        headers)``."""
+        return Slices(self, make)
 
     def records(self, make: Make[T]) -> list[T]:
         """Read all records, each built by ``make(offset, timestamp, key, value, headers)``.
+
+        However many: see :meth:`slices`, which iterating does, too.
 
         Raises:
             CorruptRecordError: The records are damaged.
             UnsupportedCompressionError: The codec is unknown or its library is missing.
         """
-        # With LogAppendTime the records still hold the producer's timestamps, which do not count.
-        append_time = self.max_timestamp if self.attributes & TIMESTAMP_TYPE else None
-        body = self.body()
-        try:
-            return read_records(body, self.count, self.base_offset, self.base_timestamp, append_time, make)
-        except CodecError as error:
-            raise self._corrupt(error) from None
+        slices = self.slices(make)
+        records = slices.read()
+        while not slices.ended:
+            records += slices.read()
+        return records
 
     def __iter__(self) -> Iterator[BatchRecord]:
-        return iter(self.records(BatchRecord))
+        slices = self.slices(BatchRecord)
+        while not slices.ended:
+            yield from slices.read()
 
     def __len__(self) -> int:
         return self.count
@@ -248,5 +303,6 @@ class RecordBatch:
             f"attributes={self.attributes:#x}, producer_id={self.producer_id})"
         )
 
-    def _corrupt(self, why: object) -> CorruptRecordError:
+    def damage(self, why: object) -> CorruptRecordError:
+        """Return an error that names the batch."""
         return CorruptRecordError(f"record batch at offset {self.base_offset}: {why}")

@@ -15,7 +15,7 @@ from aiokproto.accelerator import twin
 from aiokproto.errors import CorruptRecordError, DecodeError
 from aiokproto.records.batch import HEADER, TIMESTAMP_TYPE, RecordBatch
 from aiokproto.records.compression import Bytes
-from aiokproto.records.record import read_headers
+from aiokproto.records.record import MAX_RECORD, check_headers, read_headers
 from aiokproto.records.scan import Span, scan, spans_of
 from aiokproto.records.writer import encode_headers
 from aiokproto.types import Header
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 MAX_DATA = (1 << 31) - 1
 """Most bytes that columns can refer to: offsets of Arrow's binary type are int32."""
 _MICROS = 1000
+_HEADERS_AT_ONCE = 64 * 1024
 
 Row = tuple[int, int, bytes | None, bytes | None, tuple[Header, ...]]
 
@@ -99,6 +100,7 @@ class Columns:
         value: The values.
         header_start: Position of the headers in ``value.data``, int64; they are parsed by :meth:`headers` alone.
         header_end: The position where they must end.
+        max_record: Most bytes of a record with headers, each counted with ``HEADER_WEIGHT``.
     """
 
     offset: Int64s
@@ -108,6 +110,7 @@ class Columns:
     value: BytesColumn
     header_start: Int64s
     header_end: Int64s
+    max_record: int = MAX_RECORD
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -125,6 +128,7 @@ class Columns:
             self.value.take(keep),
             self.header_start[keep],
             self.header_end[keep],
+            self.max_record,
         )
 
     def headers(self) -> list[tuple[Header, ...]]:
@@ -134,16 +138,44 @@ class Columns:
             CorruptRecordError: Headers are damaged; no other method detects this.
         """
         found: list[tuple[Header, ...]] = [()] * len(self)
-        # One byte is a count of 0: most records have no headers.
-        for row in (self.header_end - self.header_start > 1).nonzero()[0].tolist():
-            data = bytes(self.value.data[self.header_start[row] : self.header_end[row]])
-            try:
-                found[row], pos = read_headers(data, 0)
-                if pos != len(data):
-                    raise CorruptRecordError(f"they end at byte {pos} of {len(data)}")
-            except DecodeError as error:
-                raise CorruptRecordError(f"headers of the record at offset {self.offset[row]}: {error}") from None
+        for row in self._with_headers():
+            found[row] = self._headers_of(row)
         return found
+
+    def _with_headers(self) -> list[int]:
+        # One byte is a count of 0: most records have no headers.
+        rows: list[int] = (self.header_end - self.header_start > 1).nonzero()[0].tolist()
+        return rows
+
+    def _headers_of(self, row: int) -> tuple[Header, ...]:
+        data = bytes(self.value.data[self.header_start[row] : self.header_end[row]])
+        try:
+            check_headers(data, self.max_record)
+            found, pos = read_headers(data, 0)
+            if pos != len(data):
+                raise CorruptRecordError(f"they end at byte {pos} of {len(data)}")
+        except DecodeError as error:
+            raise CorruptRecordError(f"headers of the record at offset {self.offset[row]}: {error}") from None
+        return found
+
+    def _headers_to_arrow(self) -> Any:
+        """Convert some kilobytes at a time: two bytes of a header are a hundred as an object, but few in Arrow."""
+        import pyarrow as pa
+
+        parts: list[Any] = []
+        found: list[tuple[Header, ...] | None] = []
+        taken = done = 0
+        # The end is a row too, so that what is behind the last row with headers is converted.
+        for row in (*self._with_headers(), len(self)):
+            # Spark has null, not an empty list, for a record without headers.
+            found += [None] * (row - done - len(found))
+            if row == len(self) or taken > _HEADERS_AT_ONCE:
+                parts.append(pa.array(found, _headers_type()))
+                done, taken, found = row, 0, []
+            if row < len(self):
+                taken += int(self.header_end[row] - self.header_start[row])
+                found.append(self._headers_of(row) or None)
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
     def to_arrow(
         self, topic: str, partition: int, *, headers: bool = False, columns: Sequence[str] | None = None
@@ -175,8 +207,7 @@ class Columns:
             "offset": lambda: pa.array(self.offset),
             "timestamp": self._micros,
             "timestampType": lambda: pa.array(self.timestamp_type),
-            # Spark has null, not an empty list, for a record without headers.
-            "headers": lambda: pa.array([found or None for found in self.headers()], _headers_type()),
+            "headers": self._headers_to_arrow,
         }
         if not schema.names:
             # Arrow gives a batch without columns no rows, but its row count must be that of the records.
@@ -254,6 +285,36 @@ def _headers_type() -> Any:
     return pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
 
 
+def joined_arrow(
+    batches: Iterable[Any], most: int, *, headers: bool = False, columns: Sequence[str] | None = None
+) -> Any:
+    """Return Arrow batches of one schema, that of :func:`arrow_schema`, as one of at most ``most`` bytes.
+
+    Raises:
+        CorruptRecordError: They take more.
+    """
+    import pyarrow as pa
+
+    found: list[Any] = []
+    size = 0
+    for batch in batches:
+        found.append(batch)
+        size += batch.nbytes
+        if len(found) > 1 and size > most:
+            raise CorruptRecordError(
+                f"one Arrow batch of these records would take {size} bytes or more, the limit is {most} "
+                f"(max_record_bytes): to_arrow_batches() returns several"
+            )
+    if not found:
+        return to_columns(()).to_arrow("", 0, headers=headers, columns=columns)
+    if len(found) == 1:
+        return found[0]
+    if not found[0].schema.names:
+        # A table without columns has no rows.
+        return pa.RecordBatch.from_arrays([pa.nulls(sum(map(len, found)))], ["none"]).select([])
+    return pa.Table.from_batches(found).combine_chunks().to_batches()[0]
+
+
 def to_columns(batches: Iterable[RecordBatch]) -> Columns:
     """Return the records of all ``batches`` as columns, including control records.
 
@@ -285,11 +346,13 @@ def read_together(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None]
         ValueError: The records take 2 GiB or more.
     """
     try:
-        return read_spans(*_gather(batches, bodies))
+        found = read_spans(*_gather(batches, bodies))
+        return replace(found, max_record=batches[0].max_record) if batches else found
     except (DecodeError, IndexError) as error:
         # Reading one by one finds the damaged record, for the message.
         for batch in batches:
-            batch.records(lambda *_: None)
+            for _ in batch:
+                pass
         raise CorruptRecordError(f"record batches from offset {batches[0].base_offset}: {error}") from None
 
 

@@ -20,13 +20,15 @@ from aiokproto.errors import CorruptRecordError, UnsupportedCompressionError
 MAX_DECOMPRESSED = 1 << 30
 """Default limit, in bytes, for the decompressed records of one batch: 1 GiB."""
 
-MAX_BLOCK = 256 << 20
-"""Largest decompressed size of a snappy block in :func:`chunks`, because snappy cannot decompress part of a block.
-
-It is larger than a broker's default ``message.max.bytes``; the Java client writes blocks of 32 KiB.
-"""
+MAX_FRAMES = 256
+"""Most gzip members, or zstd frames, of one batch. Writers make one; opening one costs as much as some kilobytes."""
 
 Bytes = bytes | bytearray | memoryview
+
+
+class TooLargeError(CorruptRecordError):
+    """Data decompresses to more than a limit; it may be intact otherwise."""
+
 
 _CHUNK = 1 << 20
 _NO_LIMIT = 1 << 63
@@ -35,6 +37,12 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
 _LENGTH = struct.Struct(">i")
+_SMALLEST_GZIP = 17
+_LZ4_HAS_SIZE = 8
+
+
+# Comparing numbers takes a tenth of making a `Compression` of each batch.
+_GZIP, _SNAPPY, _LZ4, _ZSTD = range(1, 5)
 
 
 class Compression(IntEnum):
@@ -121,18 +129,41 @@ def decompress(codec: Compression, data: Bytes, max_size: int = MAX_DECOMPRESSED
     return b"".join(_UNPACK[codec](data, max_size, max_size))
 
 
-def chunks(codec: Compression, data: Bytes, max_block: int = MAX_BLOCK) -> Iterator[Bytes]:
+def chunks(codec: Compression, data: Bytes, max_block: int = _NO_LIMIT, max_size: int = _NO_LIMIT) -> Iterator[Bytes]:
     """Decompress ``data`` one chunk at a time, so that no more than a chunk is held in memory.
 
-    A chunk has at most 1 MiB. With snappy it is a block, and without compression the data itself.
+    A chunk has at most 1 MiB. With snappy it is a block, which cannot be decompressed in part; and without compression
+    the data itself.
 
     Raises:
-        CorruptRecordError: The data is damaged or cut short, or a snappy block exceeds ``max_block`` bytes.
+        CorruptRecordError: The data is damaged or cut short, a snappy block exceeds ``max_block`` bytes, or all chunks
+            together would exceed ``max_size`` bytes.
         UnsupportedCompressionError: The codec's library is not installed.
     """
     if codec is Compression.NONE:
         return iter((data,))
-    return _UNPACK[codec](data, _NO_LIMIT, max_block)
+    return _UNPACK[codec](data, max_size, max_block)
+
+
+def declared_size(codec: int, data: Bytes) -> int:
+    """Return what ``data`` says it decompresses to, without decompressing it; 0 if it says nothing.
+
+    Only a hint: it can be false, and gzip has the size of its last member only, modulo 2**32.
+    """
+    if codec == _ZSTD and len(data) > 4:
+        # RFC 8878, 3.1.1.1: after magic and descriptor the window's size, unless it is the content's, and a dictionary.
+        descriptor = data[4]
+        single = descriptor >> 5 & 1
+        size = (single, 2, 4, 8)[descriptor >> 6]
+        start = 6 - single + (0, 1, 2, 4)[descriptor & 3]
+        return int.from_bytes(data[start : start + size], "little") + (256 if size == 2 else 0)
+    if codec == _LZ4 and len(data) > 5 and data[4] & _LZ4_HAS_SIZE:
+        return int.from_bytes(data[6:14], "little")
+    if codec == _GZIP:
+        return int.from_bytes(data[-4:], "little") if len(data) > _SMALLEST_GZIP else 0
+    if codec == _SNAPPY:
+        return 0 if bytes(data[:8]) == _XERIAL_MAGIC else _snappy_size(data)
+    return 0
 
 
 class Budget:
@@ -161,7 +192,7 @@ class Budget:
         """
         self.left -= size
         if self.left < 0:
-            raise CorruptRecordError(f"sets inside of sets exceed the limit of decompressed bytes by {-self.left}")
+            raise TooLargeError(f"sets inside of sets exceed the limit of decompressed bytes by {-self.left}")
 
 
 def _library(module: str, package: str, codec: Compression) -> Any:
@@ -188,8 +219,9 @@ def _corrupt(codec: Compression, why: object) -> CorruptRecordError:
     return CorruptRecordError(f"{codec.name.lower()} data cannot be decompressed: {why}")
 
 
-def _too_large(codec: Compression, max_size: int) -> CorruptRecordError:
-    return CorruptRecordError(f"{codec.name.lower()} data decompresses to more than the limit of {max_size} bytes")
+def _too_large(codec: Compression, max_size: int, declared: int = 0) -> CorruptRecordError:
+    declares = f" ({declared} bytes by its header)" if declared > max_size else ""
+    return TooLargeError(f"{codec.name.lower()} data decompresses to more than the limit of {max_size} bytes{declares}")
 
 
 def _slices(data: Bytes) -> Iterator[Bytes]:
@@ -203,7 +235,9 @@ def _unpack_gzip(data: Bytes, max_size: int, _max_block: int) -> Iterator[Bytes]
     slices = _slices(data)
     rest = next(slices, b"")
     # A gzip stream may have several members, and Java's reader accepts that.
+    members = 0
     while rest:
+        members = _counted(Compression.GZIP, members)
         unpacker = zlib.decompressobj(wbits=31)
         while not unpacker.eof:
             try:
@@ -213,13 +247,19 @@ def _unpack_gzip(data: Bytes, max_size: int, _max_block: int) -> Iterator[Bytes]
                 raise _corrupt(Compression.GZIP, error) from None
             rest = unpacker.unconsumed_tail
             if len(chunk) > room:
-                raise _too_large(Compression.GZIP, max_size)
+                raise _too_large(Compression.GZIP, max_size, declared_size(Compression.GZIP, data))
             # The library may hold output back after the last input; it has none left once it returns nothing.
             if not (chunk or rest or unpacker.eof or (rest := next(slices, b""))):
                 raise _corrupt(Compression.GZIP, "it ends early")
             yield chunk
             room -= len(chunk)
         rest = unpacker.unused_data or next(slices, b"")
+
+
+def _counted(codec: Compression, before: int) -> int:
+    if before == MAX_FRAMES:
+        raise _corrupt(codec, f"it has more than {MAX_FRAMES} streams, one behind the other")
+    return before + 1
 
 
 def _unpack_lz4(data: Bytes, max_size: int, _max_block: int) -> Iterator[Bytes]:
@@ -241,7 +281,9 @@ def _unpack_by_standard_library(standard: Any, data: Bytes, max_size: int, _max_
     if not rest:
         raise _corrupt(Compression.ZSTD, "it is empty")
     # There may be several frames, one after the other.
+    frames = 0
     while rest:
+        frames = _counted(Compression.ZSTD, frames)
         unpacker = standard.ZstdDecompressor()
         room = yield from _unpack_frame(Compression.ZSTD, unpacker, rest, slices, standard.ZstdError, room, max_size)
         rest = unpacker.unused_data or next(slices, b"")
@@ -288,6 +330,8 @@ def _unpack_by_package(data: Bytes, max_size: int, _max_block: int) -> Iterator[
     try:
         # -1 if the frame declares none; a false one is found below.
         declared = zstandard.frame_content_size(data)
+        if declared > max_size:
+            raise _too_large(Compression.ZSTD, max_size, declared)
         reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
         while chunk := reader.read(min(_CHUNK, room + 1)):
             room -= len(chunk)
@@ -338,24 +382,32 @@ def _snappy_block(block: Bytes, room: int, max_size: int, max_block: int) -> byt
     snappy = _library("snappy", "python-snappy", Compression.SNAPPY)
     # A block starts with its decompressed length, which the library allocates before it reads on. A false length has
     # to be found here: three bytes of snappy never decompress to more than 64.
-    declared = 0
-    for index, byte in enumerate(block[:5]):
-        declared |= (byte & 127) << 7 * index
-        if byte < 128:
-            break
+    declared = _snappy_size(block)
     # Before the library allocates it.
     if declared > room:
-        raise _too_large(Compression.SNAPPY, max_size)
+        raise _too_large(Compression.SNAPPY, max_size, declared)
     if declared > 22 * len(block):
         raise _corrupt(Compression.SNAPPY, f"{len(block)} bytes declare a decompressed size of {declared}")
     if declared > max_block:
-        why = f"a block of {declared} bytes, which cannot be read in pieces, is over the limit of {max_block} bytes"
+        why = (
+            f"a block of {declared} bytes, which cannot be read in pieces, is over the limit of {max_block} bytes "
+            f"(max_record_bytes)"
+        )
         raise _corrupt(Compression.SNAPPY, why)
     try:
         unpacked: bytes = snappy.uncompress(block)
     except snappy.UncompressError as error:
         raise _corrupt(Compression.SNAPPY, error.__cause__ or error) from None
     return unpacked
+
+
+def _snappy_size(block: Bytes) -> int:
+    declared = 0
+    for index, byte in enumerate(block[:5]):
+        declared |= (byte & 127) << 7 * index
+        if byte < 128:
+            break
+    return declared
 
 
 _UNPACK: dict[Compression, Callable[[Bytes, int, int], Iterator[Bytes]]] = {

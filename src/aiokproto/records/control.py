@@ -21,12 +21,11 @@ from aiokproto.codec.payloads.control_records import (
     VotersRecord,
 )
 from aiokproto.errors import CodecError, CorruptRecordError, DecodeError, InvalidRecordError
-from aiokproto.records.batch import HEADER, RecordBatch
+from aiokproto.records.batch import RecordBatch
 from aiokproto.records.builder import BatchBuilder, RecordLike
-from aiokproto.records.compression import chunks
 from aiokproto.records.cutting import cut
 from aiokproto.records.patch import set_leader_epoch
-from aiokproto.records.record import read_records
+from aiokproto.records.record import read_slice
 from aiokproto.records.scan import whole_records
 
 _KEY = struct.Struct(">hh")
@@ -175,11 +174,11 @@ def batch_control_type(batch: RecordBatch) -> ControlType:
         CorruptRecordError: The batch has no records, or the first one is damaged.
         UnsupportedCompressionError: The codec is unknown or its library is missing.
     """
-    unpacked = chunks(batch.compression, batch.raw[HEADER.size :]) if batch.count else iter(())
+    unpacked = batch.unpacked() if batch.count else iter(())
     try:
-        for data, _ in cut(unpacked, 1, 1, whole_records):
-            (key,) = read_records(
-                data, 1, batch.base_offset, batch.base_timestamp, None, lambda _offset, _timestamp, key, *_: key
+        for data, _ in cut(unpacked, 1, 1, whole_records, batch.max_record):
+            ((key,), _) = read_slice(
+                data, batch.place, 0, 1, lambda _offset, _timestamp, key, *_: key, 1, batch.max_record
             )
             return control_type(key)
     except CodecError as error:

@@ -5,30 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from aiokproto.errors import CorruptRecordError
-from aiokproto.records.compression import MAX_DECOMPRESSED, Bytes
+from aiokproto.records.compression import Bytes
+from aiokproto.records.record import MAX_RECORD
 
 Whole = Callable[[Bytes, int, int, int], tuple[int, int, int]]
 """A function that finds whole records, such as :func:`~aiokproto.records.scan.whole_records`."""
 
 
-def cut(chunks: Iterator[Bytes], size: int, most: int, whole: Whole) -> Iterator[tuple[Bytes, int]]:
+def cut(
+    chunks: Iterator[Bytes], size: int, most: int, whole: Whole, largest: int = MAX_RECORD
+) -> Iterator[tuple[Bytes, int]]:
     """Yield pieces of whole records, each with its record count.
 
     A piece has at most ``size`` bytes and ``most`` records, or is a single larger record. It is a view of the memory
     held at that time, which is about ``size`` bytes and one chunk, or the single record.
 
     Raises:
-        CorruptRecordError: The chunks do not end with a whole record, or a record has a length over
-            :data:`MAX_DECOMPRESSED`. The pieces before have been yielded.
+        CorruptRecordError: The chunks do not end with a whole record, or a record has more than ``largest`` bytes. The
+            pieces before have been yielded.
     """
+    size = min(size, largest)
     data: Bytes = b""
     pos = 0
     ended = False
     while True:
         count, end, following = whole(data, pos, size, most)
-        # A false length would collect all that the chunks have, and a megabyte can be gigabytes of zeros.
-        if following - end > MAX_DECOMPRESSED:
-            raise CorruptRecordError(f"a record has {following - end} bytes, more than the limit of {MAX_DECOMPRESSED}")
+        # Before its bytes are collected: a megabyte can be gigabytes of zeros.
+        if not count and following - end > largest:
+            raise CorruptRecordError(
+                f"a record has {following - end} bytes, more than the limit of {largest} (max_record_bytes)"
+            )
         # The next record alone exceeds `size`, and is complete: a piece by itself.
         if not count and following <= len(data):
             count, end = 1, following

@@ -11,15 +11,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from zlib import crc32
 
 from aiokproto.errors import CodecError, CorruptRecordError, UnsupportedCompressionError
 from aiokproto.records.batch import LOG_OVERHEAD, MAGIC_AT, TIMESTAMP_TYPE, RecordBatch
-from aiokproto.records.compression import MAX_DECOMPRESSED, Budget, Bytes, Compression, chunks
+from aiokproto.records.compression import MAX_DECOMPRESSED, Budget, Bytes, Compression, TooLargeError, chunks
 from aiokproto.records.cutting import cut
 from aiokproto.records.lz4_v0 import from_v0
-from aiokproto.records.record import Make
+from aiokproto.records.record import MAX_RECORD, Make
+from aiokproto.records.slices import LegacySlices, Slices, named
 from aiokproto.records.varint import INT64_MAX
 from aiokproto.types import TimestampType
 
@@ -68,7 +69,14 @@ class LegacyBatch(RecordBatch):
     producer_epoch = -1
     base_sequence = -1
 
-    def __init__(self, raw: Bytes, *, max_decompressed: int = MAX_DECOMPRESSED, check_crc: bool = True) -> None:
+    def __init__(
+        self,
+        raw: Bytes,
+        *,
+        max_decompressed: int = MAX_DECOMPRESSED,
+        max_record: int = MAX_RECORD,
+        check_crc: bool = True,
+    ) -> None:
         """View ``raw``, which must be exactly one message. Its checksum is not compared: see :meth:`validate`.
 
         Raises:
@@ -77,6 +85,7 @@ class LegacyBatch(RecordBatch):
         self.raw = self.source = view = memoryview(raw)
         self.position = 0
         self.max_decompressed = max_decompressed
+        self.max_record = max_record
         self.check_crc = check_crc
         size = len(view)
         if size < _HEAD.size:
@@ -87,11 +96,14 @@ class LegacyBatch(RecordBatch):
         self.magic = magic
         self.attributes = attributes
         if magic > 1:
-            raise self._corrupt(f"magic is {magic}, neither 0 nor 1")
+            raise self.damage(f"magic is {magic}, neither 0 nor 1")
         if length + LOG_OVERHEAD != size:
-            raise self._corrupt(f"by its length field it has {length + LOG_OVERHEAD} bytes, not {size}")
+            raise self.damage(f"by its length field it has {length + LOG_OVERHEAD} bytes, not {size}")
         if length < SMALLEST[magic]:
-            raise self._corrupt(f"length {length} is too small for magic {magic}")
+            raise self.damage(f"length {length} is too small for magic {magic}")
+        # The position behind it has to be an offset, too. The checksum does not cover it.
+        if offset == INT64_MAX:
+            raise self.damage("there is no offset behind it in 64 bits")
         # In magic 0 those eight bytes are something else: the key's size and more.
         self.base_timestamp = self.max_timestamp = timestamp if magic else -1
         # A compressed set leaves these slots unset, and __getattr__ fills them on first use.
@@ -107,10 +119,14 @@ class LegacyBatch(RecordBatch):
             """Decompress the set when a slot is read that the constructor has left empty."""
             if name not in ("base_offset", "count", "last_offset_delta"):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            offsets = self.records(lambda offset, *_: offset)
-            self.base_offset = offsets[0]
-            self.count = len(offsets)
-            self.last_offset_delta = self.offset - offsets[0]
+            slices = self.slices(lambda offset, *_: offset)
+            offsets = slices.read()
+            first, count = offsets[0], len(offsets)
+            while not slices.ended:
+                count += len(slices.read())
+            self.base_offset = first
+            self.count = count
+            self.last_offset_delta = self.offset - first
             return getattr(self, name)
 
     @property
@@ -155,7 +171,7 @@ class LegacyBatch(RecordBatch):
         self.check_crc = True
         actual = crc32(self.raw[MAGIC_AT:])
         if actual != self.crc:
-            raise self._corrupt(f"checksum is {actual:#010x} but should be {self.crc:#010x}")
+            raise self.damage(f"checksum is {actual:#010x} but should be {self.crc:#010x}")
 
     def body(self) -> Bytes:
         """Return the inner message set, decompressed; without compression, the message itself.
@@ -169,10 +185,19 @@ class LegacyBatch(RecordBatch):
         try:
             return Budget(self.max_decompressed).decompress(*_packed(self._message()))
         except CodecError as error:
-            raise self._corrupt(error) from error.__cause__
+            raise self.damage(error) from error.__cause__
 
-    def records(self, make: Make[T]) -> list[T]:
-        """Read all records, each built by ``make(offset, timestamp, key, value, headers)`` with empty headers.
+    def read_small(self, make: Make[T]) -> list[T] | None:
+        """Return None: how many records there are, and of which size, only reading tells."""
+        return None
+
+    def slices(self, make: Make[T]) -> Slices[T]:
+        """Return the records in slices of bounded memory, each built by ``make(offset, timestamp, key, value,
+        headers)`` with empty headers."""
+        return LegacySlices(self, make)
+
+    def records_within(self, size: int, make: Make[T]) -> list[T] | None:
+        """Return all records, or None if they, and all sets that hold them, decompress to more than ``size`` bytes.
 
         Raises:
             CorruptRecordError: The message, or an inner message, is damaged.
@@ -180,23 +205,22 @@ class LegacyBatch(RecordBatch):
         """
         try:
             message = self._message()
-            opened = None
-            if self.attributes & _CODEC:
-                opened = _open(message, Budget(self.max_decompressed), self.check_crc)
+            if not self.attributes & _CODEC:
+                offset, _, _, timestamp, key, value = message
+                return [make(offset, timestamp, key, value, ())]
+            messages, base = _open(message, Budget(min(size, self.max_decompressed)), self.check_crc)
+        except TooLargeError:
+            return None
         except CodecError as error:
-            raise self._corrupt(error) from error.__cause__
-        if opened is None:
-            offset, _, _, timestamp, key, value = message
-            return [make(offset, timestamp, key, value, ())]
-        messages, base = opened
+            raise self.damage(error) from error.__cause__
         return [make(base + offset, timestamp, key, value, ()) for offset, _, _, timestamp, key, value in messages]
 
     def records_in_pieces(self, make: Make[T], size: int, most: int) -> Iterator[list[T]]:
         """Yield what :meth:`records` returns in lists of at most ``size`` bytes and ``most`` records.
 
         A larger record is a list of its own. About one list is in memory at a time; one per level if sets are nested.
-        So ``max_decompressed`` applies only to all sets inside of the set together: at each level a few kilobytes can
-        become a thousand times as many.
+        ``max_decompressed`` applies to the set, and to all sets inside of it together: at each level a few kilobytes
+        can become a thousand times as many. ``max_record`` applies to all that is held of an outer level, too.
         """
         try:
             message = self._message()
@@ -206,17 +230,21 @@ class LegacyBatch(RecordBatch):
             base = 0
             if self.magic:
                 # Absolute offsets follow from the last inner offset, so a set of several lists is decompressed twice.
-                once, base = _survey(message, size, most, self.check_crc, Budget(self.max_decompressed))
+                once, base = _survey(message, self._cutting(size, most))
             else:
                 once = None
             # Its own budget: the survey has decompressed everything once.
-            inner = Budget(self.max_decompressed)
-            for messages in [once] if once else _in_pieces(message, size, most, self.check_crc, inner):
+            for messages in [once] if once else _in_pieces(message, self._cutting(size, most)):
                 yield [
                     make(base + offset, timestamp, key, value, ()) for offset, _, _, timestamp, key, value in messages
                 ]
         except CodecError as error:
-            raise self._corrupt(error) from error.__cause__
+            raise named(self, error) from error.__cause__
+
+    def _cutting(self, size: int, most: int) -> _Cutting:
+        return _Cutting(
+            size, most, self.check_crc, self.max_record, self.max_decompressed, Budget(self.max_decompressed)
+        )
 
     def _message(self) -> Message:
         key, value = _key_and_value(bytes(self.raw), _SIZES_AT[self.magic], len(self.raw))
@@ -228,8 +256,29 @@ class LegacyBatch(RecordBatch):
             f"attributes={self.attributes:#x})"
         )
 
-    def _corrupt(self, why: object) -> CorruptRecordError:
+    def damage(self, why: object) -> CorruptRecordError:
+        """Return an error that names the batch."""
         return CorruptRecordError(f"message at offset {self.offset}: {why}")
+
+
+class _Cutting(NamedTuple):
+    """How a compressed set is read in lists.
+
+    Attributes:
+        size: Most bytes of a list, unless it is one message.
+        most: Most messages of a list.
+        check_crc: Whether checksums are compared.
+        largest: Most bytes of a message.
+        room: Most bytes that the set decompresses to.
+        inner: The same for all sets inside of it together.
+    """
+
+    size: int
+    most: int
+    check_crc: bool
+    largest: int
+    room: int
+    inner: Budget
 
 
 def _read_set(data: bytes, check_crc: bool) -> list[Message]:
@@ -365,7 +414,7 @@ def _base_offset(wrapper: Message, last: int, highest: int) -> int:
     base = wrapper[0] - last if wrapper[0] else 0
     if base < 0:
         raise CorruptRecordError(f"the last message inside has the relative offset {last}")
-    if highest + base > INT64_MAX:
+    if highest + base >= INT64_MAX:
         raise CorruptRecordError(f"offset {highest + base} does not fit 64 bits")
     return base
 
@@ -380,15 +429,15 @@ def _stamped(wrapper: Message, inside: list[Message]) -> list[Message]:
     ]
 
 
-def _in_pieces(
-    wrapper: Message, size: int, most: int, check_crc: bool, inner: Budget, depth: int = 1
-) -> Iterator[list[Message]]:
-    """Yield what `_open` returns in lists; offsets of magic 1 stay relative. ``inner`` limits the sets inside."""
+def _in_pieces(wrapper: Message, how: _Cutting, depth: int = 1) -> Iterator[list[Message]]:
+    """Yield what `_open` returns in lists; offsets of magic 1 stay relative."""
     empty = True
-    for data, _ in cut(chunks(*_packed(wrapper)), size, most, _whole_messages):
+    unpacked = chunks(*_packed(wrapper), how.largest, how.room)
+    for data, _ in cut(unpacked, how.size, how.most, _whole_messages, how.largest):
         if depth > 1:
-            inner.take(len(data))
-        inside = _read_set(bytes(data), check_crc)
+            how.inner.take(len(data))
+        inside = _read_set(bytes(data), how.check_crc)
+        del data
         empty = False
         if wrapper[1]:
             yield _stamped(wrapper, inside)
@@ -402,19 +451,21 @@ def _in_pieces(
             if flat:
                 yield flat
                 flat = []
-            # With half the size per level, all levels together hold at most twice the first one's.
-            yield from _in_pieces(message, size // 2, most, check_crc, inner, depth + 1)
+            # With half the size per level, all levels together hold at most twice the first one's. A message that is
+            # larger than that is held while what is in it is read.
+            inner = how._replace(size=how.size // 2, largest=max(how.largest - len(message[5] or b""), 0))
+            yield from _in_pieces(message, inner, depth + 1)
         if flat:
             yield flat
     if empty:
         raise CorruptRecordError(_EMPTY)
 
 
-def _survey(wrapper: Message, size: int, most: int, check_crc: bool, inner: Budget) -> tuple[list[Message] | None, int]:
+def _survey(wrapper: Message, how: _Cutting) -> tuple[list[Message] | None, int]:
     """Return the messages of a compressed set of magic 1 if they fit one list, and what to add to their offsets."""
     lists = last = highest = 0
     inside: list[Message] = []
-    for inside in _in_pieces(wrapper, size, most, check_crc, inner):
+    for inside in _in_pieces(wrapper, how):
         found = _highest(inside)
         highest = max(highest, found) if lists else found
         last = inside[-1][0]

@@ -7,18 +7,20 @@ Batches are decompressed in steps and cut at record boundaries. Small batches ar
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain, groupby
 from operator import attrgetter
 
 from aiokproto.errors import CodecError, CorruptRecordError
 from aiokproto.records.batch import CODEC, HEADER, LOG_OVERHEAD, RecordBatch
 from aiokproto.records.columns import Columns, Row, columns_of, read_spans, read_together, row, span_of
-from aiokproto.records.compression import Bytes, chunks
+from aiokproto.records.compression import Bytes
 from aiokproto.records.cutting import cut, joined
 from aiokproto.records.legacy import LegacyBatch
 from aiokproto.records.record import read_records
 from aiokproto.records.runs import Run
 from aiokproto.records.scan import Span, spans_of, whole_records
+from aiokproto.records.slices import given_away, named
 
 _BEFORE_RECORDS = HEADER.size - LOG_OVERHEAD
 """Bytes of the header that a batch's length field counts."""
@@ -66,17 +68,18 @@ def _together(batches: Iterable[RecordBatch | Run], size: int, most: int, check_
         if not count and (packed or not taken):
             continue
         if packed:
-            unpacked = chunks(batch.compression, batch.raw[HEADER.size :])
+            unpacked = batch.unpacked()
             begun, taken = _begun(batch, unpacked, size)
         # Fewer compressed batches are read together: decompressed data should still be in the processor's cache.
         weight = max(taken, _PACKED_WEIGHT * batch.length) if packed else taken
+        alone = taken > min(size, batch.max_record) or count > most
         # The group is full: it is read before this batch joins the next one.
-        if weight > room or count > records:
+        if alone or weight > room or count > records:
             if group:
                 yield read_together(group, bodies)
             group, bodies, room, records = [], [], size, most
-            if taken > size or count > most:
-                rest = chain(_given_away(begun), unpacked) if packed else iter((batch.body(),))
+            if alone:
+                rest = chain(given_away(begun), unpacked) if packed else iter((batch.body(),))
                 yield from _alone(batch, rest, size, most)
                 continue
         group.append(batch)
@@ -88,10 +91,10 @@ def _together(batches: Iterable[RecordBatch | Run], size: int, most: int, check_
 
 
 def _run(run: Run, size: int, most: int, check_crc: bool) -> Iterator[Columns]:
-    for part in run.parts(size, most):
+    for part in run.parts(min(size, run.max_record), most):
         if check_crc:
             part.validate()
-        if part.size > size or part.records > most:
+        if part.size > min(size, run.max_record) or part.records > most:
             (batch,) = part.batches()
             yield from _alone(batch, iter((batch.body(),)), size, most)
         else:
@@ -109,31 +112,25 @@ def _begun(batch: RecordBatch, unpacked: Iterator[Bytes], size: int) -> tuple[li
             if taken > size:
                 break
     except CodecError as error:
-        raise _named(batch, error) from error.__cause__
+        raise named(batch, error) from error.__cause__
     return begun, taken
-
-
-def _given_away(begun: list[Bytes]) -> Iterator[Bytes]:
-    """Yield the chunks and drop each from the list, so that it can be freed."""
-    begun.reverse()
-    while begun:
-        yield begun.pop()
 
 
 def _alone(batch: RecordBatch, unpacked: Iterator[Bytes], size: int, most: int) -> Iterator[Columns]:
     done = 0
     try:
-        for data, count in cut(unpacked, size, most, whole_records):
+        for data, count in cut(unpacked, size, most, whole_records, batch.max_record):
             if done + count > batch.count:
                 raise CorruptRecordError(f"more records than the {batch.count} in the header")
-            yield _read_piece(data, span_of(batch, 0, len(data))._replace(records=count), done)
+            span = span_of(batch, 0, len(data))._replace(records=count)
+            yield replace(_read_piece(data, span, done), max_record=batch.max_record)
             done += count
             # Released before the next piece is made: two would be in memory at once.
             del data
         if done < batch.count:
             raise CorruptRecordError(f"{batch.count} records in the header, {done} in the batch")
     except CodecError as error:
-        raise _named(batch, error) from error.__cause__
+        raise named(batch, error) from error.__cause__
 
 
 def _read_piece(data: Bytes, span: Span, done: int) -> Columns:
@@ -151,10 +148,6 @@ def _fault(data: Bytes, span: Span) -> CodecError | None:
     except CodecError as error:
         return error
     return None
-
-
-def _named(batch: RecordBatch, error: CodecError) -> CorruptRecordError:
-    return CorruptRecordError(f"record batch at offset {batch.base_offset}: {error}")
 
 
 def _legacy(batches: Iterable[RecordBatch | Run], size: int, most: int, check_crc: bool) -> Iterator[Columns]:

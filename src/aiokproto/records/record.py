@@ -8,16 +8,31 @@ from typing import TypeVar
 from aiokproto.accelerator import twin
 from aiokproto.errors import CorruptRecordError, DecodeError
 from aiokproto.records.varint import INT64_MAX, read_unsigned, read_varint
-from aiokproto.types import Header, Record, TimestampType
+from aiokproto.types import Header, Ownership, Record, TimestampType
 
 T = TypeVar("T")
 
 Make = Callable[[int, int, bytes | None, bytes | None, tuple[Header, ...]], T]
 """Builds a record: called with offset, timestamp, key, value and headers."""
 
+MAX_RECORD = 50 * 1024 * 1024
+"""Default limit, in bytes, for one record, each header counted with :data:`HEADER_WEIGHT`: 50 MiB.
+
+As much as a broker sends in one response by default (``fetch.max.bytes``), and fifty times what it stores
+(``message.max.bytes``).
+"""
+
+Place = tuple[int, int, int | None, int]
+"""What the header of a batch says of its records: the base of the offset deltas, the base of the timestamp deltas (ms),
+the timestamp of every record if the broker sets it (LogAppendTime), else None, and the number of records."""
+
+HEADER_WEIGHT = 192
+"""Bytes of memory that the objects of a header take beside its content, at most. It can be two bytes in a batch."""
+
 # Within these bounds, no two-byte timestamp delta or 32-bit offset delta can overflow int64.
 _SAFE_TIMESTAMP = INT64_MAX - (1 << 13)
 _SAFE_OFFSET = INT64_MAX - (1 << 31)
+_NO_LIMIT = 1 << 62
 
 
 @twin
@@ -72,20 +87,28 @@ class BatchRecord:
 class RecordMaker:
     """A `Make` for :func:`read_records` that builds :class:`~aiokproto.types.Record` objects of one batch."""
 
-    __slots__ = ("_leader_epoch", "_partition", "_timestamp_type", "_topic")
+    __slots__ = ("_leader_epoch", "_ownership", "_partition", "_timestamp_type", "_topic")
 
-    def __init__(self, topic: str, partition: int, timestamp_type: TimestampType, leader_epoch: int) -> None:
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        timestamp_type: TimestampType,
+        leader_epoch: int,
+        ownership: Ownership | None = None,
+    ) -> None:
         """Take the attributes that all records of the batch share, see :class:`~aiokproto.types.Record`."""
         self._topic = topic
         self._partition = partition
         self._timestamp_type = timestamp_type
         self._leader_epoch = leader_epoch
+        self._ownership = ownership
 
     def __call__(
         self, offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: tuple[Header, ...]
     ) -> Record:
         """Return a record."""
-        return Record(
+        record: Record = Record(
             self._topic,
             self._partition,
             offset,
@@ -96,6 +119,8 @@ class RecordMaker:
             self._timestamp_type,
             self._leader_epoch,
         )
+        record._ownership = self._ownership
+        return record
 
 
 @twin
@@ -109,6 +134,8 @@ def read_records(
 ) -> list[T]:
     """Read ``count`` records, which must fill ``data``, the decompressed records section of a batch.
 
+    All at once: :mod:`~aiokproto.records.slices` reads sections of any size.
+
     Args:
         data: The records; any bytes-like.
         count: The number of records.
@@ -120,23 +147,71 @@ def read_records(
     Raises:
         CorruptRecordError: The bytes are not ``count`` records.
     """
+    place = (base_offset, base_timestamp, append_time, count)
+    records, pos = _read_slice(data, place, 0, count, make, _NO_LIMIT, _NO_LIMIT)
+    if pos != len(data):
+        raise CorruptRecordError(f"{count} records end at byte {pos} of {len(data)}")
+    return records
+
+
+@twin
+def read_slice(
+    data: bytes | bytearray | memoryview,
+    place: Place,
+    done: int,
+    most: int,
+    make: Make[T],
+    most_headers: int,
+    largest: int,
+) -> tuple[list[T], int]:
+    """Read some of the records of a batch: ``data`` begins with one, and has ``most`` of them.
+
+    It stops before a record whose headers would be more than ``most_headers`` with those before, unless it is the
+    first.
+
+    Args:
+        data: The records; any bytes-like.
+        place: What the header of the batch says.
+        done: How many records of the batch come before.
+        most: How many records to read.
+        make: Builds each returned record.
+        most_headers: How many headers to read, unless the first record has more.
+        largest: The limit of a record that has headers: its bytes, and :data:`HEADER_WEIGHT` for each header.
+
+    Returns:
+        The records, and the position after the last one.
+
+    Raises:
+        CorruptRecordError: The bytes are not such records, or one exceeds the limit.
+    """
+    return _read_slice(data, place, done, most, make, most_headers, largest)
+
+
+def _read_slice(
+    data: bytes | bytearray | memoryview,
+    place: Place,
+    done: int,
+    most: int,
+    make: Make[T],
+    most_headers: int,
+    largest: int,
+) -> tuple[list[T], int]:
     # Indexing and slicing bytes is fastest, and gives keys and values as bytes.
     if not isinstance(data, bytes):
         data = bytes(data)
+    base_offset, base_timestamp, append_time, total = place
     if abs(base_timestamp) > _SAFE_TIMESTAMP or not 0 <= base_offset < _SAFE_OFFSET:
         # Only for such a batch: the check of every record would slow all others.
         make, append_time = _checked(make, append_time), None
     records: list[T] = []
     try:
-        pos = _read_fields(data, count, base_offset, base_timestamp, append_time, make, records)
+        pos = _read_fields(data, most, base_offset, base_timestamp, append_time, make, records, most_headers, largest)
     # Positions are not compared in the loop: running off the end is what finds a truncated record.
     except IndexError:
-        raise CorruptRecordError(f"the bytes end within record {len(records)} of {count}") from None
+        raise CorruptRecordError(f"the bytes end within record {done + len(records)} of {total}") from None
     except DecodeError as error:
-        raise CorruptRecordError(f"record {len(records)} of {count}: {error}") from None
-    if pos != len(data):
-        raise CorruptRecordError(f"{count} records end at byte {pos} of {len(data)}")
-    return records
+        raise CorruptRecordError(f"record {done + len(records)} of {total}: {error}") from None
+    return records, pos
 
 
 def _read_fields(
@@ -147,13 +222,16 @@ def _read_fields(
     append_time: int | None,
     make: Make[T],
     records: list[T],
+    most_headers: int,
+    largest: int,
 ) -> int:
-    """Append ``count`` records, and return the position after the last one.
+    """Append up to ``count`` records, and return the position after the last one.
 
     Varints of one and two bytes are read inline: nearly all are that short, and a call would cost more than the rest.
     """
     pos = 0
     for _ in range(count):
+        start = pos
         if (raw := data[pos]) < 128:
             pos += 1
         elif (high := data[pos + 1]) < 128:
@@ -199,6 +277,13 @@ def _read_fields(
 
         headers: tuple[Header, ...] = ()
         if data[pos]:
+            # Counted before they are read: two bytes of a header become a hundred.
+            many = raw >> 1 if (raw := data[pos]) < 128 and not raw & 1 else read_varint(data, pos)[0]
+            if (size := end - start + many * HEADER_WEIGHT) > largest:
+                raise _too_large(size, many, largest)
+            if many > most_headers and records:
+                return start
+            most_headers -= many
             headers, pos = read_headers(data, pos)
         else:
             pos += 1
@@ -207,6 +292,19 @@ def _read_fields(
             raise CorruptRecordError(f"it ends at byte {pos} but should end at {end}")
         records.append(make(offset, timestamp if append_time is None else append_time, key, value, headers))
     return pos
+
+
+def check_headers(data: bytes, largest: int) -> None:
+    """Raise CorruptRecordError if a record with these headers, their count first, exceeds a limit."""
+    many, _ = read_varint(data, 0)
+    if (size := len(data) + many * HEADER_WEIGHT) > largest:
+        raise _too_large(size, many, largest)
+
+
+def _too_large(size: int, headers: int, largest: int) -> CorruptRecordError:
+    return CorruptRecordError(
+        f"it takes {size} bytes with its {headers} headers, more than the limit of {largest} (max_record_bytes)"
+    )
 
 
 def _read_far_timestamp(data: bytes, pos: int, base_timestamp: int) -> tuple[int, int]:
@@ -224,7 +322,8 @@ def _checked(make: Make[T], append_time: int | None) -> Make[T]:
     """
 
     def checked(offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: tuple[Header, ...]) -> T:
-        if not -INT64_MAX - 1 <= min(offset, timestamp) <= max(offset, timestamp) <= INT64_MAX:
+        # The position after a record has to be an offset, too.
+        if not (-INT64_MAX - 1 <= offset < INT64_MAX and -INT64_MAX - 1 <= timestamp <= INT64_MAX):
             raise CorruptRecordError(f"offset {offset} or timestamp {timestamp} does not fit 64 bits")
         return make(offset, timestamp if append_time is None else append_time, key, value, headers)
 

@@ -10,12 +10,15 @@ from aiokproto.records import legacy
 from aiokproto.records.batch import HEADER, LOG_OVERHEAD, MAGIC_AT, RecordBatch
 from aiokproto.records.compression import MAX_DECOMPRESSED, Bytes
 from aiokproto.records.legacy import LegacyBatch
+from aiokproto.records.record import MAX_RECORD
 
 _START = struct.Struct(">qi")
 _SMALLEST = (*legacy.SMALLEST, HEADER.size - LOG_OVERHEAD)
 
 
-def decode(data: Bytes, *, check_crc: bool = True, max_decompressed: int = MAX_DECOMPRESSED) -> Iterator[RecordBatch]:
+def decode(
+    data: Bytes, *, check_crc: bool = True, max_decompressed: int = MAX_DECOMPRESSED, max_record: int = MAX_RECORD
+) -> Iterator[RecordBatch]:
     """Yield the batches of a record set, such as a Fetch response's ``records`` or a log segment.
 
     Formats may be mixed. A message of magic 0 or 1 is a batch as well: a
@@ -28,6 +31,7 @@ def decode(data: Bytes, *, check_crc: bool = True, max_decompressed: int = MAX_D
         data: The record set. The batches are views of it.
         check_crc: Whether to compare each batch's checksum; :meth:`RecordBatch.validate` can do so later, in a thread.
         max_decompressed: Largest decompressed size, in bytes, of a single batch's records.
+        max_record: Largest size, in bytes, of a single record: see :attr:`RecordBatch.max_record`.
 
     Raises:
         CorruptRecordError: A batch is damaged. The batches before it have been yielded.
@@ -53,9 +57,9 @@ def decode(data: Bytes, *, check_crc: bool = True, max_decompressed: int = MAX_D
             return
         raw = view[pos:stop]
         batch = (
-            RecordBatch(raw, max_decompressed=max_decompressed)
+            RecordBatch(raw, max_decompressed=max_decompressed, max_record=max_record)
             if magic == 2
-            else LegacyBatch(raw, max_decompressed=max_decompressed, check_crc=check_crc)
+            else LegacyBatch(raw, max_decompressed=max_decompressed, max_record=max_record, check_crc=check_crc)
         )
         # The whole set: columns.py reads batches of one source without copying them together.
         batch.source = view

@@ -7,16 +7,20 @@ other batches users see, and how their records are found, depends on each of the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiokproto.accelerator import twin
 from aiokproto.errors import DecodeError
 from aiokproto.records.batch import CRC_FROM, HEADER, LOG_OVERHEAD, TIMESTAMP_TYPE, RecordBatch
 from aiokproto.records.columns import MAX_DATA, Columns, read_spans, read_together
-from aiokproto.records.compression import Bytes
+from aiokproto.records.compression import MAX_DECOMPRESSED, Bytes
 from aiokproto.records.crc import crc32c
+from aiokproto.records.record import MAX_RECORD
 from aiokproto.records.record_set import decode
 from aiokproto.records.scan import Span, spans_of
+from aiokproto.records.varint import INT64_MAX
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,6 +47,9 @@ def plain_batches(data: Bytes) -> tuple[Spans, Checksums]:
         stop = pos + LOG_OVERHEAD + length
         start = pos + HEADER.size
         if magic != 2 or flags & ~TIMESTAMP_TYPE or count <= 0 or last < 0 or not start <= stop <= len(data):
+            break
+        # As a batch by itself it is damaged.
+        if base >= INT64_MAX - last:
             break
         spans.append(Span(start, stop, count, base, first_time, int(flags != 0), newest))
         checksums.append(crc)
@@ -75,14 +82,16 @@ class Run:
     Attributes:
         source: The record set.
         spans: Where the records of each batch are in it.
+        max_record: Most bytes of a record.
     """
 
-    __slots__ = ("_checksums", "source", "spans")
+    __slots__ = ("_checksums", "max_record", "source", "spans")
 
     magic = 2
 
-    def __init__(self, source: memoryview, spans: Spans, checksums: Checksums) -> None:
+    def __init__(self, source: memoryview, spans: Spans, checksums: Checksums, max_record: int = MAX_RECORD) -> None:
         self.source = source
+        self.max_record = max_record
         self.spans = spans
         self._checksums = checksums
 
@@ -150,7 +159,7 @@ class Run:
             CorruptRecordError: A batch is damaged.
         """
         try:
-            return read_spans(self.source, self.spans)
+            return replace(read_spans(self.source, self.spans), max_record=self.max_record)
         except (DecodeError, IndexError):
             # For the message, which names the batch.
             return read_together(self.batches())
@@ -166,27 +175,30 @@ class Run:
     def _part(self, begin: int, end: int) -> Run:
         if end - begin == len(self.spans):
             return self
-        return Run(self.source, self.spans[begin:end], self._checksums[begin:end])
+        return Run(self.source, self.spans[begin:end], self._checksums[begin:end], self.max_record)
 
     def _span(self, index: int) -> Span:
         return Span(*self.spans[index].tolist())
 
     def _batch(self, index: int) -> RecordBatch:
         span = self._span(index)
-        return RecordBatch(self.source[span.start - HEADER.size : span.stop])
+        return RecordBatch(self.source[span.start - HEADER.size : span.stop], max_record=self.max_record)
 
 
-def decode_run(data: Bytes) -> tuple[Run | None, Iterator[RecordBatch]]:
+def decode_run(
+    data: Bytes, *, max_decompressed: int = MAX_DECOMPRESSED, max_record: int = MAX_RECORD
+) -> tuple[Run | None, Iterator[RecordBatch]]:
     """Return the run of plain batches at the start of a record set, and the batches behind it; checksums not compared.
 
     A truncated batch at the end is ignored. The iterator raises CorruptRecordError at a damaged header, see
     :func:`~aiokproto.records.record_set.decode`.
     """
     view = memoryview(data)
+    rest = partial(decode, check_crc=False, max_decompressed=max_decompressed, max_record=max_record)
     if len(view) > MAX_DATA:
-        return None, decode(view, check_crc=False)
+        return None, rest(view)
     spans, checksums = plain_batches(view)
     if not len(spans):
-        return None, decode(view, check_crc=False)
-    run = Run(view, spans, checksums)
-    return run, decode(view[run.end :], check_crc=False)
+        return None, rest(view)
+    run = Run(view, spans, checksums, max_record)
+    return run, rest(view[run.end :])

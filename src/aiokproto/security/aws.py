@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
+from aiokproto.application import failure
 from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaError
 from aiokproto.runtime import current, utc
 
@@ -74,10 +75,11 @@ class CredentialsReader:
                     found = await found
             except KafkaError:
                 raise
-            except Exception as error:
+            except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
+                raised = failure(error, "sasl_aws_credentials", awaited=True)
                 raise BrokerConnectionError(
-                    f"sasl_aws_credentials cannot be read: {type(error).__name__}: {error}"
-                ) from error
+                    f"sasl_aws_credentials cannot be read: {type(raised).__name__}: {raised}"
+                ) from raised
         if not isinstance(found, AwsCredentials):
             raise BrokerConnectionError(f"sasl_aws_credentials gave {type(found).__name__}: expected AwsCredentials")
         if not found.access_key_id or not found.secret_access_key:

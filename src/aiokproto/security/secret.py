@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from aiokproto.application import failure
 from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaError
 
 SecretSource: TypeAlias = "str | Path | Callable[[], str | Awaitable[str]]"
@@ -77,8 +78,9 @@ class Secret:
                 text = source
         except KafkaError:
             raise
-        except Exception as error:
-            raise BrokerConnectionError(f"{self.option} cannot be read: {_shown(error)}") from error
+        except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
+            raised = failure(error, self.option, awaited=True)
+            raise BrokerConnectionError(f"{self.option} cannot be read: {_shown(raised)}") from raised
         return self._checked(text)
 
     def _checked(self, text: Any) -> str:

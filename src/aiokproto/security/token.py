@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from aiokproto.application import failure
 from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaError
 from aiokproto.runtime import current
 from aiokproto.security.secret import Secret
@@ -99,8 +100,9 @@ class TokenReader:
             return await found if inspect.isawaitable(found) else found
         except KafkaError:
             raise
-        except Exception as error:
-            raise BrokerConnectionError(f"{self.option} cannot be read: {type(error).__name__}: {error}") from error
+        except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
+            raised = failure(error, self.option, awaited=True)
+            raise BrokerConnectionError(f"{self.option} cannot be read: {type(raised).__name__}: {raised}") from raised
 
     def _checked(self, found: object) -> Token:
         parts: tuple[Any, ...] = found if isinstance(found, tuple) else (found,)

@@ -19,9 +19,8 @@ import logging
 from typing import Any, NamedTuple
 
 from aiokproto.cancelling import timeout
-from aiokproto.errors import BrokerConnectionError, KafkaError, copied
+from aiokproto.errors import KafkaError, copied
 from aiokproto.runtime import create_task, current, uniform
-from aiokproto.security.cancellation import is_cancelled
 from aiokproto.security.token import Token, TokenReader
 from aiokproto.tracebacks import without_frames
 
@@ -146,13 +145,6 @@ class TokenCache:
     async def _read(self) -> Token:
         try:
             token = await self._reader.read()
-        except asyncio.CancelledError:
-            if is_cancelled():
-                raise
-            # Not raised as it is: it would cancel all who wait.
-            error = BrokerConnectionError(f"{self._reader.option}: it was cancelled, and not by the client")
-            self._failure = _now(), error
-            raise error from None
         except KafkaError as error:
             self._failure = _now(), without_frames(error)
             raise

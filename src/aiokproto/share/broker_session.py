@@ -139,6 +139,9 @@ class BrokerSession:
         self._served = -1
         self._failures = 0
         self._retry_at = 0.0
+        # Fetches in a row that came back at once, and had nothing; no fetch is sent before that loop time.
+        self._empty = 0
+        self._fetch_at = 0.0
         self._flushing = False
         self._closing = False
         self._requested_at: float | None = None
@@ -242,6 +245,8 @@ class BrokerSession:
         return self._sent_at + self._cluster.config.connections_max_idle / 2
 
     def _fetchable(self, now: float) -> dict[TopicIdPartition, TopicPartition]:
+        if self._fetch_at > now:
+            return {}
         return {
             key: partition
             for key, partition in self._wanted.items()
@@ -266,6 +271,8 @@ class BrokerSession:
                 times.append(max(due, acquired.retry_at))
         if self._owner.demand(self._served) is not None:
             times += [each.until for key, each in self._suspended.items() if key in self._wanted and each.until > now]
+            if self._fetch_at > now:
+                times.append(self._fetch_at)
         return min((each for each in times if each is not None), default=None)
 
     def _expire(self, now: float) -> None:
@@ -347,7 +354,12 @@ class BrokerSession:
         now = asyncio.get_running_loop().time()
         context = f"ShareAcknowledge of {acquired.partition} to broker {self.node}"
         if error_code is None or part is None:
-            self._owner.acks_ended(acquired.answered(acks, KafkaError(f"{context}: the response lacks the partition")))
+            missing = KafkaError(f"{context}: the response lacks the partition")
+            # A renewal that has no result is due again, though not at once.
+            unknown = (
+                acquired.answered(acks, missing) if renewed_at is None else acquired.not_renewed(acks, missing, now)
+            )
+            self._owner.acks_ended(unknown)
             return
         code = ErrorCode(error_code)
         if not code:
@@ -419,6 +431,19 @@ class BrokerSession:
         finally:
             observer.sizes.add(self._fetched_bytes - bytes_before)
             observer.acquired.add(self._fetched_records - records_before)
+        # What has no records is suspended, or was held back for a while, or tells that acknowledgements were taken.
+        took = asyncio.get_running_loop().time() - now
+        suspended = any(each.until > now for each in self._suspended.values())
+        news = acks or suspended or response.throttle_time_ms or self._fetched_records > records_before
+        self._paced(due=bool(news) or took >= max_wait / 2)
+
+    def _paced(self, *, due: bool) -> None:
+        """Wait before the next fetch where the broker does not: a response had nothing, and was not held back."""
+        self._empty = 0 if due else self._empty + 1
+        self._fetch_at = 0.0
+        if self._empty > 1:
+            self.failure = f"broker {self.node} responds at once, and without records"
+            self._fetch_at = asyncio.get_running_loop().time() + self._cluster.backoff(self._empty - 1)
 
     async def _check_version(self) -> bool:
         """Connect, and return whether that succeeded. Raises UnsupportedVersionError if the broker is too old."""
@@ -489,7 +514,7 @@ class BrokerSession:
         observer = self._owner.observer
         observer.redelivered += sum(each.last - each.first + 1 for each in ranges if each.delivery_count > 1)
         observer.fetched(self.node, partition, ranges[0].first, count, len(data))
-        self._owner.buffer.put(FetchedPart(lock, ranges, data, self._config.check_crcs))
+        self._owner.buffer.put(FetchedPart(lock, ranges, data, self._config.check_crcs, self._config.limits))
         self._owner.arrived()
 
     def _refused(

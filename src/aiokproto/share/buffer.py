@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from aiokproto.codec.messages.share_fetch import AcquiredRecords
-from aiokproto.fetched.chunk import Chunk, chunks
+from aiokproto.fetched.chunk import DEFAULT_LIMITS, Chunk, DecodeLimits, OpenBatch, chunks
 from aiokproto.records import RecordBatch
 from aiokproto.share.acknowledgement import Acknowledgement
 from aiokproto.share.acquire_limit import AcquireLimit
@@ -37,25 +37,46 @@ class FetchedPart:
         ranges: The acquired offsets.
         position: The offset up to which records were opened.
         opened: Opened records, last one first.
-        opening: A batch that a thread is opening or has opened, and the thread's result.
+        opening: What a thread is decoding or has decoded, and the thread's result.
+        reading: The first batch, whether or not some of it was opened already; None before the first look.
         delivered: How many records were delivered.
         reported: How many of these the hooks know.
         size: Bytes that are not decoded.
     """
 
-    __slots__ = ("_chunk", "_uncut", "delivered", "lock", "opened", "opening", "position", "ranges", "reported", "size")
+    __slots__ = (
+        "_check_crcs",
+        "_chunk",
+        "_uncut",
+        "delivered",
+        "lock",
+        "opened",
+        "opening",
+        "position",
+        "ranges",
+        "reading",
+        "reported",
+        "size",
+    )
 
     def __init__(
-        self, lock: AcquisitionLock, ranges: Sequence[AcquiredRange], data: memoryview, check_crcs: bool = True
+        self,
+        lock: AcquisitionLock,
+        ranges: Sequence[AcquiredRange],
+        data: memoryview,
+        check_crcs: bool = True,
+        limits: DecodeLimits = DEFAULT_LIMITS,
     ) -> None:
         self.lock = lock
         self.ranges = ranges
         self.position = ranges[0].first
         # Cut when the one before is opened: there may be as many batches as the response has room for.
-        self._uncut = chunks(lock.acquired.partition, self.position, data, (), check_crc=check_crcs)
+        self._uncut = chunks(lock.acquired.partition, self.position, data, (), check_crc=check_crcs, limits=limits)
+        self._check_crcs = check_crcs
         self._chunk: Chunk | None = None
         self.opened: list[ShareRecord] = []
-        self.opening: tuple[RecordBatch, Any] | None = None
+        self.opening: tuple[OpenAcquired, Any] | None = None
+        self.reading: OpenAcquired | None = None
         self.delivered = self.reported = 0
         self.size = len(data)
 
@@ -84,10 +105,26 @@ class FetchedPart:
         """Do not open the first chunk: it is damaged."""
         self._chunk = None
 
+    def read(self) -> OpenAcquired:
+        """Return the first batch of the first chunk, whether or not some of it was opened already."""
+        if self.reading is None:
+            assert self.chunk is not None
+            batch = self.chunk.batches[0]
+            self.reading = OpenAcquired(batch, self.lock, self.ranges, self.position, self._check_crcs)
+        return self.reading
+
     def take(self, records: Sequence[ShareRecord]) -> list[Offsets]:
-        """Take the first batch, which was opened into ``records``. Return the acquired offsets without a record."""
+        """Take the slice of the first batch that was opened into ``records``. Return the acquired offsets in it without
+        a record."""
+        reading = self.read()
+        return self.take_batch(records) if reading.ended else self.pass_until(reading.position, records)
+
+    def take_batch(self, records: Sequence[ShareRecord] = ()) -> list[Offsets]:
+        """Take the first batch, or what is left of it, which was opened into ``records``. Return the acquired offsets
+        without a record."""
         chunk = self.chunk
         assert chunk is not None
+        self.reading = None
         self.size = max(self.size - chunk.batches[0].size_in_bytes, 0)
         return self.pass_until(chunk.take(), records)
 
@@ -165,20 +202,30 @@ class ShareBuffer:
         return min(times, default=None)
 
 
-def open_acquired(
-    batch: RecordBatch, lock: AcquisitionLock, ranges: Sequence[AcquiredRange], position: int, check_crcs: bool
-) -> list[ShareRecord]:
-    """Decode the acquired records of a batch from ``position`` on, in order.
+class OpenAcquired(OpenBatch["ShareRecord | None"]):
+    """The acquired records of a batch from a position on."""
 
-    Raises:
-        CorruptRecordError: Checksum or content are wrong.
-        UnsupportedCompressionError: The codec is unknown or its library is missing.
-    """
-    if check_crcs:
-        batch.validate()
-    at = bisect_left(ranges, position, key=attrgetter("last"))
-    make = ShareRecordMaker(lock, ranges[at:], batch.timestamp_type, batch.partition_leader_epoch)
-    return [record for record in batch.records(make) if record is not None and record.offset >= position]
+    __slots__ = ("_make",)
+
+    def __init__(
+        self,
+        batch: RecordBatch,
+        lock: AcquisitionLock,
+        ranges: Sequence[AcquiredRange],
+        position: int,
+        check_crcs: bool,
+    ) -> None:
+        at = bisect_left(ranges, position, key=attrgetter("last"))
+        self._make = ShareRecordMaker(lock, ranges[at:], batch.timestamp_type, batch.partition_leader_epoch)
+        super().__init__(batch, self._make, position, check_crcs)
+
+    def read(self) -> list[ShareRecord]:
+        """Decode the next slice, in order; raises as :meth:`read_all`."""
+        position = self.position
+        found = [record for record in self.read_all() if record is not None and record.offset >= position]
+        if not self.ended:
+            self.passed(self._make.latest)
+        return found
 
 
 def release(lock: AcquisitionLock, ranges: Iterable[AcquiredRange], now: float) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from aiokproto.config import boolean, duration, function, integer, one_of, positive, seconds, text
 from aiokproto.errors import ConfigurationError
+from aiokproto.fetched.chunk import DecodeLimits
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
 
 _LARGEST = 2**31 - 1
@@ -61,6 +62,7 @@ class ShareConfig:
     max_processing: float
     damaged: Acknowledgement
     check_crcs: bool
+    limits: DecodeLimits
     on_acknowledged: Callable[[Sequence[AcknowledgeOutcome]], object] | None
 
     @classmethod
@@ -88,6 +90,10 @@ class ShareConfig:
             max_processing=duration("max_processing_ms", options["max_processing_ms"]),
             damaged=Acknowledgement[damaged.upper()],
             check_crcs=boolean("check_crcs", options["check_crcs"]),
+            limits=DecodeLimits(
+                positive("max_decompressed_bytes", options["max_decompressed_bytes"]),
+                positive("max_record_bytes", options["max_record_bytes"]),
+            ),
             on_acknowledged=function("on_acknowledged", options["on_acknowledged"]),
         )
 

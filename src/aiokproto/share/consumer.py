@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from aiokproto.async_context import AsyncContext
 from aiokproto.cluster import ClusterClient
-from aiokproto.config import ClusterConfig, ConnectionOptions, integer, one_of, positive, seconds
+from aiokproto.config import ClusterConfig, ConnectionOptions, boolean, duration, integer, one_of, positive, seconds
+from aiokproto.coroutines import is_async
 from aiokproto.errors import ConfigurationError
 from aiokproto.foreign_calls import SHARE_CONSUMER_METHODS, ForeignCalls
+from aiokproto.running.runner import Plan
+from aiokproto.running.summary import RunStatus, RunSummary
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
 from aiokproto.share.batch import ShareBatch
 from aiokproto.share.config import ShareConfig, refuse_consumer_options
 from aiokproto.share.engine import ShareEngine
 from aiokproto.share.ledger import ShareRecord
 from aiokproto.share.report import ShareReport
-from aiokproto.share.runner import ErrorPolicy, Handler, Runner
+from aiokproto.share.runner import ErrorPolicy, Handler, ShareOptions, ShareRunner
 from aiokproto.tracebacks import hiding_options
 from aiokproto.types import TopicPartition
 
@@ -86,6 +89,11 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
         fetch_max_wait_ms: ... or until this time has passed, at most a quarter of the lock's duration.
         fetch_max_bytes: Most bytes in a response; a first batch that is larger is sent nevertheless.
         check_crcs: Whether the checksums of batches are verified.
+        max_decompressed_bytes: Most bytes that a record batch may become when it is decompressed (1 GiB). It bounds the
+            time that a few kilobytes can take; memory does not depend on it, as batches are decoded in slices.
+        max_record_bytes: Most bytes of one record, decompressed, with 192 for each header: about what it takes as an
+            object (50 MiB, as much as a response has by default). Also of a batch that a C client has compressed with
+            snappy, which cannot be decompressed in part. A batch beyond a limit is handled as a damaged one.
         connection: See :class:`~aiokproto.config.ConnectionOptions`; ``bootstrap_servers`` is required.
 
     Raises:
@@ -111,6 +119,8 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
         fetch_max_wait_ms: float = 500,
         fetch_max_bytes: int = 50 * 1024 * 1024,
         check_crcs: bool = True,
+        max_decompressed_bytes: int = 1024 * 1024 * 1024,
+        max_record_bytes: int = 50 * 1024 * 1024,
         **connection: Unpack[ConnectionOptions],
     ) -> None:
         config = ShareConfig.parse(
@@ -128,6 +138,8 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
                 "fetch_max_wait_ms": fetch_max_wait_ms,
                 "fetch_max_bytes": fetch_max_bytes,
                 "check_crcs": check_crcs,
+                "max_decompressed_bytes": max_decompressed_bytes,
+                "max_record_bytes": max_record_bytes,
             }
         )
         names = _topic_names(topics, "ShareConsumer")
@@ -138,6 +150,7 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
         self._engine = ShareEngine(cluster, config, names)
         self._reader = self._engine.reader
         self._current: Sequence[ShareRecord] = ()
+        self._run: ShareRunner | None = None
 
     # Lifecycle
 
@@ -243,47 +256,80 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
         max_in_flight_bytes: int = 64 * 1024 * 1024,
         on_error: ErrorPolicy = "release",
         redelivery_backoff_ms: float = 1000,
+        handler_timeout_ms: float | None = None,
         drain_timeout_ms: float = 30_000,
-    ) -> None:
-        """Call ``await handler(record)`` for each record, until the call is cancelled.
+        handle_signals: bool = False,
+    ) -> RunSummary:
+        """Call ``await handler(record)`` for each record, until :meth:`stop_run`, a failure, or a cancellation.
 
         A record whose handler returns is accepted. If it raises, the error is logged, and ``on_error`` decides. A
         handler can acknowledge its record itself instead. Locks are renewed as long as the handlers run, see
         ``renew_locks``; records are acquired as handlers become free. This does not depend on ``acknowledgement_mode``.
 
-        When the call is cancelled, it starts no more handlers, waits for those that run, cancels them after
-        ``drain_timeout_ms``, and releases their records. A second cancellation ends the wait.
+        **The end.** No further call starts. Running ones have ``drain_timeout_ms`` to end, then they are cancelled, and
+        their records released. One that does not end within a second more is left alone, which is logged. A second
+        cancellation or signal cancels the calls at once.
 
         Args:
-            handler: A coroutine function of a record.
+            handler: A coroutine function of a record. A ``CancelledError`` that it raises although nobody has cancelled
+                it is a failure as any other: ``on_error`` gets a :class:`~aiokproto.application.CallbackError`.
             concurrency: How many handlers run at a time.
             max_in_flight_bytes: Bytes of keys and values with handlers beyond which no more are started; the last
                 record can exceed it.
             on_error: ``"release"``: deliver the record again, to any member, until the group's limit of deliveries;
                 ``"reject"``: never again; or a function of the record and the error that returns one of them or
-                ``"accept"``.
+                ``"accept"``. What the function raises ends the run.
             redelivery_backoff_ms: How long a record waits before it is released, without another handler in its place;
                 doubles with each delivery, up to 30 s. Brokers deliver a released record again at once.
-            drain_timeout_ms: How long to wait for handlers after a cancellation.
+            handler_timeout_ms: A call that takes longer is cancelled, and has failed with ``TimeoutError``.
+            drain_timeout_ms: How long running calls may take when the run ends.
+            handle_signals: Whether SIGTERM and SIGINT end the run, as of :meth:`Consumer.run()
+                <aiokproto.consumer.Consumer.run>`.
+
+        Returns:
+            What was done, by topic, if :meth:`stop_run`, a signal or :meth:`close` ended the run: ``retried`` counts
+            releases, ``dead_lettered`` rejections.
 
         Raises:
+            ConfigurationError: An argument is invalid, or what ``on_error`` returned.
+            RuntimeError: It runs already.
             KafkaError: As ``async for``; handlers are waited for first.
+            Exception: What ``on_error`` raised.
         """
         if not callable(handler):
             raise ConfigurationError(f"run({handler!r}): expected a coroutine function of a record")
         if not callable(on_error):
             one_of("on_error", on_error, ("release", "reject"))
-        runner = Runner(
-            self._engine,
-            handler,
-            positive("concurrency", concurrency),
-            positive("max_in_flight_bytes", max_in_flight_bytes),
-            on_error,
-            seconds("redelivery_backoff_ms", redelivery_backoff_ms),
+        elif is_async(on_error):
+            raise ConfigurationError(f"on_error={on_error!r}: a coroutine function is not awaited here")
+        timeout = handler_timeout_ms
+        options = ShareOptions(
+            Plan(
+                handler=handler,
+                running=positive("concurrency", concurrency),
+                drain_timeout=seconds("drain_timeout_ms", drain_timeout_ms),
+                handler_timeout=None if timeout is None else duration("handler_timeout_ms", timeout),
+                handle_signals=boolean("handle_signals", handle_signals),
+            ),
+            max_bytes=positive("max_in_flight_bytes", max_in_flight_bytes),
+            on_error=on_error,
+            backoff=seconds("redelivery_backoff_ms", redelivery_backoff_ms),
         )
-        drain = seconds("drain_timeout_ms", drain_timeout_ms)
+        self._engine.check()
+        if self._engine.handling is not None:
+            raise RuntimeError("run() is running already: stop_run() ends it")
         self._settle(Acknowledgement.ACCEPT)
-        await runner.run(drain)
+        self._run = ShareRunner(self._engine, options)
+        return await self._run.run()
+
+    def stop_run(self) -> None:
+        """End :meth:`run`: it starts no further call, waits for running ones, and returns. No effect without a run."""
+        if self._run is not None:
+            self._run.stop()
+
+    def run_status(self) -> RunStatus | None:
+        """Return what :meth:`run` is doing, or what the last one did; None before the first. No I/O."""
+        return None if self._run is None else self._run.status()
 
     def _settle(self, kind: Acknowledgement) -> None:
         """The application is done with what was delivered last."""

@@ -82,7 +82,6 @@ class ShareEngine(Lifecycle):
         self.reader = ShareReader(
             self.buffer,
             config.damaged,
-            config.check_crcs,
             self.check,
             cluster.run_in_thread,
             self._want,

@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
+from aiokproto.application import calling, check_not_awaitable
 from aiokproto.hooks import Acknowledged
 from aiokproto.observe.observers import ShareObserver
 from aiokproto.share.acknowledgement import AcknowledgeOutcome, joined
@@ -84,7 +85,8 @@ class Outcomes:
         """Call the callback with the outcomes that it has not had."""
         if self._callback is not None and self._to_report:
             outcomes, self._to_report = joined(self._to_report), []
-            self._callback(outcomes)
+            with calling("on_acknowledged"):
+                check_not_awaitable(self._callback(outcomes), "on_acknowledged")
 
     def commit(self) -> Commit:
         """Begin to wait for what is open; takes the failures since the last commit."""

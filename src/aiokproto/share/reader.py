@@ -6,22 +6,17 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 from aiokproto.errors import CorruptRecordError, KafkaError, UnsupportedCompressionError
-from aiokproto.fetched.chunk import expected_size
 from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.observe.observers import ShareObserver
 from aiokproto.share.acknowledgement import Acknowledgement
-from aiokproto.share.buffer import FetchedPart, Offsets, ShareBuffer, open_acquired
+from aiokproto.share.buffer import FetchedPart, Offsets, ShareBuffer
 from aiokproto.share.interception import Interception
 from aiokproto.share.ledger import QueuedAck, ShareRecord
 
 log = logging.getLogger("aiokproto.share")
-
-OFF_LOOP = 256 * 1024
-"""Decompressed bytes above which a batch is opened in a thread: about a millisecond of the event loop."""
 
 
 class ShareReader:
@@ -41,7 +36,6 @@ class ShareReader:
         self,
         buffer: ShareBuffer,
         damaged: Acknowledgement,
-        check_crcs: bool,
         check: Callable[[], None],
         run_in_thread: Callable[[Callable[[], Any]], asyncio.Future[Any]],
         want: Callable[[], None],
@@ -54,7 +48,6 @@ class ShareReader:
         Args:
             buffer: Where the records come from.
             damaged: How damaged records are acknowledged.
-            check_crcs: Whether checksums are verified.
             check: Raises if the consumer cannot deliver records.
             run_in_thread: Runs a function in one of the client's threads.
             want: Called when records are wanted and the buffer has none.
@@ -68,7 +61,6 @@ class ShareReader:
         self.delivered = 0
         self._buffer = buffer
         self._damaged = damaged
-        self._check_crcs = check_crcs
         self._check = check
         self._run_in_thread = run_in_thread
         self._want = want
@@ -168,6 +160,9 @@ class ShareReader:
                         return True
                 elif deadline is not None and asyncio.get_running_loop().time() >= deadline:
                     return False
+                else:
+                    # A batch can have many slices without an acquired record.
+                    await self._slice.pause()
         finally:
             self.waiting = False
 
@@ -179,8 +174,7 @@ class ShareReader:
                 return False
             if part.opened:
                 return True
-            chunk = part.chunk
-            if chunk is not None and chunk.batches and expected_size(chunk.batches[0]) > OFF_LOOP:
+            if not self._is_quick(part):
                 return False
             self._open_next(part)
         return False
@@ -218,22 +212,33 @@ class ShareReader:
 
     async def _open(self, part: FetchedPart, deadline: float | None) -> bool:
         """Open the next batch of a part; return whether there are records now."""
-        chunk = part.chunk
-        if chunk is None or not chunk.batches or expected_size(chunk.batches[0]) <= OFF_LOOP:
+        if self._is_quick(part):
             return self._open_next(part)
-        batch = chunk.batches[0]
-        if part.opening is None or part.opening[0] is not batch:
-            work = partial(open_acquired, batch, part.lock, part.ranges, part.position, self._check_crcs)
-            future = self._run_in_thread(work)
+        reading = part.read()
+        if part.opening is None or part.opening[0] is not reading:
+            future = self._run_in_thread(reading.read)
             # Retrieve the error: nobody may ask for it, and asyncio would log that.
             future.add_done_callback(lambda done: self._arrived.set() if done.cancelled() else self._opened(done))
-            part.opening = (batch, future)
+            part.opening = (reading, future)
         future = part.opening[1]
         if not future.done():
             await self._wait(deadline)
             return False
         part.opening = None
         return self._store(part, future.result)
+
+    def _is_quick(self, part: FetchedPart) -> bool:
+        """Return whether the event loop may open what is next in a part."""
+        if part.chunk is None or not part.chunk.batches:
+            return True
+        if part.opening is not None:
+            return False
+        try:
+            return part.read().is_quick()
+        except (CorruptRecordError, UnsupportedCompressionError):
+            # Opening it finds the error again.
+            part.reading = None
+            return True
 
     def _opened(self, future: asyncio.Future[Any]) -> None:
         future.exception()
@@ -244,10 +249,7 @@ class ShareReader:
         if chunk is None:
             self._acknowledge(part, part.pass_until(None), Acknowledgement.GAP, None)
         elif chunk.batches:
-            batch = chunk.batches[0]
-            return self._store(
-                part, partial(open_acquired, batch, part.lock, part.ranges, part.position, self._check_crcs)
-            )
+            return self._store(part, part.read().read)
         else:
             part.skip_chunk()
             self._damage(part, part.pass_until(None), chunk.damage or CorruptRecordError("no batch"))
@@ -255,11 +257,11 @@ class ShareReader:
         return False
 
     def _store(self, part: FetchedPart, opened: Callable[[], list[ShareRecord]]) -> bool:
-        """Store the opened records of the next batch, and acknowledge its other acquired offsets."""
+        """Store the opened records of the next slice, and acknowledge its other acquired offsets."""
         try:
             records = opened()
         except (CorruptRecordError, UnsupportedCompressionError) as error:
-            self._damage(part, part.take(()), error)
+            self._damage(part, part.take_batch(), error)
         else:
             self._acknowledge(part, part.take(records), Acknowledgement.GAP, None)
             # After the gaps: what interceptors leave out is none.

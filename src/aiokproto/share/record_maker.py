@@ -18,7 +18,11 @@ class AcquiredRange(NamedTuple):
 
 
 class ShareRecordMaker:
-    """A `Make` (see ``records.record``) of the acquired records of one batch; None for records of other members."""
+    """A `Make` (see ``records.record``) of the acquired records of one batch; None for records of other members.
+
+    Attributes:
+        latest: The offset of the last record that was read, whosoever it is; -1 before the first.
+    """
 
     def __init__(
         self,
@@ -32,6 +36,7 @@ class ShareRecordMaker:
         self._lock = lock
         self._ranges = ranges
         self._at = 0
+        self.latest = -1
         self._timestamp_type = timestamp_type
         self._leader_epoch = leader_epoch
 
@@ -39,6 +44,7 @@ class ShareRecordMaker:
         self, offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: tuple[Header, ...]
     ) -> ShareRecord | None:
         """Return a record, None if it is not acquired. Called in the order of offsets."""
+        self.latest = offset
         ranges = self._ranges
         while self._at < len(ranges) and ranges[self._at].last < offset:
             self._at += 1

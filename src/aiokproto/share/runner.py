@@ -1,18 +1,24 @@
-"""Handling records concurrently: what :meth:`ShareConsumer.run` does."""
+"""What :meth:`ShareConsumer.run` adds to a run: each record is acknowledged by how its call ended.
+
+Records are acquired as handlers become free: beyond that they would wait, and their locks expire. A record that waits
+for its release keeps its place, so that a short outage of what the handler needs does not go through the whole queue.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Literal, get_args
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Literal, NamedTuple, get_args
 
+from aiokproto.application import calling, check_not_awaitable
 from aiokproto.errors import ConfigurationError
-from aiokproto.fetched.waiting import wait_until
-from aiokproto.runtime import create_task
+from aiokproto.running.runner import NotAwaitableError, Plan, Runner
+from aiokproto.running.scheduler import Backlog, Limits, Scheduler, Work
+from aiokproto.running.summary import TopicCounts
 from aiokproto.share.acknowledgement import Acknowledgement
 from aiokproto.share.engine import ShareEngine
 from aiokproto.share.ledger import ShareRecord
+from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.share")
 
@@ -24,120 +30,84 @@ Decision = Literal["release", "reject", "accept"]
 ErrorPolicy = Literal["release", "reject"] | Callable[[ShareRecord, Exception], Decision]
 
 
-class Runner:
-    """Calls a handler for each record, several at a time, and acknowledges each record by how its call ended."""
+class ShareOptions(NamedTuple):
+    """The arguments of :meth:`ShareConsumer.run`.
 
-    def __init__(
-        self,
-        engine: ShareEngine,
-        handler: Handler,
-        concurrency: int,
-        max_bytes: int,
-        on_error: ErrorPolicy,
-        backoff: float,
-    ) -> None:
+    Attributes:
+        plan: What every run is given.
+        max_bytes: Bytes of records in flight beyond which no more are taken.
+        on_error: What becomes of a record whose call has failed.
+        backoff: Seconds before its first release.
+    """
+
+    plan: Plan
+    max_bytes: int
+    on_error: ErrorPolicy
+    backoff: float
+
+
+class ShareRunner(Runner):
+    """One call of :meth:`ShareConsumer.run`."""
+
+    def __init__(self, engine: ShareEngine, options: ShareOptions) -> None:
+        most = options.plan.running
+        scheduler = Scheduler("none", Limits(records=most, size=options.max_bytes, running=most), overhead=False)
+        super().__init__("aiokproto-share-run", options.plan, scheduler, log)
         self._engine = engine
-        self._handler = handler
-        self._concurrency = concurrency
-        self._max_bytes = max_bytes
-        self._on_error: ErrorPolicy = on_error
-        self._backoff = backoff
-        self._running: dict[asyncio.Task[None], ShareRecord] = {}
-        self._bytes = 0
-        self._ended = asyncio.Event()
-        self._over = asyncio.Event()
-        self._failure: Exception | None = None
-
-    async def run(self, drain: float) -> None:
-        """Handle records until cancelled, or until reading fails; then wait ``drain`` seconds for the handlers."""
-        engine = self._engine
-        engine.handling = self
-        try:
-            while True:
-                await self._room()
-                engine.most_wanted = self._free
-                record = engine.reader.next_record()
-                if record is None:
-                    await engine.reader.open()
-                else:
-                    self._start(record)
-        finally:
-            engine.most_wanted = None
-            try:
-                await self._drain(drain)
-            finally:
-                engine.handling = None
-                self._over.set()
+        self._options = options
+        # One for each record: no order, and no position to hold, as acknowledgements are single.
+        self._backlogs: dict[ShareRecord, Backlog] = {}
+        self._handled = self._accept
 
     def check_closable(self) -> None:
         """Raise in a handler: closing would wait for it."""
-        if asyncio.current_task() in self._running:
-            raise RuntimeError("a handler cannot close the share consumer, which would wait for the handler")
+        self.check_outside("close()")
 
-    async def finish(self, deadline: float) -> None:
-        """After the reader was stopped: let handlers end, and cancel them at that loop time."""
-        try:
-            await wait_until(self._over, deadline)
-        finally:
-            # Also after a cancellation of close(), which waits no longer.
-            for task in self._running:
-                task.cancel()
+    # The strategy
+
+    def _begin(self) -> None:
+        self._engine.handling = self
+        self._engine.most_wanted = self._free
+
+    def _closing(self) -> bool:
+        return self._engine.closing
 
     @property
     def _free(self) -> int:
-        """How many handlers can start now. Records beyond that would wait, and their locks expire."""
-        return self._concurrency - len(self._running)
+        return self._plan.running - self._scheduler.count
 
-    async def _room(self) -> None:
-        while len(self._running) >= self._concurrency or (self._running and self._bytes >= self._max_bytes):
-            self._ended.clear()
-            await self._ended.wait()
-        if self._failure is not None:
-            raise self._failure
+    async def _take_records(self) -> None:
+        reader = self._engine.reader
+        while True:
+            while self._scheduler.full:
+                self._has_room.clear()
+                await self._has_room.wait()
+            record = reader.next_record()
+            if record is None:
+                await reader.open()
+            else:
+                self._put(record)
 
-    def _start(self, record: ShareRecord) -> None:
-        task = create_task(self._handle(record), name=f"aiokproto-share-handler-{record.offset}")
-        self._running[task] = record
-        self._bytes += _size(record)
-        task.add_done_callback(self._done)
+    def _put(self, record: ShareRecord) -> None:
+        backlog = self._backlogs[record] = Backlog(TopicPartition(record.topic, record.partition), None)
+        self._topics.setdefault(record.topic, TopicCounts())
+        self._scheduler.put(backlog, [record])
+        self._engine.most_wanted = self._free
+        self._wake()
 
-    async def _handle(self, record: ShareRecord) -> None:
-        kind = Acknowledgement.RELEASE
-        try:
-            await self._handler(record)
-            kind = Acknowledgement.ACCEPT
-        except Exception as error:  # noqa: BLE001 - logged with the decision
-            kind = self._decide(record, error)
-            if kind is Acknowledgement.RELEASE:
-                # The broker would deliver it again at once, and archive it after a short outage of what the handler
-                # needs. Meanwhile the record takes up its place, so that not the whole queue waits.
-                await asyncio.sleep(min(self._backoff * 2.0 ** (record.delivery_count - 1), _LONGEST_BACKOFF))
-        finally:
-            # Unless the handler has acknowledged it itself.
-            self._engine.settle([record], kind)
+    def _accept(self, work: Work) -> None:
+        # Unless the handler has acknowledged it itself.
+        self._done(work, Acknowledgement.ACCEPT)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        record = self._running.pop(task)
-        self._bytes -= _size(record)
-        if self._engine.most_wanted is not None:
-            self._engine.most_wanted = self._free
-        self._ended.set()
-        # Of a task that was cancelled before its first step.
-        self._engine.settle([record], Acknowledgement.RELEASE)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            # KeyboardInterrupt or SystemExit, which end the program.
-            log.debug("share consumer: a handler raised %r", error)
-
-    def _decide(self, record: ShareRecord, error: Exception) -> Acknowledgement:
-        decision: Decision = "release"
-        if callable(self._on_error):
-            try:
-                decision = _checked(self._on_error(record, error))
-            except Exception as wrong:  # noqa: BLE001 - raised by run()
-                # Raised by run(): a policy that fails is a bug in the application, and would fail for each record.
-                self._failure = wrong
-        else:
-            decision = self._on_error
+    async def _recover(self, work: Work, error: Exception) -> None:
+        if isinstance(error, NotAwaitableError):
+            raise error
+        work.attempts += 1
+        record: ShareRecord = work.item
+        decision = self._decide(record, error)
+        counts = self._topics[record.topic]
+        counts.retried += decision == "release"
+        counts.dead_lettered += decision == "reject"
         log.warning(
             "share consumer: the handler failed for %s-%d at offset %d (delivery %d), which is acknowledged as %s",
             record.topic,
@@ -147,25 +117,64 @@ class Runner:
             decision,
             exc_info=error,
         )
-        return Acknowledgement[decision.upper()]
+        if decision == "release" and not self._stopping.is_set():
+            # The broker would deliver it again at once, and archive it after a short outage.
+            pause = min(self._options.backoff * 2.0 ** min(record.delivery_count - 1, 60), _LONGEST_BACKOFF)
+            self._postpone(work)
+            self._later(pause, work)
+        else:
+            self._done(work, Acknowledgement[decision.upper()])
+            self._finish(work)
 
-    async def _drain(self, timeout: float) -> None:
-        try:
-            if self._running:
-                await asyncio.wait(list(self._running), timeout=timeout)
-        finally:
-            left = list(self._running)
-            for task in left:
-                task.cancel()
-            if left:
-                await asyncio.wait(left)
+    def _later(self, pause: float, work: Work) -> None:
+        def due() -> None:
+            self._timers.discard(timer)
+            self._done(work, Acknowledgement.RELEASE)
+            self._scheduler.give_up(work)
+            self._relieve(work.backlog)
 
+        timer = self._loop.call_later(pause, due)
+        self._timers.add(timer)
 
-def _checked(decision: Decision) -> Decision:
-    if decision not in get_args(Decision):
+    def _decide(self, record: ShareRecord, error: Exception) -> Decision:
+        policy = self._options.on_error
+        if not callable(policy):
+            return policy
+        # What it raises ends the run: a policy that fails is a bug in the application, and would fail for each record.
+        with calling("on_error"):
+            decision: object = policy(record, error)
+            check_not_awaitable(decision, "on_error")
+        for each in get_args(Decision):
+            if decision == each:
+                return each  # type: ignore[no-any-return]
         raise ConfigurationError(f"on_error returned {decision!r}: expected 'release', 'reject' or 'accept'")
-    return decision
 
+    def _done(self, work: Work, kind: Acknowledgement) -> None:
+        record: ShareRecord = work.item
+        self._backlogs.pop(record, None)
+        self._engine.settle([record], kind)
 
-def _size(record: ShareRecord) -> int:
-    return len(record.key or b"") + len(record.value or b"")
+    def _relieve(self, backlog: Backlog) -> None:
+        if not self._stopping.is_set():
+            self._engine.most_wanted = self._free
+        if not self._scheduler.full:
+            self._has_room.set()
+        if self._scheduler.stopped and not self._scheduler.running:
+            self._drain.finish()
+
+    def _live(self) -> Iterable[Backlog]:
+        return self._backlogs.values()
+
+    def _running(self) -> list[Work]:
+        return [work for backlog in self._backlogs.values() for work in backlog.running]
+
+    async def _settle(self) -> None:
+        """Nothing: acknowledgements go with the next request."""
+
+    def _release(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        # Those of calls that were cancelled or never made. One that is left alone is released, too.
+        self._engine.settle(list(self._backlogs), Acknowledgement.RELEASE)
+        self._engine.most_wanted = None
+        self._engine.handling = None

@@ -23,6 +23,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from aiokproto.application import failure
 from aiokproto.config import ConnectionOptions
 from aiokproto.errors import ConfigurationError
 from aiokproto.security.secret import read_file
@@ -272,8 +273,9 @@ def _function(option: str, name: str) -> Callable[..., Any]:
     except (ImportError, AttributeError) as error:
         raise ConfigurationError(f"{theirs}={name!r} cannot be imported: {error}") from None
     # The module may raise anything.
-    except Exception as error:
-        raise ConfigurationError(f"{theirs}={name!r} cannot be imported: {type(error).__name__}: {error}") from error
+    except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
+        raised = failure(error, name)
+        raise ConfigurationError(f"{theirs}={name!r} cannot be imported: {type(raised).__name__}: {raised}") from raised
     if not callable(found):
         raise ConfigurationError(f"{theirs}={name!r}: {type(found).__name__} is no function")
     return found  # type: ignore[no-any-return]

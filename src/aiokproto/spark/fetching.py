@@ -186,7 +186,7 @@ class RangeFetcher:
         if not data.records:
             return []
         settings, end = self._options.fetch, self._range.end
-        run, rest = decode_run(data.records)
+        run, rest = decode_run(data.records, max_decompressed=settings.max_decompressed, max_record=settings.max_record)
         last: RecordBatch | Run | None = run
 
         def within() -> Iterator[RecordBatch]:

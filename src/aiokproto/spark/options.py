@@ -16,6 +16,8 @@ from typing import Any
 
 from aiokproto.config import SECURITY_PROTOCOLS, ClusterConfig, ConnectionOptions
 from aiokproto.errors import ConfigurationError
+from aiokproto.records.compression import MAX_DECOMPRESSED
+from aiokproto.records.record import MAX_RECORD
 from aiokproto.spark.credentials import (
     FUNCTIONS,
     PROVIDERS,
@@ -141,6 +143,8 @@ HONOURED: Mapping[str, Reader] = {
     "kafka.fetch.max.wait.ms": integer(0, INT32_MAX),
     "kafka.fetch.min.bytes": integer(0, INT32_MAX),
     "kafka.check.crcs": boolean,
+    "kafka.max.decompressed.bytes": integer(1),
+    "kafka.max.record.bytes": integer(1),
     **PAYLOAD_OPTIONS,
     **CLIENT,
     **PROVIDER_OPTIONS,
@@ -170,6 +174,8 @@ class FetchSettings:
         max_bytes: Limit of a response, which only a single larger batch exceeds: the smaller one of
             ``kafka.max.partition.fetch.bytes`` and ``kafka.fetch.max.bytes``, 4 MiB.
         check_crcs: Verify the checksums (``kafka.check.crcs``, true).
+        max_decompressed: Most bytes that a batch decompresses to (``kafka.max.decompressed.bytes``, 1 GiB).
+        max_record: Most bytes of a record, with 192 for each header (``kafka.max.record.bytes``, 50 MiB).
     """
 
     read_committed: bool = False
@@ -177,6 +183,8 @@ class FetchSettings:
     min_bytes: int = 1
     max_bytes: int = 4 << 20
     check_crcs: bool = True
+    max_decompressed: int = MAX_DECOMPRESSED
+    max_record: int = MAX_RECORD
 
     @property
     def isolation_level(self) -> int:
@@ -311,6 +319,8 @@ def _fetch_settings(given: Mapping[str, Any]) -> FetchSettings:
         # With 0 a broker sends one batch per response, as with 1.
         max_bytes=max(min(partition_bytes, given.get("kafka.fetch.max.bytes", partition_bytes)), 1),
         check_crcs=given.get("kafka.check.crcs", default.check_crcs),
+        max_decompressed=given.get("kafka.max.decompressed.bytes", default.max_decompressed),
+        max_record=given.get("kafka.max.record.bytes", default.max_record),
     )
 
 

@@ -35,6 +35,7 @@ from aiokproto.codec.messages.describe_configs import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+from aiokproto.texts import address
 
 TOPIC_RESOURCE, BROKER_RESOURCE, METRICS_RESOURCE, GROUP_RESOURCE = 2, 4, 16, 32
 FROM_TOPIC, FROM_NODE, FROM_METRICS, FROM_GROUP = 1, 2, 7, 8
@@ -156,9 +157,9 @@ def _node_entries(changed: NodeOptions, context: RequestContext) -> list[Describ
             entries.append(_entry(name, changed.TABLE[name].code, [*own, *cluster_wide]))
     # Clients and tools look here for the addresses; they are arguments of Cluster, and no options.
     node = context.node
-    address = f"{context.security.protocol}://{node.host}:{node.port}"
-    for name in ("advertised.listeners", "listeners"):
-        entries.append(_entry(name, LIST, [(name, STATIC_BROKER_CONFIG, address)], read_only=True))
+    for name, host in (("advertised.listeners", node.host), ("listeners", node.listens or node.host)):
+        listener = f"{context.security.protocol}://{address(host, node.port)}"
+        entries.append(_entry(name, LIST, [(name, STATIC_BROKER_CONFIG, listener)], read_only=True))
     for name in ("broker.id", "node.id"):
         entries.append(_entry(name, INT, [(name, STATIC_BROKER_CONFIG, str(node.node_id))], read_only=True))
     for name, option in BROKER.items():

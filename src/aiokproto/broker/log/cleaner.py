@@ -127,7 +127,8 @@ def build_offset_map(
         if batch.is_control:
             transactions.should_discard(batch)
         elif not transactions.should_discard(batch):
-            for offset, key in batch.records(lambda offset, _timestamp, key, _value, _headers: (offset, key)):
+            for record in batch:
+                offset, key = record.offset, record.key
                 # The key that exceeds the limit is in the map, although ``latest`` is below its offset. That loses no
                 # record: it supersedes only older ones, and records above ``latest`` are all retained.
                 if key is not None and offset >= start and not offsets.put(key, offset):
@@ -187,15 +188,20 @@ class Cleaner:
             # Delayed like a tombstone: a consumer that has read some of the transaction's records must still see how it
             # ended.
             drop = should_discard and (not batch.count or (horizon is not None and horizon <= self._now))
-            keep = [not drop] * batch.count
+            keep = bytearray([not drop]) * batch.count
             wants_horizon = should_discard
         elif should_discard:
-            keep, wants_horizon = [], False
+            keep, wants_horizon = bytearray(), False
         else:
             due = expired if batch.magic < _HORIZON_MAGIC else horizon is not None and horizon <= self._now
-            found = batch.records(lambda offset, _time, key, value, _headers: (offset, key, value is None))
-            keep = [self._is_retained(offset, key, tombstone and due) for offset, key, tombstone in found]
-            tombstones = any(stays and tombstone for stays, (_, _, tombstone) in zip(keep, found, strict=True))
+            tombstones = False
+            # A byte each: a batch can have millions.
+            keep = bytearray()
+            for record in batch:
+                tombstone = record.value is None
+                stays = self._is_retained(record.offset, record.key, tombstone and due)
+                keep.append(stays)
+                tombstones = tombstones or (stays and tombstone)
             wants_horizon = tombstones and batch.magic >= _HORIZON_MAGIC
         # An empty batch is retained where its header is needed: Kafka's BatchRetention.RETAIN_EMPTY.
         if not any(keep):

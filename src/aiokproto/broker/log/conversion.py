@@ -6,12 +6,10 @@ holds older messages, which are served unchanged: every client can read the form
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, CorruptRecordError, UnsupportedCompressionError
-from aiokproto.records import BatchBuilder, BatchRecord, Compression, LegacyBuilder, RecordBatch, decode
-from aiokproto.records.record import Make
+from aiokproto.records import BatchBuilder, Compression, LegacyBuilder, RecordBatch, decode
+from aiokproto.records.compression import MAX_DECOMPRESSED
 from aiokproto.types import TimestampType
 
 Buffer = bytes | bytearray | memoryview
@@ -20,14 +18,18 @@ NEW_PRODUCE, NEW_FETCH = 3, 4
 """The first versions of Produce and Fetch whose record sets are magic 2."""
 
 
-def upgrade(data: Buffer) -> bytearray:
+def upgrade(data: Buffer, most: int = MAX_DECOMPRESSED) -> bytearray:
     """Convert a message set to one batch of magic 2, compressed with the codec of its first compressed message.
+
+    Args:
+        data: The message set.
+        most: Most bytes that a compressed message, or all messages together, may become.
 
     Raises:
         BrokerError: CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE; INVALID_RECORD: it contains magic 2.
     """
     try:
-        messages = list(decode(data))
+        messages = list(decode(data, max_decompressed=most, max_record=most))
         # Brokers truncate the last message of a Fetch response; a producer never does.
         if sum(message.size_in_bytes for message in messages) != len(data):
             raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail="the last message is incomplete")
@@ -36,9 +38,13 @@ def upgrade(data: Buffer) -> bytearray:
         codecs = [message.compression for message in messages if message.compression]
         # One batch: a partition of a Produce request is stored in one piece, and its offsets are consecutive.
         builder = BatchBuilder(compression=codecs[0] if codecs else Compression.NONE)
+        room = most
         for message in messages:
             for record in message:
                 builder.append(record.timestamp, record.key, record.value)
+                room -= len(record.key or b"") + len(record.value or b"")
+                if room < 0:
+                    raise BrokerError(ErrorCode.MESSAGE_TOO_LARGE, detail=f"the messages hold more than {most} bytes")
     except CorruptRecordError as error:
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail=str(error)) from None
     except UnsupportedCompressionError as error:
@@ -74,15 +80,23 @@ def _downgraded(batch: RecordBatch, magic: int, offset: int) -> bytes:
     if batch.magic <= magic:
         return bytes(batch.raw)
     appended = batch.max_timestamp if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else None
-    make: Make[BatchRecord] = BatchRecord
-    records = [record for record in batch.records(make) if record.offset >= offset]
-    # Messages in a compressed set have consecutive offsets. Gaps that compaction left begin a new set.
-    gaps = [at for at, (left, right) in enumerate(pairwise(records), 1) if right.offset != left.offset + 1]
     sets = bytearray()
-    for begin, end in pairwise([0, *gaps, len(records)]):
-        builder = LegacyBuilder(magic, compression=batch.compression, log_append_time=appended)
-        for record in records[begin:end]:
-            builder.append(record.timestamp, record.key, record.value)
-        if builder.count:
-            sets += builder.close(base_offset=records[begin].offset)
+    builder: LegacyBuilder | None = None
+    first = following = -1
+    for record in batch:
+        if record.offset < offset:
+            continue
+        # Messages in a compressed set have consecutive offsets. Gaps that compaction left begin a new set.
+        if builder is not None and record.offset != following:
+            sets += builder.close(base_offset=first)
+            builder = None
+        if builder is None:
+            builder, first = (
+                LegacyBuilder(magic, compression=batch.compression, log_append_time=appended),
+                record.offset,
+            )
+        builder.append(record.timestamp, record.key, record.value)
+        following = record.offset + 1
+    if builder is not None:
+        sets += builder.close(base_offset=first)
     return bytes(sets)

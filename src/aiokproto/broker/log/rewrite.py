@@ -22,7 +22,7 @@ _INT32 = struct.Struct(">i")
 _LENGTH_AT = 8
 
 
-def rewrite(batch: RecordBatch, keep: Sequence[bool], delete_horizon: int | None = None) -> bytearray | memoryview:
+def rewrite(batch: RecordBatch, keep: Sequence[int], delete_horizon: int | None = None) -> bytearray | memoryview:
     """Return the batch with the records to retain, at least one.
 
     Args:
@@ -40,7 +40,8 @@ def rewrite(batch: RecordBatch, keep: Sequence[bool], delete_horizon: int | None
         shift = base_timestamp - delete_horizon
         base_timestamp = delete_horizon
     body = bytes(batch.body())
-    records: list[bytes] = []
+    kept = bytearray()
+    count = 0
     latest = -1
     pos = 0
     for stays in keep:
@@ -51,17 +52,16 @@ def rewrite(batch: RecordBatch, keep: Sequence[bool], delete_horizon: int | None
             latest = max(latest, batch.base_timestamp + delta)
             if shift:
                 record = body[start : start + 1] + encode(delta + shift) + body[rest:end]
-                records.append(encode(len(record)) + record)
+                kept += encode(len(record)) + record
             else:
-                records.append(body[pos:end])
+                kept += body[pos:end]
+            count += 1
         pos = end
     # With LogAppendTime the header's timestamp is that of all records, and does not depend on which are left.
     if attributes & TIMESTAMP_TYPE:
         latest = batch.max_timestamp
-    content = b"".join(records)
-    if batch.compression:
-        content = bytes(compress(batch.compression, content))
-    return _join(batch, attributes, base_timestamp, latest, len(records), content)
+    content = bytes(compress(batch.compression, kept) if batch.compression else kept)
+    return _join(batch, attributes, base_timestamp, latest, count, content)
 
 
 def empty(batch: RecordBatch) -> bytearray:
@@ -71,7 +71,7 @@ def empty(batch: RecordBatch) -> bytearray:
     return _join(batch, attributes, batch.max_timestamp, batch.max_timestamp, 0, b"")
 
 
-def _rewrite_set(batch: LegacyBatch, keep: Sequence[bool]) -> bytearray | memoryview:
+def _rewrite_set(batch: LegacyBatch, keep: Sequence[int]) -> bytearray | memoryview:
     """Rewrite a compressed message set, whose inner offsets are absolute, or relative to the offset of the last
     message.
 

@@ -6,7 +6,7 @@ it: keys for compaction, timestamps outside of the bounds, another compression t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from aiokproto.broker.config.options import TopicOptions
 from aiokproto.broker.log.conversion import NEW_PRODUCE, upgrade
@@ -19,6 +19,17 @@ Buffer = bytes | bytearray | memoryview
 
 _ZSTD_SINCE = 7
 """The Produce version that allows zstd (KIP-110)."""
+
+
+_GROWTH = 16
+"""How many times ``max.message.bytes`` a batch may become that has to be opened: a kilobyte can become gigabytes. Kafka
+has no such limit."""
+
+_LEAST_OPENED = 32 << 20
+"""The same in bytes, at least."""
+
+_MOST_INVALID = 1000
+"""Most invalid records that an answer names; the text has their number."""
 
 
 class InvalidRecords(BrokerError):
@@ -42,10 +53,11 @@ def check_records(data: Buffer | None, options: TopicOptions, version: int, now:
         BrokerError: The records are invalid: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE or
             UNSUPPORTED_COMPRESSION_TYPE.
     """
-    if data and version < NEW_PRODUCE:
-        data = upgrade(data)
-    batch = _only_batch(data)
     limit = options.number("max.message.bytes")
+    opened = max(_LEAST_OPENED, _GROWTH * limit)
+    if data and version < NEW_PRODUCE:
+        data = upgrade(data, opened)
+    batch = _only_batch(data, opened)
     # As received, compressed: the limit protects the broker and its consumers from large batches, not large records.
     if batch.size_in_bytes > limit:
         raise BrokerError(
@@ -64,7 +76,7 @@ def check_records(data: Buffer | None, options: TopicOptions, version: int, now:
     return batch.raw if target is codec else _recompress(batch, target)
 
 
-def _only_batch(data: Buffer | None) -> RecordBatch:
+def _only_batch(data: Buffer | None, opened: int) -> RecordBatch:
     if not data:
         raise BrokerError(ErrorCode.INVALID_RECORD, detail="no records")
     if len(data) > MAGIC_AT and data[MAGIC_AT] < 2:
@@ -73,7 +85,7 @@ def _only_batch(data: Buffer | None) -> RecordBatch:
             detail=f"message format {data[MAGIC_AT]} needs Produce v{NEW_PRODUCE - 1} or older",
         )
     try:
-        batches = list(decode(data))
+        batches = list(decode(data, max_decompressed=opened, max_record=opened))
     except CorruptRecordError as error:
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail=str(error)) from None
     # Produce allows one batch per partition since v3 (KIP-98); upgrade() has made one of an older message set.
@@ -136,14 +148,20 @@ def _check_timestamps(batch: RecordBatch, options: TopicOptions, now: int) -> No
 
 
 def _check_each(batch: RecordBatch, code: ErrorCode, wrong: Callable[[BatchRecord], bool], text: str) -> None:
-    found = [(index, text) for index, record in enumerate(_read(batch)) if wrong(record)]
+    found: list[tuple[int, str]] = []
+    count = 0
+    for index, record in enumerate(_read(batch)):
+        if wrong(record):
+            count += 1
+            if count <= _MOST_INVALID:
+                found.append((index, text))
     if found:
-        raise InvalidRecords(code, f"{len(found)} of {batch.count} records: {text}", found)
+        raise InvalidRecords(code, f"{count} of {batch.count} records: {text}", found)
 
 
-def _read(batch: RecordBatch) -> list[BatchRecord]:
+def _read(batch: RecordBatch) -> Iterator[BatchRecord]:
     try:
-        return list(batch)
+        yield from batch
     except CorruptRecordError as error:
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail=str(error)) from None
     except UnsupportedCompressionError as error:

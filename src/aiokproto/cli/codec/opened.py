@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Iterator
 from typing import Any
 
 from aiokproto.cli.codec.contents import contents
 from aiokproto.codec.json import json_name
-from aiokproto.errors import CodecError
 from aiokproto.records import BatchRecord, RecordBatch
 from aiokproto.records.batch import CONTROL, DELETE_HORIZON, TIMESTAMP_TYPE, TRANSACTIONAL
 from aiokproto.records.control import control_type
-from aiokproto.records.record import read_records
 from aiokproto.types import TimestampType
 
 COMPRESSION = 0x07
 KNOWN_FLAGS = COMPRESSION | TIMESTAMP_TYPE | TRANSACTIONAL | CONTROL | DELETE_HORIZON
 KNOWN_LEGACY_FLAGS = COMPRESSION | TIMESTAMP_TYPE
+
+MOST_MEMORY = 48 << 20
+"""Bytes of memory that the records of a batch may take as JSON. A few kilobytes can have millions of records."""
+
+_RECORD_MEMORY, _HEADER_MEMORY, _BYTE_MEMORY = 1024, 512, 4
+"""What a record, a header, and a byte of content take, about."""
+
+_FLAGS_AT = 22
 
 
 def batch_json(batch: RecordBatch, form: str) -> dict[str, Any]:
@@ -42,14 +49,28 @@ def batch_json(batch: RecordBatch, form: str) -> dict[str, Any]:
     }
 
 
-def _as_stored(batch: RecordBatch) -> list[BatchRecord]:
-    """Return the records with their stored timestamps, which LogAppendTime overrides for consumers."""
-    body = bytes(batch.body())
-    try:
-        return read_records(body, batch.count, batch.base_offset, batch.base_timestamp, None, BatchRecord)
-    except CodecError:
-        # Iterating raises the error that names the batch.
-        return list(batch)
+def _as_stored(batch: RecordBatch) -> Iterator[BatchRecord]:
+    """Yield the records with their stored timestamps, which LogAppendTime overrides for consumers."""
+    if not batch.attributes & TIMESTAMP_TYPE:
+        return _within(batch)
+    stored = bytearray(batch.raw)
+    stored[_FLAGS_AT] &= ~TIMESTAMP_TYPE
+    return _within(RecordBatch(stored, max_decompressed=batch.max_decompressed, max_record=batch.max_record))
+
+
+def _within(batch: RecordBatch) -> Iterator[BatchRecord]:
+    """Yield the records, as long as they fit the memory that a line may take.
+
+    Raises:
+        CorruptRecordError: They do not.
+    """
+    room = MOST_MEMORY
+    for record in batch:
+        content = len(record.key or b"") + len(record.value or b"")
+        room -= _RECORD_MEMORY + _HEADER_MEMORY * len(record.headers) + _BYTE_MEMORY * content
+        if room < 0:
+            raise batch.damage(f"its records are not shown: they take more than {MOST_MEMORY} bytes of memory as JSON")
+        yield record
 
 
 def _record(record: BatchRecord, batch: RecordBatch, form: str) -> dict[str, Any]:
@@ -72,7 +93,7 @@ def _legacy(batch: RecordBatch, form: str) -> dict[str, Any]:
     if batch.magic and batch.compression:
         times["maxTimestamp"] = batch.max_timestamp
     records = []
-    for record in batch:
+    for record in _within(batch):
         key, value, problem = contents(record, form, False)
         time = {"timestamp": record.timestamp} if batch.magic else {}
         row = {"offset": record.offset, **time, "key": key, "value": value}

@@ -1,6 +1,6 @@
 """Calling a handler for each record: :meth:`Consumer.run <aiokproto.consumer.Consumer.run>`.
 
-* :class:`~aiokproto.consumer.running.scheduler.Scheduler` decides what may start next and what is finished. Pure.
+* :class:`~aiokproto.running.scheduler.Scheduler` decides what may start next and what is finished. Pure.
 * :class:`~aiokproto.consumer.running.retry.Retry` decides whether a failed call is made again, and when. Pure.
 * :class:`~aiokproto.consumer.running.failed.Failures` decides what else becomes of it: a retry topic, a dead letter.
 * :class:`~aiokproto.consumer.running.runner.Runner` owns the tasks, and ends them.
@@ -13,7 +13,7 @@ from __future__ import annotations
 from aiokproto.consumer.running.options import DeadLetters
 from aiokproto.consumer.running.retry import PermanentError, Retry
 from aiokproto.consumer.running.retry_topics import RetryTopics
-from aiokproto.consumer.running.summary import PartitionProgress, RunStatus, RunSummary, TopicCounts
+from aiokproto.running.summary import PartitionProgress, RunStatus, RunSummary, TopicCounts
 
 __all__ = [
     "DeadLetters",

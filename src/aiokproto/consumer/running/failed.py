@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable
 from typing import Literal
 
-from aiokproto.consumer.running.options import NotAwaitableError, RunOptions
+from aiokproto.application import calling
+from aiokproto.consumer.running.options import RunOptions
 from aiokproto.consumer.running.retry import PermanentError
-from aiokproto.consumer.running.scheduler import Work
 from aiokproto.group.config import GroupConfig
+from aiokproto.plurals import counted
+from aiokproto.running.runner import NotAwaitableError
+from aiokproto.running.scheduler import Work
 from aiokproto.runtime import uniform
 
 log = logging.getLogger("aiokproto.consumer")
@@ -49,11 +53,17 @@ class Failures:
         if self._topics is not None and not isinstance(error, PermanentError):
             topic = self._topics.next(record)
             if topic is not None:
-                await self._topics.write(topic, record, error)
+                await self._written(self._topics.write(topic, record, error), "RetryTopics(producer)")
                 log.info("run: %s: written to %s: %r", work, topic, error)
                 return "retried"
-        if self._dead_letters is None:
+        letters = self._dead_letters
+        if letters is None:
             raise error
-        await self._dead_letters.write(record, error, group=self._group, delivery_count=work.attempts)
-        log.warning("run: %s: a dead letter after %d attempts: %r", work, work.attempts, error)
+        written = letters.write(record, error, group=self._group, delivery_count=work.attempts)
+        await self._written(written, "dead_letter.write")
+        log.warning("run: %s: a dead letter after %s: %r", work, counted(work.attempts, "attempt"), error)
         return "dead-lettered"
+
+    async def _written(self, writing: Awaitable[object], what: str) -> None:
+        with calling(what, awaited=True):
+            await writing

@@ -10,17 +10,14 @@ from typing import Any, Protocol
 from aiokproto.config import boolean, duration, integer, one_of, positive, seconds
 from aiokproto.consumer.running.retry import NO_RETRY, Retry
 from aiokproto.consumer.running.retry_topics import RetryTopics
-from aiokproto.consumer.running.scheduler import Lane, Limits
 from aiokproto.coroutines import is_async
 from aiokproto.errors import ConfigurationError
+from aiokproto.running.runner import NotAwaitableError, Plan
+from aiokproto.running.scheduler import Lane, Limits
 from aiokproto.types import Record
 
 Handler = Callable[[Any], Awaitable[object]]
 """A coroutine function of a record, or of a list of records."""
-
-
-class NotAwaitableError(ConfigurationError):
-    """The handler is no coroutine function: nothing was awaited, so no record is finished."""
 
 
 class DeadLetters(Protocol):
@@ -41,15 +38,12 @@ class DeadLetters(Protocol):
 class RunOptions:
     """The arguments of :meth:`Consumer.run`; durations in seconds."""
 
-    handler: Handler
+    plan: Plan
     order: str | Lane
     limits: Limits
     retry: Retry
     retry_topics: RetryTopics | None
     dead_letter: DeadLetters | None
-    drain_timeout: float
-    handler_timeout: float | None
-    handle_signals: bool
 
     @classmethod
     def parse(cls, handler: Handler, given: dict[str, Any]) -> RunOptions:
@@ -78,7 +72,13 @@ class RunOptions:
             raise ConfigurationError(f"dead_letter={given['dead_letter']!r}: expected a DeadLetterTopic")
         timeout = given["handler_timeout_ms"]
         return cls(
-            handler=handler,
+            plan=Plan(
+                handler=handler,
+                running=positive("concurrency", given["concurrency"]),
+                drain_timeout=seconds("drain_timeout_ms", given["drain_timeout_ms"]),
+                handler_timeout=None if timeout is None else duration("handler_timeout_ms", timeout),
+                handle_signals=boolean("handle_signals", given["handle_signals"]),
+            ),
             order=order,
             limits=Limits(
                 records=positive("max_pending_records", given["max_pending_records"]),
@@ -89,9 +89,6 @@ class RunOptions:
             retry=given["retry"] or NO_RETRY,
             retry_topics=given["retry_topics"],
             dead_letter=given["dead_letter"],
-            drain_timeout=seconds("drain_timeout_ms", given["drain_timeout_ms"]),
-            handler_timeout=None if timeout is None else duration("handler_timeout_ms", timeout),
-            handle_signals=boolean("handle_signals", given["handle_signals"]),
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from aiokproto.application import calling, check_not_awaitable
 from aiokproto.config import duration, integer, seconds, text
 from aiokproto.coroutines import is_async
 from aiokproto.errors import ConfigurationError
@@ -64,7 +65,10 @@ class Retry:
             return False
         if isinstance(self.on, type | tuple):
             return isinstance(error, self.on)
-        return bool(self.on(error))
+        with calling("Retry(on)"):
+            again = self.on(error)
+            check_not_awaitable(again, "Retry(on)")
+        return bool(again)
 
     def pause(self, attempts: int, random: float) -> float:
         """Return the seconds until the next attempt, after so many failed ones; ``random`` lies between 0 and 1."""

@@ -20,7 +20,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from aiokproto.cancelling import timeout
+from aiokproto.cancelling import apart, timeout
 from aiokproto.errors import ConfigurationError, KafkaError
 from aiokproto.security.tls.build import client_context
 from aiokproto.security.tls.options import TlsOptions
@@ -112,7 +112,9 @@ class FromOptions:
 
     async def _made(self, threads: Executor | None) -> tuple[ssl.SSLContext, _State] | None:
         secrets = {
-            option: await secret.read() for option, secret in self._options.secrets.items() if not secret.is_file
+            option: await apart(secret.read(), option)
+            for option, secret in self._options.secrets.items()
+            if not secret.is_file
         }
         return await asyncio.get_running_loop().run_in_executor(threads, _renew, self._options, self._state, secrets)
 

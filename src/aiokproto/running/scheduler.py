@@ -20,8 +20,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
+from types import CoroutineType
 from typing import Any, NamedTuple
 
+from aiokproto.application import check_not_awaitable
 from aiokproto.types import Record, TopicPartition
 
 _RECORD_OVERHEAD = 200
@@ -161,8 +163,10 @@ class Scheduler:
         stopped: Whether nothing starts any more.
     """
 
-    def __init__(self, order: str | Lane, limits: Limits) -> None:
-        """``order``: ``"partition"``, ``"key"``, ``"none"``, or a function of a record that returns its lane."""
+    def __init__(self, order: str | Lane, limits: Limits, *, overhead: bool = True) -> None:
+        """``order``: ``"partition"``, ``"key"``, ``"none"``, or a function of a record that returns its lane.
+        ``overhead``: whether bytes count what a record occupies besides its key and value."""
+        self._size_of = size_of if overhead else _content_size
         self.count = 0
         self.size = 0
         self.running = 0
@@ -180,7 +184,7 @@ class Scheduler:
             self._put_batches(backlog, records)
             return
         records = list(records)
-        self._grow(backlog, len(records), sum(map(size_of, records)))
+        self._grow(backlog, len(records), sum(map(self._size_of, records)))
         if self._one_lane:
             backlog.queue.extend(records)
             if backlog.queue and not backlog.works:
@@ -190,6 +194,8 @@ class Scheduler:
         for record in records:
             if self._lane is not None:
                 lane = self._lane(record)
+                if lane.__class__ is CoroutineType:
+                    check_not_awaitable(lane, "order")
             work = Work(backlog, record, lane, record.offset)
             backlog.works.append(work)
             self._queue(work)
@@ -197,7 +203,7 @@ class Scheduler:
     def _put_batches(self, backlog: Backlog, records: Iterable[Record[Any, Any]]) -> None:
         last = backlog.works[-1] if backlog.works else None
         for record in records:
-            self._grow(backlog, 1, size_of(record))
+            self._grow(backlog, 1, self._size_of(record))
             if last is None or not self._may_grow(last):
                 last = Work(backlog, [record], True if self._one_lane else None, record.offset)
                 backlog.works.append(last)
@@ -272,9 +278,18 @@ class Scheduler:
 
     def finish(self, work: Work) -> None:
         """A running work is done: it never starts again, and the next one of its lane is ready."""
-        backlog = work.backlog
-        backlog.running.discard(work)
+        work.backlog.running.discard(work)
         self.running -= 1
+        self._done(work)
+
+    def give_up(self, work: Work) -> None:
+        """A postponed work is done, without another call."""
+        if work in work.backlog.postponed:
+            work.backlog.postponed.discard(work)
+            self._done(work)
+
+    def _done(self, work: Work) -> None:
+        backlog = work.backlog
         work.done = True
         self._shrink(backlog, work.count)
         work.item = work.task = None
@@ -422,6 +437,10 @@ def size_of(record: Record[Any, Any]) -> int:
     if record.headers:
         size += sum(_HEADER_OVERHEAD + len(name) + len(content or b"") for name, content in record.headers)
     return size
+
+
+def _content_size(record: Record[Any, Any]) -> int:
+    return len(record.raw_key or b"") + len(record.raw_value or b"")
 
 
 def _key(record: Record[Any, Any]) -> Hashable:

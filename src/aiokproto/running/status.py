@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 
-from aiokproto.consumer.running.scheduler import Backlog, Scheduler, Work
-from aiokproto.consumer.running.summary import PartitionProgress, RunStatus, RunSummary
+from aiokproto.running.scheduler import Backlog, Scheduler, Work
+from aiokproto.running.summary import PartitionProgress, RunStatus, RunSummary
 from aiokproto.runtime import current
 from aiokproto.types import TopicPartition
-
-log = logging.getLogger("aiokproto.consumer")
 
 STUCK_AFTER = 30.0
 """Seconds after which a running call is reported, and between the reports."""
 
 
-def status_of(
-    scheduler: Scheduler, backlogs: Mapping[TopicPartition, Backlog], counts: RunSummary, *, active: bool
-) -> RunStatus:
+def status_of(scheduler: Scheduler, backlogs: Iterable[Backlog], counts: RunSummary, *, active: bool) -> RunStatus:
     """Return the state of a run."""
     now = current().wall()
-    partitions = {partition: _progress(backlog, now) for partition, backlog in backlogs.items()}
+    partitions: dict[TopicPartition, PartitionProgress] = {}
+    for backlog in backlogs:
+        progress, before = _progress(backlog, now), partitions.get(backlog.partition)
+        partitions[backlog.partition] = progress if before is None else _joined(before, progress)
     return RunStatus(
         active=active,
         stopping=scheduler.stopped,
@@ -35,7 +34,7 @@ def status_of(
     )
 
 
-async def report_stuck(running: Callable[[], list[Work]]) -> None:
+async def report_stuck(running: Callable[[], list[Work]], log: logging.Logger) -> None:
     """Log calls that take long, until cancelled."""
     time = asyncio.get_running_loop().time
     reported = -STUCK_AFTER
@@ -81,4 +80,14 @@ def _progress(backlog: Backlog, now: int) -> PartitionProgress:
         retrying=len(backlog.postponed),
         watermark=backlog.lowest,
         oldest_ms=age,
+    )
+
+
+def _joined(one: PartitionProgress, other: PartitionProgress) -> PartitionProgress:
+    return PartitionProgress(
+        pending=one.pending + other.pending,
+        running=one.running + other.running,
+        retrying=one.retrying + other.retrying,
+        watermark=min((each for each in (one.watermark, other.watermark) if each is not None), default=None),
+        oldest_ms=max((each for each in (one.oldest_ms, other.oldest_ms) if each is not None), default=None),
     )

@@ -1,0 +1,96 @@
+"""Errors of the application's code: what a call of a function that the application has passed ends with. Pure.
+
+Every call of such a function stands in a ``try`` whose ``except BaseException`` asks :func:`failure`, so that the usual
+path costs nothing. The caller decides what becomes of the error.
+
+What ends the program (``SystemExit``, ``KeyboardInterrupt``) passes, as in asyncio's own tasks, and so does a
+cancellation of the task that calls. A ``CancelledError`` that is none, because what the function waited for was
+cancelled by another task, is an error like any other. Passed on, it would end tasks that nobody has cancelled, and
+nothing would log it.
+"""
+
+from __future__ import annotations
+
+from inspect import isawaitable
+from types import CoroutineType
+
+ENDS_THE_PROGRAM = (SystemExit, KeyboardInterrupt)
+"""What no function of the application is asked about again."""
+
+
+class CallbackError(Exception):
+    """A function of the application has raised something that is no ``Exception``, which is the cause; or it has
+    returned a coroutine where nothing is awaited.
+
+    Most often it is an ``asyncio.CancelledError`` of what the function waited for: nobody has cancelled the task that
+    called it.
+    """
+
+
+def failure(error: BaseException, what: str, *, awaited: bool = False) -> Exception:
+    """Return what a call has raised as an ``Exception``: itself if it is one, else a :class:`CallbackError`.
+
+    Call it in the ``except`` clause, in the task that made the call.
+
+    Args:
+        error: What was raised.
+        what: The function, as the application knows it: ``"on_assigned"``.
+        awaited: Whether the call was awaited. Only then can it be cancelled from outside.
+
+    Raises:
+        BaseException: The error itself, if it ends the program, or the task that has awaited.
+    """
+    if isinstance(error, Exception):
+        return error
+    if isinstance(error, ENDS_THE_PROGRAM) or (awaited and _ends_the_task(error)):
+        raise error
+    wrapped = CallbackError(f"{what} raised {type(error).__name__}({error}), and the task that called it goes on")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+class calling:
+    """What is raised in the block is raised as :func:`failure` returns it; not for what runs once for each record.
+
+    ::
+
+        with calling("on_assigned", awaited=True):
+            await on_assigned(partitions)
+    """
+
+    __slots__ = ("_awaited", "_what")
+
+    def __init__(self, what: str, *, awaited: bool = False) -> None:
+        self._what = what
+        self._awaited = awaited
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is not None and not isinstance(error, Exception):
+            raise failure(error, self._what, awaited=self._awaited) from error
+
+
+def check_not_awaitable(result: object, what: str) -> None:
+    """Raise for a result that would have to be awaited, where nothing is.
+
+    Raises:
+        CallbackError: It is a coroutine or another awaitable.
+    """
+    if result is None or not isawaitable(result):
+        return
+    if isinstance(result, CoroutineType):
+        # Not awaited, it would be reported a second time.
+        result.close()
+    raise CallbackError(f"{what} returned {result!r:.80}, which is not awaited here: pass a plain function")
+
+
+def _ends_the_task(error: BaseException) -> bool:
+    # Not at the top: only what is awaited needs an event loop.
+    from aiokproto.cancelling import CancelledError, in_task, is_cancelled
+
+    # A coroutine that is closed with its event loop raises GeneratorExit; while the task runs, only the function does.
+    return (isinstance(error, CancelledError) and is_cancelled()) or (
+        isinstance(error, GeneratorExit) and not in_task()
+    )

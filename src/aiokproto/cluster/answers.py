@@ -1,0 +1,356 @@
+"""What each response has to answer, and what becomes of one that does not (pure).
+
+A response that can be decoded can still be none to its request: it leaves an item out, names one that nobody requested,
+or one twice, or has a value that cannot be. Brokers that start, proxies, other implementations and defects all do this.
+Nothing but :func:`check` looks at that, between the decoder and whoever reads the response:
+
+* An item that was not requested is dropped.
+* Of an item that comes twice the first counts. (The partitions of one topic may come in several entries.)
+* An item that is left out, or has an impossible value, gets the error code that :data:`ANSWERS` declares for its API:
+  it is not known, and is requested again with a backoff. It never counts as "there is none".
+* Where the response, or the entry around the item, has an error of its own, nothing in it is missing.
+
+Items are found by the roles of fields (:class:`~aiokproto.codec.schema.Role`), so a declaration names no fields but
+those whose values it judges. A response to :meth:`Client.request <aiokproto.Client.request>` is the application's, and
+comes as it was sent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from aiokproto.cluster.snapshot import is_address, is_topic_name
+from aiokproto.codec.entities import names_entity
+from aiokproto.codec.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from aiokproto.codec.messages.metadata import MetadataResponse
+from aiokproto.codec.refusal import Names, refuse_parts
+from aiokproto.codec.registry import api_name
+from aiokproto.codec.schema import FieldSpec, Request, Response, Struct
+from aiokproto.codec.wire import ZERO_UUID
+from aiokproto.error_codes import ErrorCode
+from aiokproto.texts import shortened
+
+GAPS = 16
+"""A topic has at most as many partitions that a Metadata response leaves out as it lists, and these. What a topic
+costs depends on how many are listed, and never on the largest index."""
+
+_NAMED, _LONGEST_NAME = 3, 60
+"""How many items a text names, and how much of each."""
+
+_LOG_EVERY = 60.0
+"""Seconds between two warnings about an API."""
+
+logger = logging.getLogger("aiokproto.cluster")
+
+_ERROR_FIELDS = ("error_code", "partition_error_code")
+
+
+class Odd(NamedTuple):
+    """What is wrong with a response: ``what`` happened to ``item``."""
+
+    what: str
+    item: str
+
+
+class Answer(NamedTuple):
+    """What the response to a request has to answer.
+
+    Attributes:
+        missing: The error code of an item that is not answered, or of the response if it has no items. None: the
+            response belongs to a session, has news only, and ``why`` says who matches it.
+        possible: Whether an item (of a request without items, the response) can be: called with what was asked and
+            what is given, if that has no error.
+        tidy: Removes what cannot be from the parts that are no items. Yields what it did.
+        from_version: The first version whose brokers answer every item; what earlier ones leave out is the reader's to
+            judge.
+        whole: Whether the response is about the request as a whole, although both list entities.
+        why: Where nothing is checked, the reason.
+    """
+
+    missing: ErrorCode | None
+    possible: Callable[[Any, Any], bool] | None = None
+    tidy: Callable[[Any], Iterator[Odd]] | None = None
+    from_version: int = 0
+    whole: bool = False
+    why: str = ""
+
+
+def check(request: Request[Any], response: Response, version: int) -> list[Odd]:
+    """Make a response one to its request: drop, complete and refuse what :data:`ANSWERS` declares. Changes it in place.
+
+    Returns:
+        What was wrong; empty as a rule.
+    """
+    answer = ANSWERS.get(request.api_key)
+    if answer is None:
+        # None of the client's own requests.
+        return []
+    odd = list(answer.tidy(response)) if answer.tidy is not None else []
+    if answer.missing is None:
+        return odd
+    lists = None if answer.whole else _lists(type(request), type(response), version)
+    if lists is not None and getattr(request, lists.source.name):
+        _match(request, response, lists, {}, version, answer, odd)
+    elif not _error(response) and answer.possible is not None and not answer.possible(request, response):
+        # Without items, or for all there are.
+        odd.append(Odd("an impossible value", ""))
+        setattr(response, "error_code", answer.missing)  # noqa: B010 - what every such response has
+    return odd
+
+
+class AnswerChecker:
+    """Checks responses, and logs what was wrong: for each API once a minute, as it can be so with every response."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        """``now`` returns the time (s)."""
+        self._now = now
+        self._logged: dict[int, float] = {}
+
+    def check(self, request: Request[Any], response: Response, version: int, node: int) -> None:
+        """Do :func:`check`. ``node`` is the id of the broker, for the log."""
+        odd = check(request, response, version)
+        if not odd:
+            return
+        now, last = self._now(), self._logged.get(request.api_key)
+        loud = last is None or now - last >= _LOG_EVERY
+        if loud:
+            self._logged[request.api_key] = now
+        level = logging.WARNING if loud else logging.DEBUG
+        api = api_name(request.api_key)
+        logger.log(level, "broker %d: its %s response is none to the request: %s", node, api, described(odd))
+
+
+def described(odd: list[Odd]) -> str:
+    """Return what was wrong with a response, as one short text."""
+    texts = []
+    for what, count in Counter(each.what for each in odd).items():
+        named = [each.item for each in odd if each.what == what and each.item][:_NAMED]
+        some = ", ".join(named) + (", …" if count > len(named) else "")
+        texts.append(f"{what}: {some}" if named else what)
+    return "; ".join(texts)
+
+
+def _match(
+    asked: Struct, given: Struct, lists: _Lists, above: Names, version: int, answer: Answer, odd: list[Odd]
+) -> None:
+    """Match the items of a part of the request with those of the same part of the response."""
+    assert answer.missing is not None
+    wanted: list[Any] = getattr(asked, lists.source.name)
+    places: dict[tuple[Any, Any], int] = {}
+    for place, item in enumerate(wanted):
+        for key in _keys(lists.source, item):
+            places.setdefault(key, place)
+    received: list[Struct] = getattr(given, lists.target.name)
+    found: list[Struct | None] = [None] * len(wanted)
+    for item in received:
+        keys = _keys(lists.target, item)
+        at = next((places[key] for key in keys if key in places), None)
+        first = None if at is None else found[at]
+        if at is None:
+            odd.append(Odd("not requested", _named(above, keys)))
+        elif first is None:
+            found[at] = item
+        elif lists.below is not None:
+            # Another entry for the same topic. Whatever it repeats is dropped below.
+            inner = lists.below.target.name
+            setattr(first, inner, [*getattr(first, inner), *getattr(item, inner)])
+        else:
+            odd.append(Odd("named twice", _named(above, keys)))
+    missing = []
+    for place, (source, item) in enumerate(zip(wanted, found, strict=True)):
+        if item is None:
+            if version < answer.from_version:
+                continue
+            what = "left out"
+        elif lists.below is not None:
+            if getattr(source, lists.below.source.name) is not None:
+                names = {**above, **dict(_keys(lists.source, source))}
+                _match(source, item, lists.below, names, version, answer, odd)
+            continue
+        elif answer.possible is None or _error(item) or answer.possible(source, item):
+            continue
+        else:
+            what, found[place] = "an impossible value", None
+        # An error of the whole is the answer to each item.
+        if not _error(given):
+            odd.append(Odd(what, _named(above, _keys(lists.source, source))))
+            missing.append(source)
+    kept = [item for item in found if item is not None]
+    if len(kept) != len(received):
+        setattr(given, lists.target.name, kept)
+    if missing:
+        part = copy(asked)
+        setattr(part, lists.source.name, missing)
+        refuse_parts(part, given, above, version, answer.missing)
+
+
+class _Lists(NamedTuple):
+    """The fields with the items of a part of a request, and of the response; ``below`` are those of these items."""
+
+    source: FieldSpec
+    target: FieldSpec
+    below: _Lists | None
+
+
+@lru_cache(maxsize=512)
+def _lists(asked: type[Struct], given: type[Struct], version: int) -> _Lists | None:
+    source, target = _items(asked, version), _items(given, version)
+    if source is None or target is None:
+        return None
+    below = None
+    if source.struct is not None and target.struct is not None:
+        below = _lists(source.struct, target.struct, version)
+    return _Lists(source, target, below)
+
+
+def _items(part: type[Struct], version: int) -> FieldSpec | None:
+    """Return the field with the items that a part of a message is about; each has one at most in a version."""
+    return next(
+        (spec for spec in part.fields() if spec.array and version in spec.versions and names_entity(spec)), None
+    )
+
+
+@lru_cache(maxsize=512)
+def _naming(part: type[Struct]) -> tuple[tuple[Any, str], ...]:
+    return tuple((spec.role, spec.name) for spec in part.fields() if not spec.array and names_entity(spec))
+
+
+def _keys(spec: FieldSpec, item: Any) -> list[tuple[Any, Any]]:
+    """Return what an item is recognized by: a topic by its name or its id."""
+    if spec.struct is None:
+        return [(spec.role, item)]
+    naming = _naming(spec.struct)
+    keys = [(role, value) for role, name in naming if (value := getattr(item, name)) not in (None, "", ZERO_UUID)]
+    return keys or [(role, getattr(item, name)) for role, name in naming]
+
+
+def _named(above: Names, keys: list[tuple[Any, Any]]) -> str:
+    # A topic's id only where its name is not known.
+    values = [*above.values(), *(value for _, value in keys[:1])]
+    texts = [value for value in values if isinstance(value, str | int)] or [value.hex() for value in values]
+    return "-".join(shortened(text, _LONGEST_NAME) for text in texts)
+
+
+def _error(part: Struct) -> int:
+    for name in _ERROR_FIELDS:
+        code: int = getattr(part, name, 0)
+        if code:
+            return code
+    return 0
+
+
+# What the APIs declare
+
+
+def _coordinator(asked: Any, given: Coordinator | FindCoordinatorResponse) -> bool:
+    # Node id 0 is a broker, so an absent coordinator shows only in the address.
+    return is_address(given.node_id, given.host, given.port)
+
+
+def _tidy_metadata(response: MetadataResponse) -> Iterator[Odd]:
+    brokers = {}
+    for node in response.brokers:
+        if not is_address(node.node_id, node.host, node.port):
+            yield Odd("a broker without an address", f"{node.node_id}")
+        elif node.node_id in brokers:
+            yield Odd("named twice", f"broker {node.node_id}")
+        else:
+            brokers[node.node_id] = node
+    response.brokers = list(brokers.values())
+    topics = []
+    for topic in response.topics:
+        # Brokers answer an invalid name that was requested with an error.
+        if topic.name and not topic.error_code and not is_topic_name(topic.name):
+            yield Odd("not requested", shortened(topic.name, _LONGEST_NAME))
+            continue
+        topics.append(topic)
+        partitions = {}
+        most = 2 * len(topic.partitions) + GAPS
+        for partition in topic.partitions:
+            if not 0 <= partition.partition_index < most:
+                yield Odd("an impossible partition", f"{topic.name}-{partition.partition_index}")
+            elif partition.partition_index in partitions:
+                yield Odd("named twice", f"{topic.name}-{partition.partition_index}")
+            else:
+                partitions[partition.partition_index] = partition
+        topic.partitions = list(partitions.values())
+        # Being created, or the broker has not heard of its partitions yet: it is not ready, as one without leaders.
+        if not partitions and not topic.error_code:
+            topic.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+    response.topics = topics
+
+
+def _offset(asked: Any, given: Any) -> bool:
+    # Version 0 lists offsets instead.
+    return given.offset >= -1 and given.timestamp >= -1 and all(offset >= 0 for offset in given.old_style_offsets)
+
+
+def _epoch_end(asked: Any, given: Any) -> bool:
+    # The last epoch of the leader's log that is not after the requested one.
+    return bool(given.end_offset >= -1 and -1 <= given.leader_epoch <= asked.leader_epoch)
+
+
+def _joined(asked: Any, given: Any) -> bool:
+    return given.generation_id >= 0 and bool(given.member_id)
+
+
+def _beaten(asked: Any, given: Any) -> bool:
+    # To a member that leaves, the broker repeats the epoch that stands for it.
+    if asked.member_epoch < 0:
+        return True
+    target = given.assignment.topic_partitions if getattr(given, "assignment", None) is not None else ()
+    return given.member_epoch >= 0 and all(min(topic.partitions, default=0) >= 0 for topic in target)
+
+
+_LEADER = ErrorCode.LEADER_NOT_AVAILABLE
+"""Not known: the metadata is requested again, and then the leader that it names."""
+_COORDINATOR = ErrorCode.COORDINATOR_NOT_AVAILABLE
+"""Not known: the coordinator is looked up again, and asked after a backoff."""
+
+_CONNECTING = Answer(None, why="read while the connection is made, before any request: net/versions.py, net/open.py")
+_LOGIN = Answer(None, why="the exchange of a SASL mechanism judges each message: net/authentication.py")
+_FETCHED = Answer(None, why="has news only; the partitions of the session are known to its reader")
+_PUSHED = Answer(None, why="the subscription is opaque, and nothing but metrics depends on it: cluster/telemetry.py")
+
+ANSWERS: Mapping[int, Answer] = {
+    0: Answer(
+        None, why="what is left out may be in the log: producer/responses.py retries it as after a lost connection"
+    ),
+    1: _FETCHED,
+    2: Answer(_LEADER, _offset),
+    3: Answer(_LEADER, tidy=_tidy_metadata),
+    8: Answer(_COORDINATOR),
+    # Event Hubs leaves out what was never committed, and has no later versions. (Kafka does not.)
+    9: Answer(_COORDINATOR, lambda asked, given: given.committed_offset >= -1, from_version=9),
+    10: Answer(_COORDINATOR, _coordinator),
+    11: Answer(_COORDINATOR, _joined),
+    12: Answer(_COORDINATOR),
+    13: Answer(_COORDINATOR),
+    14: Answer(_COORDINATOR),
+    16: _CONNECTING,
+    17: _LOGIN,
+    18: _CONNECTING,
+    22: Answer(_COORDINATOR, lambda asked, given: given.producer_id >= 0 and given.producer_epoch >= 0),
+    23: Answer(_LEADER, _epoch_end),
+    24: Answer(_COORDINATOR),
+    25: Answer(_COORDINATOR),
+    26: Answer(_COORDINATOR),
+    28: Answer(_COORDINATOR),
+    32: Answer(None, why="a hint that the reader checks: group/consumer_member.py"),
+    36: _LOGIN,
+    65: Answer(_COORDINATOR, lambda asked, given: given.producer_id >= 0 and given.producer_epoch >= 0),
+    68: Answer(_COORDINATOR, _beaten, whole=True),
+    71: _PUSHED,
+    72: _PUSHED,
+    76: Answer(_COORDINATOR, _beaten, whole=True),
+    78: _FETCHED,
+    79: _FETCHED,
+    88: Answer(_COORDINATOR, lambda asked, given: asked.member_epoch < 0 or given.member_epoch >= 0, whole=True),
+    93: Answer(_COORDINATOR, whole=True),
+}
+"""By ApiKey, for each request that the client sends by itself."""

@@ -1,0 +1,244 @@
+"""The records of a batch, decoded a slice at a time: memory depends neither on how many there are nor on their size.
+
+A batch of a few kilobytes can have a hundred million records or headers, and become gigabytes. A slice is bounded by
+what its records become as objects: small ones take a hundred times as much memory as in the batch. Batches of usual
+sizes are one slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, Generic, Protocol, TypeVar
+
+from aiokproto.errors import CodecError, CorruptRecordError
+from aiokproto.records.compression import Bytes, TooLargeError
+from aiokproto.records.cutting import cut, joined
+from aiokproto.records.record import HEADER_WEIGHT, Make, Place, read_slice
+from aiokproto.records.scan import whole_records
+
+T = TypeVar("T")
+
+_CODEC = 0x07
+_HEADER = 61
+
+SLICE_BYTES = 2 << 20
+"""Most decompressed bytes of a slice, unless it is a single larger record."""
+
+SLICE_RECORDS = 32 * 1024
+"""Most records of a slice: 8 MiB of objects, a few milliseconds of decoding."""
+
+SLICE_HEADERS = 64 * 1024
+"""Most headers of a slice, unless it is a single record that has more: at most 12 MiB of objects."""
+
+SMALL_BYTES = 128 * 1024
+"""Most decompressed bytes of a batch that is one slice whatever is in it: a header has two bytes at least."""
+
+SMALL_RECORD = SMALL_BYTES + SMALL_BYTES // 2 * HEADER_WEIGHT
+"""As much as a record in such a batch can take."""
+
+QUICK_BYTES = 256 * 1024
+"""Most decompressed bytes that are decoded in one step of an event loop: about a millisecond."""
+
+QUICK_RECORDS = 16 * 1024
+"""Most records that are decoded in one step of an event loop: some milliseconds."""
+
+
+class Batch(Protocol):
+    """What slices need of a :class:`~aiokproto.records.batch.RecordBatch`, which is defined by means of them."""
+
+    raw: memoryview
+    attributes: int
+    count: int
+    max_record: int
+
+    @property
+    def place(self) -> Place:
+        """What the header says of the records."""
+        ...
+
+    def unpacked(self) -> Iterator[Bytes]:
+        """Decompress the records section, one chunk at a time."""
+        ...
+
+    def damage(self, why: object) -> CorruptRecordError:
+        """Return an error that names the batch."""
+        ...
+
+
+class MessageSet(Batch, Protocol):
+    """The same of a :class:`~aiokproto.records.legacy.LegacyBatch`."""
+
+    def records_within(self, size: int, make: Make[Any]) -> list[Any] | None:
+        """Return all records, or None if they decompress to more than ``size`` bytes."""
+        ...
+
+    def records_in_pieces(self, make: Make[Any], size: int, most: int) -> Iterator[list[Any]]:
+        """Yield them in lists of at most ``size`` bytes and ``most`` records."""
+        ...
+
+
+class Slices(Generic[T]):
+    """The records of one batch, from the first to the last slice. Call :meth:`read` until ``ended``.
+
+    Attributes:
+        ended: Whether the last slice was read.
+    """
+
+    __slots__ = ("_batch", "_begun", "_make", "_pieces", "_quick", "_taken", "_unpacked", "_whole", "ended")
+
+    def __init__(self, batch: Batch, make: Make[T]) -> None:
+        """``make`` builds each record, see :data:`~aiokproto.records.record.Make`."""
+        self.ended = False
+        self._batch = batch
+        self._make = make
+        self._unpacked: Iterator[Bytes] | None = None
+        self._begun: list[Bytes] = []
+        self._taken = 0
+        # Whether everything decompressed is in `_begun`.
+        self._whole = False
+        self._pieces: Iterator[tuple[list[T], bool]] | None = None
+        self._quick: bool | None = None
+
+    def is_quick(self) -> bool:
+        """Return whether reading it takes one short step. Decompresses up to a megabyte to find out, and keeps that.
+
+        Raises:
+            CorruptRecordError, UnsupportedCompressionError: As :meth:`read`.
+        """
+        if self._quick is None and self._batch.count <= QUICK_RECORDS and not self._batch.attributes & _CODEC:
+            # The usual case: nothing has to be decompressed to know its size.
+            self._quick = len(self._batch.raw) <= QUICK_BYTES
+        elif self._quick is None:
+            try:
+                self._quick = self._batch.count <= QUICK_RECORDS and self._begin(QUICK_BYTES) <= QUICK_BYTES
+            except CodecError as error:
+                raise named(self._batch, error) from error.__cause__
+        return self._quick
+
+    def read(self) -> list[T]:
+        """Return the records of the next slice. The last one may be empty.
+
+        Raises:
+            CorruptRecordError: The batch is damaged, or exceeds a limit. The slices before are right.
+            UnsupportedCompressionError: The codec is unknown or its library is missing.
+        """
+        batch = self._batch
+        try:
+            if self._pieces is None:
+                # More than a slice can be one record: that is for the cutter, which knows its size before it has it.
+                largest = batch.max_record
+                if batch.count <= SLICE_RECORDS:
+                    if not batch.attributes & _CODEC and (size := len(batch.raw)) <= SLICE_BYTES and size <= largest:
+                        return self._read_whole(batch.raw[_HEADER:])
+                    if self._begin(SLICE_BYTES) <= min(SLICE_BYTES, largest):
+                        return self._read_whole(joined(self._begun))
+                self._pieces = self._in_pieces(self._cut())
+            records, self.ended = next(self._pieces)
+        except CodecError as error:
+            raise named(batch, error) from error.__cause__
+        return records
+
+    def _begin(self, size: int) -> int:
+        """Decompress until there are more than ``size`` bytes, or the end; return how many there are."""
+        if self._whole:
+            return self._taken
+        if self._unpacked is None:
+            self._unpacked = self._batch.unpacked()
+        taken = self._taken
+        while taken <= size and not self._whole:
+            chunk = next(self._unpacked, None)
+            if chunk is None:
+                self._whole = True
+            else:
+                self._begun.append(chunk)
+                taken += len(chunk)
+        self._taken = taken
+        return taken
+
+    def _read_whole(self, data: Bytes) -> list[T]:
+        batch = self._batch
+        records, pos = read_slice(data, batch.place, 0, batch.count, self._make, SLICE_HEADERS, batch.max_record)
+        done = len(records)
+        if done < batch.count:
+            self._pieces = self._in_pieces(iter(((memoryview(data)[pos:], batch.count - done),)), done)
+        elif pos != len(data):
+            raise CorruptRecordError(f"{done} records end at byte {pos} of {len(data)}")
+        else:
+            self.ended = True
+        return records
+
+    def _cut(self) -> Iterator[tuple[Bytes, int]]:
+        self._begin(0)
+        assert self._unpacked is not None
+        begun, self._begun = self._begun, []
+        unpacked = chain(given_away(begun), self._unpacked)
+        return cut(unpacked, SLICE_BYTES, SLICE_RECORDS, whole_records, self._batch.max_record)
+
+    def _in_pieces(self, pieces: Iterator[tuple[Bytes, int]], done: int = 0) -> Iterator[tuple[list[T], bool]]:
+        """Yield slices, and whether each is the last one."""
+        batch = self._batch
+        total, place = batch.count, batch.place
+        for piece, count in pieces:
+            data = memoryview(piece)
+            if done + count > total:
+                raise CorruptRecordError(f"more records than the {total} in the header")
+            while count:
+                records, pos = read_slice(data, place, done, count, self._make, SLICE_HEADERS, batch.max_record)
+                done += len(records)
+                count -= len(records)
+                data = data[pos:]
+                # What follows the last record is damage of the batch, too, and found before that is delivered.
+                if done == total and (len(data) or next(pieces, None)):
+                    raise CorruptRecordError(f"more bytes than its {total} records")
+                yield records, done == total
+                # Released before the next slice is made: two would be in memory at once.
+                del records
+            del piece, data
+        if done < total:
+            raise CorruptRecordError(f"{total} records in the header, {done} in the batch")
+
+
+class LegacySlices(Slices[T]):
+    """The same of a message set of magic 0 or 1."""
+
+    __slots__ = ("_set", "_whole_set")
+
+    def __init__(self, batch: MessageSet, make: Make[T]) -> None:
+        super().__init__(batch, make)
+        self._set = batch
+        # Everything in the set, if that is quick.
+        self._whole_set: list[T] | None = None
+
+    def is_quick(self) -> bool:
+        """Return whether reading it takes one short step."""
+        if self._quick is None:
+            self._whole_set = self._set.records_within(QUICK_BYTES, self._make)
+            self._quick = self._whole_set is not None
+        return self._quick
+
+    def read(self) -> list[T]:
+        """Return the records of the next slice."""
+        if self.is_quick():
+            assert self._whole_set is not None
+            self.ended = True
+            return self._whole_set
+        if self._pieces is None:
+            found = self._set.records_in_pieces(self._make, SLICE_BYTES, SLICE_RECORDS)
+            # That the last one was the last is known only after it.
+            self._pieces = chain(((records, False) for records in found), iter((([], True),)))
+        records, self.ended = next(self._pieces)
+        return records
+
+
+def named(batch: Batch, error: CodecError) -> CorruptRecordError:
+    """Return an error with the batch that it is about, and with the option if it is a limit."""
+    option = " (max_decompressed_bytes)" if isinstance(error, TooLargeError) else ""
+    return batch.damage(f"{error}{option}")
+
+
+def given_away(begun: list[Bytes]) -> Iterator[Bytes]:
+    """Yield the chunks and drop each from the list, so that it can be freed."""
+    begun.reverse()
+    while begun:
+        yield begun.pop()

@@ -1,0 +1,410 @@
+"""The tasks of ``run()``: one takes records in, and workers call the handler. Consumers and share consumers alike.
+
+Who writes what: the scheduler decides, and is changed by the intake (new records), the workers (what starts, what is
+done) and the consumer's signals, all in one event loop. A worker is a task that awaits one call after the other, so
+that a handler that does not suspend costs no task switch; it ends with a call that is cancelled, and another one takes
+its place.
+
+What ends a run: :meth:`Runner.stop`, a signal, a failure (of a handler, of reading, of a worker), or the cancellation
+of the task that awaits it. In each case nothing more starts, running calls may end within the drain timeout and are
+then cancelled, and what is finished is settled. One that ignores its cancellation is left alone, and named in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextlib import nullcontext
+from types import CoroutineType
+from typing import Any, NamedTuple
+
+from aiokproto.application import failure
+from aiokproto.errors import ClientClosedError, ConfigurationError
+from aiokproto.fetched.time_slice import TimeSlice
+from aiokproto.plurals import counted
+from aiokproto.running.drain import Drain
+from aiokproto.running.scheduler import Backlog, Scheduler, Work
+from aiokproto.running.signals import signals_handled
+from aiokproto.running.status import STUCK_AFTER, report_stuck, status_of, trouble_of
+from aiokproto.running.summary import RunStatus, RunSummary, TopicCounts
+from aiokproto.runtime import create_task
+
+CANCELLED_WITHIN = 1.0
+"""Seconds that cancelled calls have to end before they are left alone."""
+
+_TIMED_OUT = "handler_timeout_ms"
+"""Why a call is cancelled that takes too long."""
+
+_FOLLOWING = (True,) * 7 + (False,)
+"""Whether another call may follow without a look at the clock, and at the other partitions."""
+
+
+class NotAwaitableError(ConfigurationError):
+    """The handler is no coroutine function: nothing was awaited, so no record is finished."""
+
+
+class Plan(NamedTuple):
+    """What every run is given; durations in seconds.
+
+    Attributes:
+        handler: The coroutine function.
+        running: Most calls of it at a time.
+        drain_timeout: How long running calls may take when the run ends.
+        handler_timeout: How long one call may take; None for any time.
+        handle_signals: Whether SIGTERM and SIGINT end the run.
+    """
+
+    handler: Callable[[Any], Awaitable[object]]
+    running: int
+    drain_timeout: float
+    handler_timeout: float | None
+    handle_signals: bool
+
+
+class Runner(ABC):
+    """One call of ``run()``. A subclass says where records come from, and what becomes of those that are handled."""
+
+    _handled: Callable[[Work], None] | None = None
+    """Called for each work whose call has returned; None if the scheduler's word for it is all that counts."""
+
+    def __init__(self, name: str, plan: Plan, scheduler: Scheduler, log: logging.Logger) -> None:
+        """``name`` begins the names of the tasks."""
+        self._name = name
+        self._plan = plan
+        self._scheduler = scheduler
+        self._log = log
+        self._topics: dict[str, TopicCounts] = {}
+        self._loop = asyncio.get_running_loop()
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._workers: set[asyncio.Task[None]] = set()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._stopping = asyncio.Event()
+        self._error: BaseException | None = None
+        self._drain = Drain()
+        self._ended = asyncio.Event()
+        self._active = False
+
+    # What differs
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Take the consumer over."""
+
+    @abstractmethod
+    def _closing(self) -> bool:
+        """Whether the consumer is being closed, which is no failure."""
+
+    @abstractmethod
+    async def _take_records(self) -> None:
+        """Put records into the scheduler, without end."""
+
+    @abstractmethod
+    async def _recover(self, work: Work, error: Exception) -> None:
+        """Decide what becomes of a work whose call has failed. Raises what ends the run."""
+
+    @abstractmethod
+    def _relieve(self, backlog: Backlog) -> None:
+        """A call has ended: continue what waited for it."""
+
+    @abstractmethod
+    def _live(self) -> Iterable[Backlog]:
+        """Return the backlogs whose works count."""
+
+    @abstractmethod
+    def _running(self) -> list[Work]:
+        """Return the works whose call runs."""
+
+    @abstractmethod
+    async def _settle(self) -> None:
+        """All calls have ended, or were left alone: settle what is finished, as far as it takes a request."""
+
+    @abstractmethod
+    def _release(self) -> None:
+        """Give the consumer back."""
+
+    # The run
+
+    async def run(self) -> RunSummary:
+        """Handle records until the run is ended."""
+        with signals_handled(self._signalled) if self._plan.handle_signals else nullcontext():
+            self._begin()
+            self._active = True
+            intake = create_task(self._take_records(), name=f"{self._name}-intake")
+            watch = create_task(report_stuck(self._running, self._log), name=f"{self._name}-watch")
+            for helper in (intake, watch):
+                helper.add_done_callback(self._helper_ended)
+            try:
+                await self._stopping.wait()
+            finally:
+                await self._end(intake, watch)
+        if self._error is not None:
+            raise self._error
+        return self.summary()
+
+    def stop(self) -> None:
+        """End the run: start nothing more, and let running calls end."""
+        self._scheduler.stopped = True
+        self._stopping.set()
+
+    def _signalled(self) -> None:
+        if self._stopping.is_set():
+            self._log.warning("run: a signal while the run ends: running handlers are cancelled")
+            self._drain.expire()
+        self.stop()
+
+    def _fail(self, error: BaseException) -> None:
+        # The first: others are its consequences, or have the same cause.
+        if self._error is None:
+            self._error = error
+        self.stop()
+
+    def _helper_ended(self, task: asyncio.Task[None]) -> None:
+        error = ClientClosedError(f"run: {task.get_name()} was cancelled") if task.cancelled() else task.exception()
+        if error is None or self._stopping.is_set():
+            return
+        if self._closing() and isinstance(error, ClientClosedError):
+            self.stop()
+        else:
+            self._fail(error)
+
+    def _wake(self) -> None:
+        """Let a worker look for work, if there is some."""
+        if not self._scheduler.may_start:
+            return
+        while self._idle:
+            waiting = self._idle.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
+                return
+        if len(self._workers) < self._plan.running:
+            self._workers.add(task := create_task(self._work(), name=f"{self._name}-{len(self._workers)}"))
+            task.add_done_callback(self._worker_ended)
+
+    def _worker_ended(self, task: asyncio.Task[None]) -> None:
+        self._workers.discard(task)
+        error = ClientClosedError(f"run: {task.get_name()} was cancelled") if task.cancelled() else task.exception()
+        if error is not None and not self._stopping.is_set():
+            self._fail(error)
+        self._wake()
+
+    async def _work(self) -> None:
+        task = asyncio.current_task()
+        scheduler, time = self._scheduler, self._loop.time
+        time_slice = TimeSlice()
+        while not self._ended.is_set():
+            work = scheduler.start(time(), task)
+            if work is None:
+                await self._wait_for_work()
+            else:
+                if scheduler.may_start:
+                    self._wake()
+                if not await self._handle(work):
+                    return
+            await time_slice.pause()
+
+    async def _handle(self, work: Work) -> bool:
+        """Call the handler for a work, and for some that follow it. Return whether the worker goes on."""
+        scheduler, handler, time = self._scheduler, self._plan.handler, self._loop.time
+        timeout, backlog, work_task = self._plan.handler_timeout, work.backlog, work.task
+        counts, handled = self._topics[backlog.partition.topic], self._handled
+        for following in _FOLLOWING:
+            try:
+                if timeout is not None:
+                    work.timer = self._loop.call_later(timeout, _cancel, work, _TIMED_OUT)
+                call = handler(work.item)
+                if not isinstance(call, CoroutineType) and not hasattr(call, "__await__"):
+                    raise NotAwaitableError(f"run({handler!r}): it is no coroutine function: it returned {call!r:.80}")
+                await call
+            except BaseException as error:  # noqa: BLE001 - each is an outcome of the record
+                return await self._failed(work, error)
+            if timeout is not None:
+                work.timer.cancel()
+            counts.processed += 1 if work.rest else work.count
+            if handled is not None:
+                handled(work)
+            if following and not work.cancelled and scheduler.follow(work):
+                work.began = time()
+                if backlog.full or not self._has_room.is_set():
+                    self._relieve(backlog)
+                continue
+            # The handler may have swallowed a cancellation: its task then counts as cancelled.
+            cancelled, work.cancelled = work.cancelled, ""
+            self._finish(work)
+            if cancelled:
+                return False
+            another = scheduler.start(time(), work_task) if following else None
+            if another is None:
+                return True
+            if scheduler.may_start:
+                self._wake()
+            work, backlog = another, another.backlog
+            counts = self._topics[backlog.partition.topic]
+        return True
+
+    async def _wait_for_work(self) -> None:
+        waiting = self._loop.create_future()
+        self._idle.append(waiting)
+        await waiting
+
+    def _finish(self, work: Work) -> None:
+        """The records of a call are done."""
+        backlog, scheduler = work.backlog, self._scheduler
+        if work.rest:
+            scheduler.finish_one(work)
+        else:
+            scheduler.finish(work)
+        self._relieve(backlog)
+
+    async def _failed(self, work: Work, error: BaseException) -> bool:
+        """Decide what becomes of records whose call has raised. Return whether the worker goes on."""
+        if work.timer is not None:
+            work.timer.cancel()
+        # A cancellation from here on concerns what becomes of the record, such as its dead letter.
+        why, work.cancelled = work.cancelled, ""
+        if isinstance(error, asyncio.CancelledError) and why == _TIMED_OUT:
+            limit = self._plan.handler_timeout
+            error = asyncio.TimeoutError(f"the handler took longer than {limit} s ({_TIMED_OUT})")
+        try:
+            if not why:
+                error = failure(error, "the handler", awaited=True)
+            self._topics[work.backlog.partition.topic].failed += not isinstance(error, asyncio.CancelledError)
+            if isinstance(error, Exception):
+                # One that is cancelled may raise anything: its record is not done, whatever it says.
+                if why in ("", _TIMED_OUT):
+                    await self._recover(work, error)
+            elif not why or not isinstance(error, asyncio.CancelledError):
+                raise error
+        except asyncio.CancelledError as cancelled:
+            # Of the call, or while a dead letter is written; with a reason, the run goes on.
+            why = work.cancelled or "from outside"
+            if not work.cancelled:
+                outside = ClientClosedError(f"run: the handler of {work} was cancelled, and not by the run")
+                outside.__cause__ = cancelled
+                self._fail(outside)
+        except BaseException as final:  # noqa: BLE001 - the run ends with it
+            self._log.error("run: %s: %r: the run ends", work, final)
+            self._fail(final)
+        if work in work.backlog.running:
+            self._postpone(work)
+        work.cancelled = ""
+        self._wake()
+        return not why
+
+    def _postpone(self, work: Work) -> None:
+        """A call has ended, and its records are not done."""
+        self._scheduler.postpone(work)
+        self._relieve(work.backlog)
+
+    def _timed(self, seconds: float, work: Work) -> None:
+        def due() -> None:
+            self._timers.discard(timer)
+            self._scheduler.due(work)
+            self._wake()
+
+        timer = self._loop.call_later(seconds, due)
+        self._timers.add(timer)
+
+    def check_outside(self, call: str) -> None:
+        """Raise in a handler: ``call`` would wait for it."""
+        if asyncio.current_task() in self._workers:
+            raise RuntimeError(
+                f"a handler cannot await {call}, which would wait for the handler: call stop_run(), and {call} after it"
+            )
+
+    async def finish(self, deadline: float) -> None:
+        """End the run; at that loop time what still runs is cancelled."""
+        timer = self._loop.call_at(deadline, self._drain.expire)
+        self.stop()
+        try:
+            await self._ended.wait()
+        finally:
+            # A close() that is cancelled waits no longer.
+            if not self._ended.is_set():
+                self._drain.expire()
+            timer.cancel()
+
+    def _cancel_running(self, backlogs: Collection[Backlog], why: str) -> None:
+        works = [work for backlog in backlogs for work in backlog.running if goes_on(work)]
+        if works:
+            calls = counted(len(works), "call")
+            self._log.warning("run: %s: %s of the handler cancelled, such as that for %s", why, calls, works[0])
+        for work in works:
+            _cancel(work, why)
+
+    async def _end(self, *helpers: asyncio.Task[None]) -> None:
+        """Wind down, also if this task is cancelled; a second time, cancel what runs at once."""
+        if self._ended.is_set():
+            return
+        winding_down = create_task(self._wind_down(helpers), name=f"{self._name}-end")
+        cancelled: asyncio.CancelledError | None = None
+        while not winding_down.done():
+            try:
+                await asyncio.wait([winding_down])
+            except asyncio.CancelledError as error:
+                cancelled = error
+                self._drain.expire()
+        if cancelled is not None:
+            raise cancelled
+        if winding_down.cancelled():
+            raise ClientClosedError("run: its end was cancelled, and not by the task that awaits run()")
+        winding_down.result()
+
+    async def _wind_down(self, helpers: tuple[asyncio.Task[None], ...]) -> None:
+        try:
+            await self._drain_and_settle(helpers)
+        finally:
+            # Also if this task is cancelled, as all are when an event loop is shut down: close() waits for it.
+            self._ended.set()
+            self._release()
+            for task in self._workers:
+                task.cancel()
+        if self._workers:
+            await asyncio.wait(self._workers, timeout=CANCELLED_WITHIN)
+
+    async def _drain_and_settle(self, helpers: tuple[asyncio.Task[None], ...]) -> None:
+        self.stop()
+        for helper in helpers:
+            helper.cancel()
+        await asyncio.wait(helpers)
+        if self._scheduler.running and not await self._drain.wait(self._plan.drain_timeout):
+            self._cancel_running({work.backlog for work in self._running()}, "the run ends")
+            if self._scheduler.running and not await self._drain.wait(CANCELLED_WITHIN, expires=False):
+                names = ", ".join(str(work) for work in self._running())
+                self._log.error("run: handlers do not end although they are cancelled, and are left alone: %s", names)
+        await self._settle()
+
+    def summary(self) -> RunSummary:
+        """Return what was done so far."""
+        return RunSummary(dict(self._topics))
+
+    def status(self) -> RunStatus:
+        """Return what is being done."""
+        return status_of(
+            self._scheduler, self._live(), self.summary(), active=self._active and not self._ended.is_set()
+        )
+
+    def trouble(self) -> str:
+        """Return which call hangs, or does not end although it is cancelled, also after the run; empty if none."""
+        return trouble_of(self._running(), self._stuck_after())
+
+    def _stuck_after(self) -> float:
+        return STUCK_AFTER
+
+    def oldest(self) -> float | None:
+        """Return the loop time at which the oldest running call began; None if none runs."""
+        return min((work.began for work in self._running() if goes_on(work)), default=None)
+
+
+def goes_on(work: Work) -> bool:
+    """Whether a running call may go on. One that ignores its timeout does."""
+    return work.cancelled in ("", _TIMED_OUT)
+
+
+def _cancel(work: Work, why: str) -> None:
+    work.cancelled = why
+    work.task.cancel()

@@ -1,0 +1,97 @@
+"""SIGTERM and SIGINT end all runs of an event loop with ``handle_signals``, while they last."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from aiokproto.errors import ConfigurationError
+
+log = logging.getLogger("aiokproto.run")
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+Stop = Callable[[], None]
+
+
+@contextmanager
+def signals_handled(stop: Stop) -> Iterator[None]:
+    """Call ``stop`` for SIGTERM and SIGINT instead of what handled them before, and restore that at the end.
+
+    Several runs of one event loop are all stopped; the last to end restores the former handlers. Those that were added
+    to the event loop itself are restored where the loop shows them, as asyncio's do; else that is logged, and the
+    signal has its default effect afterwards.
+
+    Raises:
+        ConfigurationError: Signals cannot be handled here.
+    """
+    loop = asyncio.get_running_loop()
+    handled = _HANDLED.get(loop)
+    if handled is None:
+        handled = _Handled(loop)
+        _HANDLED[loop] = handled
+    handled.stops.append(stop)
+    try:
+        yield
+    finally:
+        handled.stops.remove(stop)
+        if not handled.stops:
+            del _HANDLED[loop]
+            handled.restore()
+
+
+class _Handled:
+    """The signals of one event loop, from the first run that asks for them to the end of the last."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.stops: list[Stop] = []
+        self._loop = loop
+        self._before: dict[signal.Signals, Callable[[], object] | None] = {}
+        try:
+            for number in _SIGNALS:
+                self._before[number] = self._replace(number)
+        except (NotImplementedError, RuntimeError, ValueError) as error:
+            self.restore()
+            raise ConfigurationError(
+                "handle_signals=True needs the main thread and, as on Windows, an event loop with signal handlers; "
+                "call stop_run() from your own handler"
+            ) from error
+
+    def _replace(self, number: signal.Signals) -> Callable[[], object] | None:
+        """Handle a signal; return what restores its former handler, None if that cannot be had."""
+        loop, former = self._loop, signal.getsignal(number)
+        # Of asyncio's own loops. The Python handler by which they hear of a signal does nothing by itself.
+        handles: dict[int, Any] = getattr(loop, "_signal_handlers", None) or {}
+        handle = handles.get(number)
+        of_loop = loop.remove_signal_handler(number)
+        loop.add_signal_handler(number, self._stop_all)
+        if not of_loop:
+            # None also if it was not installed from Python, and cannot be restored from it.
+            return None if former is None else lambda: signal.signal(number, former)
+        if handle is not None:
+            return lambda: loop.add_signal_handler(number, handle._callback, *handle._args)
+        log.warning(
+            "run: handle_signals has replaced the event loop's handler of %s, which cannot be restored: add it again "
+            "after run(), or call stop_run() in it",
+            number.name,
+        )
+        return None
+
+    def _stop_all(self) -> None:
+        # A copy: a run may end by it.
+        for stop in list(self.stops):
+            stop()
+
+    def restore(self) -> None:
+        for number, restore in self._before.items():
+            self._loop.remove_signal_handler(number)
+            if restore is not None:
+                restore()
+
+
+_HANDLED: WeakKeyDictionary[asyncio.AbstractEventLoop, _Handled] = WeakKeyDictionary()

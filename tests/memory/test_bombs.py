@@ -1,0 +1,59 @@
+"""Whatever a batch becomes, reading it takes bounded memory, and bounded work of the event loop.
+
+Each reader is a process, which reads all bombs one after the other: two to six seconds of one core.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.memory.reading_bombs import CONSUMING
+from tests.records.bombs import MIB, bombs
+
+pytest.importorskip("pyarrow")
+
+MOST = 64 * MIB
+"""Bytes by which the memory of the process may grow."""
+
+
+def read_bombs(reader: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.memory.reading_bombs", reader]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def check(reader: str) -> None:
+    found = read_bombs(reader)
+    grown = found["grown"]
+    assert len(grown) >= 22
+    assert {name: size // MIB for name, size in grown.items() if size > MOST} == {}
+    # With the others it is the application that iterates, in one step of its own.
+    if reader in ("poll", "iterate", "run", "share"):
+        assert found["quick"], found["steps"]
+
+
+def test_bombs_are_small() -> None:
+    assert max(len(data) for name, data in bombs() if "not compressed" not in name) < 6 * MIB
+
+
+def test_polling_bombs_takes_little_memory_and_short_steps() -> None:
+    check("poll")
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("reader", [*(name for name in CONSUMING if name != "poll"), "run", "share", "spark"])
+def test_every_reader_takes_little_memory(reader: str) -> None:
+    check(reader)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("reader", ["produce", "tool"])
+def test_the_broker_and_the_command_line_take_little_memory(reader: str) -> None:
+    check(reader)
