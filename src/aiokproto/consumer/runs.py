@@ -119,9 +119,11 @@ class Runs(ConsumerPart, Generic[K, V]):
             max_pending_bytes: Most bytes of them, likewise; exceeded by at most one batch of each partition.
             handler_timeout_ms: A call that takes longer is cancelled, and has failed with ``TimeoutError``.
             drain_timeout_ms: How long running calls may take when the run ends or partitions are revoked.
-            handle_signals: Whether SIGTERM and SIGINT end the run; what handled them before does so again afterwards. A
-                handler that was added to the event loop itself cannot be restored: that is logged, and the signal then
-                has its default effect.
+            handle_signals: Whether SIGTERM and SIGINT end the run, in place of what handled them before, which does so
+                again afterwards: handlers of :mod:`signal` on every event loop, those of ``loop.add_signal_handler``
+                where the loop shows them, as asyncio's own loops do. With others, such as uvloop, that is logged, and
+                the signal then has its default effect until you add the handler again. Several runs of one event loop
+                all end, and the last one restores. Needs the main thread.
             batch: Most records of one call. A batch that fails for good is handled record by record, in lists of one,
                 if there are retry topics or a dead-letter topic.
 
