@@ -344,6 +344,31 @@ class TransactionEnded(NamedTuple):
     latency: float
 
 
+class RunProgressed(NamedTuple):
+    """``run()`` of a consumer has handled records of a topic. Each number is the change since the run's last event.
+
+    Events come every five seconds, and when the run ends. Summed up, they are the totals, and how many records are
+    pending and calls running now.
+
+    Attributes:
+        topic: The topic.
+        processed: Records that the handler has finished.
+        retried: Failed calls that were, or will be, made again; of a share consumer, released records.
+        dead_lettered: Records written to the dead-letter topic; of a share consumer, rejected records.
+        failed: Calls of the handler that raised or took too long.
+        pending: Records that were taken and are not finished.
+        running: Calls of the handler that run.
+    """
+
+    topic: str
+    processed: int
+    retried: int
+    dead_lettered: int
+    failed: int
+    pending: int
+    running: int
+
+
 class Hooks:
     """A base class: override the methods whose events you want.
 
@@ -411,6 +436,9 @@ class Hooks:
     def on_offset_reset(self, event: OffsetReset) -> None:
         """A position was not in the log any more, and another is looked up."""
 
+    def on_run_progressed(self, event: RunProgressed) -> None:
+        """``run()`` has handled records: every five seconds, and when it ends."""
+
     def on_transaction_begun(self, event: TransactionBegun) -> None:
         """A transaction has begun."""
 
@@ -441,6 +469,7 @@ class HookCalls:
         "request_retried",
         "request_sent",
         "response_received",
+        "run_progressed",
         "throttled",
         "transaction_begun",
         "transaction_ended",
@@ -463,6 +492,7 @@ class HookCalls:
     committed: Callable[[Committed], None] | None
     acknowledged: Callable[[Acknowledged], None] | None
     offset_reset: Callable[[OffsetReset], None] | None
+    run_progressed: Callable[[RunProgressed], None] | None
     transaction_begun: Callable[[TransactionBegun], None] | None
     transaction_ended: Callable[[TransactionEnded], None] | None
 

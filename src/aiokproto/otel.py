@@ -36,6 +36,7 @@ from aiokproto.hooks import (
     Rebalanced,
     RecordsDelivered,
     ResponseReceived,
+    RunProgressed,
     Throttled,
     TransactionEnded,
 )
@@ -311,6 +312,7 @@ class Metrics(Hooks):
         self._connections = meter.create_counter(
             "aiokproto.connections", unit="{connection}", description="Connections that were opened, or could not be."
         )
+        self._run = _run_instruments(meter)
 
     def on_batch_written(self, event: BatchWritten) -> None:
         """Count an acknowledged batch."""
@@ -374,6 +376,13 @@ class Metrics(Hooks):
         """Count a lost position."""
         self._resets.add(1, {**self._records("poll", "receive", event.topic, event.partition), **self._group})
 
+    def on_run_progressed(self, event: RunProgressed) -> None:
+        """Count what ``run()`` has done."""
+        attributes = {**_operation("process", "process", event.topic), **self._client, **self._group}
+        for instrument, change in zip(self._run, event[1:], strict=True):
+            if change:
+                instrument.add(change, attributes)
+
     def on_transaction_ended(self, event: TransactionEnded) -> None:
         """Measure a transaction."""
         self._transactions.record(event.latency, {**self._client, "aiokproto.transaction.committed": event.committed})
@@ -387,6 +396,25 @@ class Metrics(Hooks):
     def _broker(self, node: int, api: str = "") -> Attributes:
         attributes: Attributes = {**self._client, "aiokproto.broker.id": node}
         return {**attributes, "aiokproto.api": api} if api else attributes
+
+
+def _run_instruments(meter: metrics.Meter) -> Sequence[metrics.Counter | metrics.UpDownCounter]:
+    """Return the instruments of ``run()``, in the order of the fields of :class:`RunProgressed`."""
+
+    def counter(name: str, unit: str, description: str) -> metrics.Counter:
+        return meter.create_counter(f"aiokproto.run.{name}", unit=unit, description=description)
+
+    def level(name: str, unit: str, description: str) -> metrics.UpDownCounter:
+        return meter.create_up_down_counter(f"aiokproto.run.{name}", unit=unit, description=description)
+
+    return (
+        counter("processed", "{message}", "Records that the handler has finished."),
+        counter("retried", "{call}", "Failed calls that were made again, or records released."),
+        counter("dead_lettered", "{message}", "Records given up: dead letters or rejected."),
+        counter("failed", "{call}", "Calls of the handler that raised or took too long."),
+        level("pending", "{message}", "Records that were taken and are not finished."),
+        level("running", "{call}", "Calls of the handler that run."),
+    )
 
 
 def _operation(name: str, kind: str, topic: str = "") -> Attributes:

@@ -216,6 +216,13 @@ class _Page:
         self._count("records_delivered", "Delivered records.", labels, stats.records_delivered)
         self._count("batches_delivered", "Delivered batches.", labels, stats.batches_delivered)
         self._count("waited_seconds", "In which a call waited for records.", labels, stats.waited)
+        run = stats.run
+        self._count("run_processed", "Records that the handler of run() has finished.", labels, run.processed)
+        self._count("run_retried", "Failed calls that were made again, or records released.", labels, run.retried)
+        self._count("run_dead_lettered", "Records given up: dead letters or rejected.", labels, run.dead_lettered)
+        self._count("run_failed", "Calls of the handler that raised or took too long.", labels, run.failed)
+        self._gauge("run_pending", "Records that run() has taken and not finished.", labels, run.pending)
+        self._gauge("run_running", "Calls of the handler that run.", labels, run.running)
 
     def _share(self, stats: ShareConsumerStats, labels: tuple[str, ...]) -> None:
         assigned = sum(partition.assigned for partition in stats.partitions.values())

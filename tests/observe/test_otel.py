@@ -10,6 +10,7 @@ import pytest
 
 from aiokproto import Broker, Consumer, Producer, Record
 from aiokproto.codec.messages.produce import ProduceRequest
+from aiokproto.consumer import Retry
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import AuthorizationError
 
@@ -256,6 +257,45 @@ def test_no_records_are_no_span() -> None:
     with otel.tracing().process([]):
         pass
     assert otel.spans() == []
+
+
+async def test_the_metrics_of_a_run(broker: Broker) -> None:
+    otel = sdk()
+    servers = broker.bootstrap_servers
+    async with Producer(bootstrap_servers=servers) as producer:
+        await producer.send_many("flights", [b"a", b"b"])
+    hooks = Metrics(meter_provider=otel.meters, group_id="g")
+    options: Any = {"bootstrap_servers": servers, "group_id": "g", "auto_offset_reset": "earliest", "hooks": hooks}
+    calls = 0
+
+    async def handle(record: Record) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise ValueError("once")
+        if calls == 3:
+            consumer.stop_run()
+
+    async with Consumer("flights", **options) as consumer:
+        await asyncio.wait_for(consumer.run(handle, retry=Retry(backoff_ms=0)), PATIENCE)
+    names_of_run = ("processed", "retried", "dead_lettered", "failed", "pending", "running")
+    points = {name: otel.points(f"aiokproto.run.{name}") for name in names_of_run}
+    assert {name: sum(point.value for point in found) for name, found in points.items()} == {
+        "processed": 2,
+        "retried": 1,
+        "dead_lettered": 0,
+        "failed": 1,
+        "pending": 0,
+        "running": 0,
+    }
+    (processed,) = points["processed"]
+    assert processed.attributes == {
+        names.MESSAGING_SYSTEM: "kafka",
+        names.MESSAGING_DESTINATION_NAME: "flights",
+        names.MESSAGING_OPERATION_NAME: "process",
+        names.MESSAGING_OPERATION_TYPE: "process",
+        names.MESSAGING_CONSUMER_GROUP_NAME: "g",
+    }
 
 
 async def test_the_metrics_of_a_producer_and_a_consumer(broker: Broker) -> None:

@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from aiokproto import Broker, Client, Consumer, Producer
+from aiokproto import Broker, Client, Consumer, Producer, Record
 
 prometheus_client = pytest.importorskip("prometheus_client")
 
@@ -78,6 +78,27 @@ async def test_a_page_has_the_statistics_of_all_clients() -> None:
     assert value(samples, "aiokproto_health", kind="consumer", status="failed") == 0
     assert value(samples, "aiokproto_requests_total", kind="producer", broker="0") >= 3
     assert not [name for name, labels in samples if "topic" in dict(labels)], "labels are bounded"
+
+
+async def test_a_page_has_what_a_run_has_done() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("flights")
+        servers = broker.bootstrap_servers
+        async with Producer(bootstrap_servers=servers) as producer:
+            await producer.send_many("flights", [b"a", b"b"])
+
+        async def handle(record: Record) -> None:
+            if record.value == b"b":
+                consumer.stop_run()
+
+        async with Consumer("flights", bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+            await asyncio.wait_for(consumer.run(handle), PATIENCE)
+            registry = CollectorRegistry()
+            registry.register(KafkaCollector(consumer))
+            samples = await scrape(registry)
+    assert value(samples, "aiokproto_run_processed_total", kind="consumer") == 2
+    for name in ("retried_total", "dead_lettered_total", "failed_total", "pending", "running"):
+        assert value(samples, f"aiokproto_run_{name}") == 0
 
 
 async def test_partitions_are_reported_on_request() -> None:

@@ -36,6 +36,7 @@ from aiokproto.group.member import GroupMember, make_member
 from aiokproto.net.timeouts import deadline as until
 from aiokproto.net.timeouts import wait_until
 from aiokproto.observe.observers import ConsumerObserver
+from aiokproto.running.totals import RunTotals
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.consumer")
@@ -72,6 +73,7 @@ class Engine(Lifecycle):
         self.config = config
         self.session = ""
         self.observer = ConsumerObserver(cluster.config.hooks)
+        self.runs = RunTotals()
         signals = Signals(self._changed, self._arrived, self._room, self._reset_happened)
         self.assignment = Assignment(signals, self.observer)
         group = config.group

@@ -12,6 +12,7 @@ from aiokproto.consumer.part import ConsumerPart
 from aiokproto.consumer.silence import SILENT_FOR
 from aiokproto.observe.health import Findings, Health
 from aiokproto.observe.stats import ClientStats, Durations
+from aiokproto.running.summary import RunStats
 from aiokproto.types import TopicPartition
 
 
@@ -58,6 +59,7 @@ class ConsumerStats:
         commit_latency: Successful commits.
         commit_failures: The others.
         waited: Seconds in which a call waited for records.
+        run: What ``run()`` has done and is doing.
     """
 
     client: ClientStats
@@ -79,6 +81,7 @@ class ConsumerStats:
     commit_latency: Durations
     commit_failures: int
     waited: float
+    run: RunStats
 
     @property
     def buffered_bytes(self) -> int:
@@ -123,6 +126,7 @@ class Report(ConsumerPart):
             commit_latency=Durations.of(seen.commits),
             commit_failures=seen.failed_commits,
             waited=seen.waited,
+            run=engine.runs.stats(),
         )
 
     def health(self) -> Health:

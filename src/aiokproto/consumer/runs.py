@@ -162,6 +162,7 @@ class Runs(ConsumerPart, Generic[K, V]):
         if retry_topics is not None:
             self._check_read(retry_topics.topics)
         self._run = ConsumerRunner(engine, options, self._deserializing if self._deserializing.needed else None)
+        engine.runs.begin(self._run)
         return await self._run.run()
 
     def stop_run(self) -> None:

@@ -24,11 +24,13 @@ from typing import Any, NamedTuple
 from aiokproto.application import failure
 from aiokproto.errors import ClientClosedError, ConfigurationError
 from aiokproto.fetched.time_slice import TimeSlice
+from aiokproto.hooks import HookCalls
 from aiokproto.plurals import counted
 from aiokproto.running.drain import Drain
+from aiokproto.running.progress import Progress
 from aiokproto.running.scheduler import Backlog, Scheduler, Work
 from aiokproto.running.signals import signals_handled
-from aiokproto.running.status import STUCK_AFTER, report_stuck, status_of, trouble_of
+from aiokproto.running.status import STUCK_AFTER, WATCHED_EVERY, StuckReport, status_of, trouble_of
 from aiokproto.running.summary import RunStatus, RunSummary, TopicCounts
 from aiokproto.runtime import create_task
 
@@ -70,13 +72,14 @@ class Runner(ABC):
     _handled: Callable[[Work], None] | None = None
     """Called for each work whose call has returned; None if the scheduler's word for it is all that counts."""
 
-    def __init__(self, name: str, plan: Plan, scheduler: Scheduler, log: logging.Logger) -> None:
+    def __init__(self, name: str, plan: Plan, scheduler: Scheduler, log: logging.Logger, hooks: HookCalls) -> None:
         """``name`` begins the names of the tasks."""
         self._name = name
         self._plan = plan
         self._scheduler = scheduler
         self._log = log
         self._topics: dict[str, TopicCounts] = {}
+        self._progress = Progress(hooks.run_progressed, self._topics)
         self._loop = asyncio.get_running_loop()
         self._timers: set[asyncio.TimerHandle] = set()
         self._workers: set[asyncio.Task[None]] = set()
@@ -135,7 +138,7 @@ class Runner(ABC):
             self._begin()
             self._active = True
             intake = create_task(self._take_records(), name=f"{self._name}-intake")
-            watch = create_task(report_stuck(self._running, self._log), name=f"{self._name}-watch")
+            watch = create_task(self._watch(), name=f"{self._name}-watch")
             for helper in (intake, watch):
                 helper.add_done_callback(self._helper_ended)
             try:
@@ -145,6 +148,13 @@ class Runner(ABC):
         if self._error is not None:
             raise self._error
         return self.summary()
+
+    async def _watch(self) -> None:
+        stuck = StuckReport(self._running, self._log)
+        while True:
+            await asyncio.sleep(WATCHED_EVERY)
+            stuck.report()
+            self._progress.report(self._live(), self._running())
 
     def stop(self) -> None:
         """End the run: start nothing more, and let running calls end."""
@@ -361,6 +371,8 @@ class Runner(ABC):
             # Also if this task is cancelled, as all are when an event loop is shut down: close() waits for it.
             self._ended.set()
             self._release()
+            # What is pending was given back.
+            self._progress.report((), self._running())
             for task in self._workers:
                 task.cancel()
         if self._workers:

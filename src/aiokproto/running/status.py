@@ -14,6 +14,9 @@ from aiokproto.types import TopicPartition
 STUCK_AFTER = 30.0
 """Seconds after which a running call is reported, and between the reports."""
 
+WATCHED_EVERY = STUCK_AFTER / 6
+"""Seconds between two looks at a run."""
+
 
 def status_of(scheduler: Scheduler, backlogs: Iterable[Backlog], counts: RunSummary, *, active: bool) -> RunStatus:
     """Return the state of a run."""
@@ -34,26 +37,31 @@ def status_of(scheduler: Scheduler, backlogs: Iterable[Backlog], counts: RunSumm
     )
 
 
-async def report_stuck(running: Callable[[], list[Work]], log: logging.Logger) -> None:
-    """Log calls that take long, until cancelled."""
-    time = asyncio.get_running_loop().time
-    reported = -STUCK_AFTER
-    while True:
-        await asyncio.sleep(STUCK_AFTER / 6)
-        now, works = time(), running()
+class StuckReport:
+    """Logs calls that take long, one line in :data:`STUCK_AFTER` seconds, however many there are."""
+
+    def __init__(self, running: Callable[[], list[Work]], log: logging.Logger) -> None:
+        self._running = running
+        self._log = log
+        self._time = asyncio.get_running_loop().time
+        self._reported = -STUCK_AFTER
+
+    def report(self) -> None:
+        """Look, and log if it is time."""
+        now, works = self._time(), self._running()
         stuck = [work for work in works if now - work.began >= STUCK_AFTER]
-        # One line in this time, however many there are.
-        if stuck and now - reported >= STUCK_AFTER:
-            reported = now
-            oldest = min(stuck, key=lambda work: work.began)
-            log.warning(
-                "run: the handler of %s has been running for %.0f s in task %s; so long do %d of %d running calls",
-                oldest,
-                now - oldest.began,
-                oldest.task.get_name(),
-                len(stuck),
-                len(works),
-            )
+        if not stuck or now - self._reported < STUCK_AFTER:
+            return
+        self._reported = now
+        oldest = min(stuck, key=lambda work: work.began)
+        self._log.warning(
+            "run: the handler of %s has been running for %.0f s in task %s; so long do %d of %d running calls",
+            oldest,
+            now - oldest.began,
+            oldest.task.get_name(),
+            len(stuck),
+            len(works),
+        )
 
 
 def trouble_of(works: list[Work], after: float) -> str:

@@ -57,6 +57,27 @@ class RunSummary:
 
 
 @dataclass(frozen=True)
+class RunStats:
+    """What ``run()`` has done since the consumer was created, in one run after the other, and what it is doing.
+
+    Attributes:
+        processed: Records that the handler has finished.
+        retried: Failed calls that were, or will be, made again; of a share consumer, released records.
+        dead_lettered: Records written to the dead-letter topic; of a share consumer, rejected records.
+        failed: Calls of the handler that raised or took too long.
+        pending: Records that were taken and are not finished.
+        running: Calls of the handler that run, also those that were left alone when a run ended.
+    """
+
+    processed: int
+    retried: int
+    dead_lettered: int
+    failed: int
+    pending: int
+    running: int
+
+
+@dataclass(frozen=True)
 class PartitionProgress:
     """The records of one partition that :meth:`Consumer.run` has taken and not finished.
 

@@ -320,6 +320,7 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
             raise RuntimeError("run() is running already: stop_run() ends it")
         self._settle(Acknowledgement.ACCEPT)
         self._run = ShareRunner(self._engine, options)
+        self._engine.runs.begin(self._run)
         return await self._run.run()
 
     def stop_run(self) -> None:

@@ -16,6 +16,7 @@ from aiokproto.net.timeouts import deadline as until
 from aiokproto.net.timeouts import wait_until
 from aiokproto.observe.observers import ShareObserver
 from aiokproto.plurals import counted
+from aiokproto.running.totals import RunTotals
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
 from aiokproto.share.acquire_limit import AcquireLimit
 from aiokproto.share.buffer import ShareBuffer
@@ -74,6 +75,7 @@ class ShareEngine(Lifecycle):
         self.config = config
         self.subscription = topics
         self.observer = ShareObserver(cluster.config.hooks)
+        self.runs = RunTotals()
         self.limit = AcquireLimit(config.fetch.max_records)
         self.buffer = ShareBuffer(self.limit)
         self.outcomes = Outcomes(config.on_acknowledged, self.observer)

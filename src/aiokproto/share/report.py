@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from aiokproto.observe.health import Health
 from aiokproto.observe.stats import ClientStats, Durations
+from aiokproto.running.summary import RunStats
 from aiokproto.share.acknowledgement import Acknowledgement
 from aiokproto.share.engine import ShareEngine
 from aiokproto.types import TopicPartition
@@ -59,6 +60,7 @@ class ShareConsumerStats:
         locks_expired: Records whose lock expired before they were acknowledged.
         acknowledgement_failures: Records whose acknowledgement has no effect, or an unknown one.
         waited: Seconds in which a call waited for records.
+        run: What ``run()`` has done and is doing.
     """
 
     client: ClientStats
@@ -85,6 +87,7 @@ class ShareConsumerStats:
     locks_expired: int
     acknowledgement_failures: int
     waited: float
+    run: RunStats
 
     @property
     def held(self) -> int:
@@ -135,6 +138,7 @@ class ShareReport:
             locks_expired=seen.expired,
             acknowledgement_failures=seen.failed,
             waited=seen.waited,
+            run=engine.runs.stats(),
         )
 
     def health(self) -> Health:

@@ -52,7 +52,7 @@ class ShareRunner(Runner):
     def __init__(self, engine: ShareEngine, options: ShareOptions) -> None:
         most = options.plan.running
         scheduler = Scheduler("none", Limits(records=most, size=options.max_bytes, running=most), overhead=False)
-        super().__init__("aiokproto-share-run", options.plan, scheduler, log)
+        super().__init__("aiokproto-share-run", options.plan, scheduler, log, engine.observer.hooks)
         self._engine = engine
         self._options = options
         # One for each record: no order, and no position to hold, as acknowledgements are single.

@@ -13,7 +13,7 @@ from __future__ import annotations
 from aiokproto.consumer.running.options import DeadLetters
 from aiokproto.consumer.running.retry import PermanentError, Retry
 from aiokproto.consumer.running.retry_topics import RetryTopics
-from aiokproto.running.summary import PartitionProgress, RunStatus, RunSummary, TopicCounts
+from aiokproto.running.summary import PartitionProgress, RunStats, RunStatus, RunSummary, TopicCounts
 
 __all__ = [
     "DeadLetters",
@@ -21,6 +21,7 @@ __all__ = [
     "PermanentError",
     "Retry",
     "RetryTopics",
+    "RunStats",
     "RunStatus",
     "RunSummary",
     "TopicCounts",

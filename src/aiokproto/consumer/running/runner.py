@@ -41,7 +41,8 @@ class ConsumerRunner(Runner):
     def __init__(
         self, engine: Engine, options: RunOptions, deserializing: DeserializingReader[Any, Any] | None
     ) -> None:
-        super().__init__("aiokproto-consumer-run", options.plan, Scheduler(options.order, options.limits), log)
+        scheduler = Scheduler(options.order, options.limits)
+        super().__init__("aiokproto-consumer-run", options.plan, scheduler, log, engine.observer.hooks)
         self._deserializing = deserializing
         self._engine = engine
         self._assignment = engine.assignment
