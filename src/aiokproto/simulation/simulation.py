@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from random import Random
 from typing import Any, TypeVar
 
@@ -108,10 +109,11 @@ class Simulation:
         try:
             return loop.run_until_complete(program)
         finally:
-            left = asyncio.all_tasks(loop)
-            for task in sorted(left, key=asyncio.Task.get_name):
+            for task in sorted(asyncio.all_tasks(loop), key=asyncio.Task.get_name):
                 task.cancel()
-            if left:
-                loop.run_until_complete(asyncio.wait(left))
+            while left := asyncio.all_tasks(loop):
+                # It comes again from each task that waits for the one that has raised it.
+                with suppress(SystemExit):
+                    loop.run_until_complete(asyncio.wait(left))
             loop.run_until_complete(loop.shutdown_asyncgens())
             loop.close()

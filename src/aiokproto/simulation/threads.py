@@ -84,5 +84,6 @@ class Threads:
 def _settle(future: asyncio.Future[Any], work: Callable[[], Any]) -> None:
     try:
         future.set_result(work())
-    except Exception as error:  # noqa: BLE001 - raised where the result is awaited
+    # As executors do: the loop is not the thread that a SystemExit or a CancelledError is for.
+    except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
         future.set_exception(error)
