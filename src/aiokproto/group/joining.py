@@ -109,7 +109,9 @@ class Joining:
         assigned = decode_assignment(bytes(synced.assignment))
         assignor = self._assignor()
         with calling(f"on_assignment of the assignor {assignor.name!r}"):
-            assignor.on_assignment(assigned, membership.generation)
+            # Type checkers know that there is none.
+            result: object = assignor.on_assignment(assigned, membership.generation)  # type: ignore[func-returns-value]
+            check_not_awaitable(result, "on_assignment")
         return set(assigned)
 
     def outdated(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from aiokproto.application import calling, check_not_awaitable
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from aiokproto.config import seconds
@@ -42,7 +43,8 @@ class ShareMember:
             group_id: The share group.
             rack: The rack of this client; empty if unknown.
             assigned: Called in the event loop with the whole new set whenever it changes; with an empty set when the
-                group has removed the member, which then joins again by itself, or when it has left.
+                group has removed the member, which then joins again by itself, or when it has left. What it raises ends
+                :meth:`run`.
         """
         self._membership: EpochMembership[TopicIdPartition] = EpochMembership()
         # The share sessions of a client that has not joined yet have the id as well.
@@ -174,4 +176,6 @@ class _Owner:
     def _replace(self, owned: frozenset[TopicIdPartition]) -> None:
         if owned != self._owned:
             self._owned = owned
-            self._assigned(frozenset(self._names.named(owned)))
+            with calling("ShareMember(assigned)"):
+                result: object = self._assigned(frozenset(self._names.named(owned)))
+                check_not_awaitable(result, "ShareMember(assigned)")

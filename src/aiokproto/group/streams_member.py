@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, get_args
 
+from aiokproto.application import calling, check_not_awaitable
+from aiokproto.cancelling import apart
 from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.cluster.coordinator_requests import CoordinatorRequests
 from aiokproto.codec.messages.streams_group_heartbeat import (
@@ -24,7 +26,7 @@ from aiokproto.codec.messages.streams_group_topology_description_update import (
 from aiokproto.config import duration, one_of, seconds
 from aiokproto.coroutines import is_async
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import ConfigurationError, KafkaError, error_for
+from aiokproto.errors import ClientClosedError, ConfigurationError, KafkaError, error_for
 from aiokproto.failures import Situation
 from aiokproto.group.arguments import Offsets, Partition, to_offsets, to_partition, to_position
 from aiokproto.group.config import LeaveMode
@@ -58,7 +60,8 @@ class StreamsListener:
     """What a stream processor does about the changes of its tasks. Override what you need.
 
     The group waits for :meth:`revoked`, and the member changes nothing else while one of the coroutines runs. An
-    exception in any method ends :meth:`StreamsMember.run`, which raises it.
+    exception in any method ends :meth:`StreamsMember.run`, which raises it. Cancelled, :meth:`StreamsMember.run` gives
+    a coroutine a second to end, and then leaves it alone.
 
     :meth:`status_changed` and :meth:`endpoints_changed` may be coroutine functions in a subclass: these are awaited one
     after the other, while the member goes on, with what is known when it is their turn.
@@ -245,6 +248,7 @@ class StreamsMember:
         try:
             await self._member.run()
         finally:
+            notifying.remove_done_callback(self._notifier_ended)
             describing.cancel()
             notifying.cancel()
             await asyncio.wait([describing, notifying])
@@ -295,8 +299,8 @@ class StreamsMember:
             self._description_wanted.set()
 
     def _notifier_ended(self, task: asyncio.Task[None]) -> None:
-        # run() cancels it when it ends itself.
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error = ClientClosedError(f"{task.get_name()} was cancelled") if task.cancelled() else task.exception()
+        if error is not None:
             self._member.reconciliation.fail(error)
 
     async def _describe(self) -> None:
@@ -327,6 +331,17 @@ def _check_arguments(topology: object, listener: StreamsListener) -> None:
             raise ConfigurationError(f"StreamsListener.{name}() is awaited: make it a coroutine function")
 
 
+def _called(method: Callable[..., object], name: str, *args: Any) -> None:
+    with calling(f"StreamsListener.{name}"):
+        check_not_awaitable(method(*args), f"StreamsListener.{name}")
+
+
+async def _awaited(method: Callable[..., Awaitable[object]], name: str, *args: Any) -> None:
+    # Apart: one that swallows its cancellation would keep run() from ending.
+    with calling(f"StreamsListener.{name}", awaited=True):
+        await apart(method(*args), f"StreamsListener.{name}")
+
+
 class _Notifier:
     """Calls the methods of a listener that responses lead to: at once, or those that are coroutine functions in turn.
 
@@ -346,7 +361,7 @@ class _Notifier:
             self._waiting[name] = args
             self._called.set()
         else:
-            method(*args)
+            _called(method, name, *args)
 
     async def run(self) -> None:
         """Await calls until cancelled; raises what a method raises."""
@@ -355,7 +370,7 @@ class _Notifier:
             self._called.clear()
             while self._waiting:
                 name = next(iter(self._waiting))
-                await getattr(self._listener, name)(*self._waiting.pop(name))
+                await _awaited(getattr(self._listener, name), name, *self._waiting.pop(name))
 
 
 class _Form:
@@ -426,21 +441,21 @@ class _Owner:
 
     async def assign(self, items: Tasks) -> None:
         self._replace(self._tasks | items)
-        await self._listener.assigned(items)
+        await _awaited(self._listener.assigned, "assigned", items)
 
     async def revoke(self, items: Tasks) -> None:
-        await self._listener.revoked(items)
+        await _awaited(self._listener.revoked, "revoked", items)
         self._replace(self._tasks - items)
 
     async def lose(self, items: Tasks) -> None:
         self._replace(self._tasks - items)
-        await self._listener.lost(items)
+        await _awaited(self._listener.lost, "lost", items)
 
     async def left(self) -> None:
         """Nothing: all tasks were revoked or lost before."""
 
     def lost(self) -> None:
-        self._listener.removed()
+        _called(self._listener.removed, "removed")
 
     def _replace(self, tasks: Tasks) -> None:
         self._tasks = tasks
