@@ -150,6 +150,9 @@ class DeserializingReader(Generic[K, V]):
         # By identity: after a seek or a revocation the list is another one.
         if self._assignment.open is not opened or opened[: -count - 1 : -1] != chosen[:count]:
             return []
+        if self._reader.owner is not owner:
+            # A deserializer that has swallowed its cancellation, and the run that it belonged to has ended.
+            raise asyncio.CancelledError
         self._take(count, made)
         if failed is not None:
             if not self._undecodable.settles:

@@ -382,7 +382,11 @@ class Runner(ABC):
         self.stop()
         for helper in helpers:
             helper.cancel()
-        await asyncio.wait(helpers)
+        _, left = await asyncio.wait(helpers, timeout=CANCELLED_WITHIN)
+        if left:
+            # A deserializer: it is awaited where records are taken in.
+            names = ", ".join(task.get_name() for task in left)
+            self._log.error("run: %s does not end although it is cancelled, and is left alone", names)
         if self._scheduler.running and not await self._drain.wait(self._plan.drain_timeout):
             self._cancel_running({work.backlog for work in self._running()}, "the run ends")
             if self._scheduler.running and not await self._drain.wait(CANCELLED_WITHIN, expires=False):

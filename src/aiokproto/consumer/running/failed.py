@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable
 from typing import Literal
 
 from aiokproto.application import calling
@@ -53,17 +52,14 @@ class Failures:
         if self._topics is not None and not isinstance(error, PermanentError):
             topic = self._topics.next(record)
             if topic is not None:
-                await self._written(self._topics.write(topic, record, error), "RetryTopics(producer)")
+                with calling("RetryTopics(producer)", awaited=True):
+                    await self._topics.write(topic, record, error)
                 log.info("run: %s: written to %s: %r", work, topic, error)
                 return "retried"
         letters = self._dead_letters
         if letters is None:
             raise error
-        written = letters.write(record, error, group=self._group, delivery_count=work.attempts)
-        await self._written(written, "dead_letter.write")
+        with calling("dead_letter.write", awaited=True):
+            await letters.write(record, error, group=self._group, delivery_count=work.attempts)
         log.warning("run: %s: a dead letter after %s: %r", work, counted(work.attempts, "attempt"), error)
         return "dead-lettered"
-
-    async def _written(self, writing: Awaitable[object], what: str) -> None:
-        with calling(what, awaited=True):
-            await writing
