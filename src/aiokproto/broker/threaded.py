@@ -9,8 +9,9 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, TypeVar, overload
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar, overload
 
+from aiokproto.application import ENDS_THE_PROGRAM
 from aiokproto.broker.cluster import Cluster
 from aiokproto.broker.config.options import Value
 from aiokproto.broker.control import Faults
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     P = ParamSpec("P")
 
 T = TypeVar("T")
+
+
+class _Ends(NamedTuple):
+    """A call has raised what ends the program."""
+
+    error: BaseException
 
 
 class ThreadedCluster(ForeignCalls):
@@ -102,10 +109,17 @@ class ThreadedCluster(ForeignCalls):
             raise RuntimeError("call() was called in the cluster's own thread, which cannot wait for itself")
 
         async def run() -> object:
-            result = function(*arguments, **named)
-            return await result if inspect.isawaitable(result) else result
+            try:
+                result = function(*arguments, **named)
+                return await result if inspect.isawaitable(result) else result
+            except ENDS_THE_PROGRAM as error:
+                # Of the thread that has called: here it would end the cluster, which could not even answer.
+                return _Ends(error)
 
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+        result = asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+        if isinstance(result, _Ends):
+            raise result.error
+        return result
 
     @property
     def bootstrap_servers(self) -> str:

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from aiokproto.application import calling, check_not_awaitable
 from aiokproto.broker.control.request_info import Intercept, RequestInfo
 from aiokproto.codec.entities import ANY_ENTITY, Entity, split
 from aiokproto.codec.registry_table import APIS
@@ -41,7 +42,12 @@ class RequestMatcher:
             return False
         if self.entity != ANY_ENTITY and split(info.expanded, self.entity, info.name_of)[1] is None:
             return False
-        return self.when is None or self.when(info)
+        if self.when is None:
+            return True
+        with calling("when"):
+            found: object = self.when(info)
+            check_not_awaitable(found, "when")
+        return bool(found)
 
 
 def keys(apis: Apis) -> frozenset[int] | None:

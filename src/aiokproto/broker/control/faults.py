@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
+from aiokproto.application import calling
 from aiokproto.broker.clock import Clock, sleep
 from aiokproto.broker.control.fault_rule import Apis, FaultRule, RequestMatcher, keys
 from aiokproto.broker.control.network import Network
@@ -184,7 +185,15 @@ class Faults:
         It runs in the cluster's event loop. An exception closes the connection; it is logged with its traceback unless
         it is :class:`~aiokproto.broker.request_context.CloseConnection`.
         """
-        return self._add("intercept", api, function, where)
+
+        async def act(info: RequestInfo, serve: Serve) -> Response | None:
+            with calling("intercept", awaited=True):
+                response: object = await function(info, serve)
+            if response is None or isinstance(response, Response):
+                return response
+            raise TypeError(f"intercept returned {response!r:.80}: expected a response, or None")
+
+        return self._add("intercept", api, act, where)
 
     def random(
         self,

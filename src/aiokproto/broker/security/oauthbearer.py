@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from aiokproto.application import calling, check_not_awaitable
 from aiokproto.broker.security.sasl_server import AuthenticatedUser, AuthenticationFailed
 
 
@@ -52,7 +53,9 @@ class OAuthBearerSaslServer:
         if bearer is None:
             raise AuthenticationFailed
         try:
-            claims = self._validate(bearer["token"])
+            with calling("token_validator"):
+                claims = self._validate(bearer["token"])
+                check_not_awaitable(claims, "token_validator")
             # JSON can escape what no response could carry: UnicodeEncodeError is a ValueError.
             claims.user.encode()
         except ValueError:
