@@ -83,7 +83,7 @@ class KafkaCollector(Collector):
         def read() -> None:
             try:
                 result.set_result(self._snapshot())
-            except Exception as error:  # noqa: BLE001 - raised in the thread that waits
+            except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
                 result.set_exception(error)
 
         self._loop.call_soon_threadsafe(read)

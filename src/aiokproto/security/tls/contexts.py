@@ -20,8 +20,10 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from aiokproto.application import failure
 from aiokproto.cancelling import apart, timeout
-from aiokproto.errors import ConfigurationError, KafkaError
+from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaError
+from aiokproto.security.secret import Secret
 from aiokproto.security.tls.build import client_context
 from aiokproto.security.tls.options import TlsOptions
 from aiokproto.security.tls.stores import MAX_SIZE
@@ -112,7 +114,7 @@ class FromOptions:
 
     async def _made(self, threads: Executor | None) -> tuple[ssl.SSLContext, _State] | None:
         secrets = {
-            option: await apart(secret.read(), option)
+            option: await _asked(option, secret)
             for option, secret in self._options.secrets.items()
             if not secret.is_file
         }
@@ -125,6 +127,17 @@ class FromOptions:
 
     def __repr__(self) -> str:
         return "<TLS from options>"
+
+
+async def _asked(option: str, secret: Secret) -> str:
+    try:
+        return await apart(secret.read(), option)
+    except KafkaError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
+        # A function that cancels the task in which it runs, which is none of the connection's.
+        raised = failure(error, option, awaited=True)
+        raise BrokerConnectionError(f"{option} cannot be read: {type(raised).__name__}: {raised}") from raised
 
 
 def _renew(
