@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Any, NamedTuple
 
+from aiokproto.runtime import create_task
+
 
 class Case(Enum):
     """What a callback does wrong, once; its next calls are well-behaved."""
@@ -134,7 +136,8 @@ async def attempt(call: Awaitable[object], within: float = 20.0) -> BaseExceptio
             # Kept here: of a task that is cancelled in its last step, asyncio drops the result.
             ended.append(None)
 
-    task = asyncio.ensure_future(run())
+    # As the library's own: before Python 3.11 others cannot tell whether they were cancelled.
+    task = create_task(run())
     await asyncio.wait([task], timeout=within)
     held = not task.done()
     if held:

@@ -9,6 +9,7 @@ from typing import Any
 from aiokproto import Consumer
 from aiokproto.broker import Cluster
 from aiokproto.consumer import DeadLetterTopic, Retry, RetryTopics
+from aiokproto.errors import RecordDeserializationError
 from aiokproto.group.assignors import RoundRobinAssignor
 from aiokproto.types import Record
 from tests.callbacks.cases import Misbehaving, Outcome, attempt
@@ -170,8 +171,20 @@ async def retry_topics_producer(misbehaving: Misbehaving, cluster: Cluster, opti
 
 async def _deserialized(options: Options, deserializer: Any) -> Outcome:
     consumer: Consumer[Any, Any] = Consumer("t", **options, value_deserializer=deserializer)
+    read: list[Record[Any, Any]] = []
+
+    async def one() -> None:
+        read.append(await anext(consumer))
+
     async with in_time(consumer):
-        return Outcome(await attempt(anext(consumer)), await attempt(anext(consumer)))
+        outcome = Outcome(await attempt(one()), await attempt(one()))
+        if outcome.again is None:
+            while more := await consumer.poll(1000):
+                read += more
+            places = {(record.partition, record.offset) for record in read}
+            expected = PARTITIONS * RECORDS - isinstance(outcome.error, RecordDeserializationError)
+            assert len(places) == len(read) == expected, "each record is delivered once"
+        return outcome
 
 
 async def deserializer(misbehaving: Misbehaving, cluster: Cluster, options: Options) -> Outcome:

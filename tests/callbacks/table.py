@@ -586,7 +586,7 @@ OTHERS = Group(
             "`ThreadedCluster.call(function)`",
             ("ThreadedCluster.call(function)",),
             "in the cluster's thread; the caller gets the result",
-            (THE_EXCEPTION, raises(CancelledError), HELD, HELD, raises(CancelledError), NOTHING),
+            (THE_EXCEPTION, raises(CancelledError), OWN, OWN, raises(CancelledError), NOTHING),
             proof="tests/callbacks/test_threads.py::test_what_a_call_raises_is_raised_where_it_was_made",
         ),
         Callback(

@@ -11,6 +11,7 @@ import pytest
 
 from aiokproto.broker import Broker, ThreadedCluster
 from tests.callbacks.cases import BugError, cancel_itself
+from tests.patience import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -48,3 +49,19 @@ def test_a_call_that_is_cancelled_is_cancelled_where_it_was_made(kafka: Threaded
     with pytest.raises(concurrent.futures.CancelledError):
         kafka.call(function)
     assert kafka.call(lambda: 1) == 1
+
+
+def test_a_call_that_does_not_return_holds_up_no_other(kafka: ThreadedCluster) -> None:
+    gate: list[asyncio.Event] = []
+
+    async def hang() -> int:
+        gate.append(asyncio.Event())
+        await gate[0].wait()
+        return 2
+
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        hanging = threads.submit(kafka.call, hang)
+        while not gate:
+            assert kafka.call(lambda: 1) == 1
+        kafka.call(gate[0].set)
+        assert hanging.result(PATIENCE) == 2
