@@ -363,7 +363,8 @@ def test_tests_do_not_sleep() -> None:
 
     The harness of real Kafka may poll: a Java process has no event to wait on. In a simulation sleeping takes no time.
     """
-    harness, virtual = ROOT / "tests" / "kafka", [ROOT / "tests" / "simulation", ROOT / "tests" / "group"]
+    harness = ROOT / "tests" / "kafka"
+    virtual = [ROOT / "tests" / area for area in ("simulation", "group", "callbacks")]
     tests = (path for path in python_files("tests") if path.parent != harness or path.name.startswith("test_"))
     assert not offenders((path for path in tests if path.parent not in virtual), lambda path: facts(path).sleeps)
 
