@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +14,7 @@ from aiokproto.codec.schema import Request, Response, Versions
 from aiokproto.config import ClusterConfig, ConnectionOptions, seconds
 from aiokproto.errors import ConfigurationError
 from aiokproto.foreign_calls import CLIENT_METHODS, ForeignCalls, options_by_name
+from aiokproto.gates import CLIENT, Use, gated
 from aiokproto.observe.health import Health
 from aiokproto.observe.metrics import MetricSource
 from aiokproto.observe.stats import ClientStats
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Response)
 
 
+@gated(CLIENT)
 class Client(AsyncContext, ForeignCalls):
     """Sends any request of the protocol, and returns its response.
 
@@ -56,6 +58,7 @@ class Client(AsyncContext, ForeignCalls):
     @options_by_name
     def __init__(self, **options: Unpack[ConnectionOptions]) -> None:
         self._cluster = ClusterClient(ClusterConfig.parse(options))
+        self._admit: Callable[[Use], None] = self._cluster.admit
 
     @property
     def snapshot(self) -> ClusterSnapshot:
@@ -91,12 +94,10 @@ class Client(AsyncContext, ForeignCalls):
 
     def stats(self) -> ClientStats:
         """Return the client's statistics: connections, requests, bytes, metadata. No I/O."""
-        self._cluster.check_loop()
         return self._cluster.stats()
 
     def health(self) -> Health:
         """Return whether the client works, and what is wrong. No I/O."""
-        self._cluster.check_loop()
         return self._cluster.findings().health()
 
     async def request(

@@ -43,6 +43,7 @@ from aiokproto.errors import (
     TransactionAbortedError,
     TransactionOutcomeUnknownError,
 )
+from aiokproto.gates import CREATE, EXACTLY_ONCE, Use, gated
 from aiokproto.producer import Producer, Transaction, TransactionStatus
 from aiokproto.types import K, Record, TopicPartition, V
 
@@ -61,12 +62,13 @@ log = logging.getLogger("aiokproto.exactly_once")
 
 # A commit costs some milliseconds, whatever its size: more records per transaction share them.
 _MAX_RECORDS = 2000
-_POLL_MS = 500.0
+_POLL = 0.5
 
 Process = Callable[[list[Record[K, V]], Transaction[KOut, VOut]], Awaitable[None]]
 """Writes the results of some records to the transaction."""
 
 
+@gated(EXACTLY_ONCE)
 class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
     """Processes each record of a consumer exactly once, writing the results with a producer.
 
@@ -88,8 +90,9 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
     The session starts both clients, and closes them. What the application does besides writing to the transaction, such
     as a call to another service, happens again when records are processed again.
 
-    The consumer and the producer stay usable for everything that does not move the consumer: ``consumer.lag()``,
-    ``consumer.assignment()``, ``consumer.pause()``.
+    The consumer and the producer stay usable for everything that does not read, commit or move the consumer:
+    ``consumer.lag()``, ``consumer.assignment()``, ``consumer.pause()``. Other calls raise ``ConfigurationError``, which
+    says what to do instead.
 
     For type checkers it has the types of both: with a ``Consumer[K, V]`` and a ``Producer[KOut, VOut]`` the records are
     ``Record[K, V]`` and the transaction is a ``Transaction[KOut, VOut]``.
@@ -110,7 +113,8 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
                 "exactly-once processing decides about its transactions itself: leave out "
                 "transaction_two_phase_commit_enable"
             )
-        consumer._engine.session = "an ExactlyOnce"
+        consumer._engine.own(self)
+        producer._session_of = self
         self._consumer = consumer
         self._producer = producer
         self._open: _OpenBatch | None = None
@@ -122,6 +126,9 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
         # Up to where aborted batches have come, and their progress, until that is committed or lost: after stop(), too,
         # these records come again.
         self._owed: dict[TopicPartition, tuple[int, Progress]] = {}
+
+    def _admit(self, use: Use) -> None:
+        self._consumer._admit(use)
 
     # -- lifecycle
 
@@ -230,6 +237,8 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
         self, reader: _Batches[K, V, KOut, VOut], max_records: int
     ) -> tuple[list[Record[K, V]], Transaction[KOut, VOut]] | None:
         """Finish the last batch and return the next one; None after :meth:`stop`."""
+        # Before the open batch is touched. Where its consumer has ended it is finished first: the offsets may be sent.
+        self._admit(CREATE)
         if self._requested:
             raise ConfigurationError("the batches of a session are requested by one task at a time")
         self._requested = True
@@ -240,9 +249,11 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
             while not records:
                 if self._stopped and not self._owes():
                     return None
-                records = await self._consumer.poll(_POLL_MS, max_records)
+                records = await self._consumer._take(_POLL, max_records, by=self)
+                # Nothing stays open, which an iterator of before would take.
+                self._consumer._assignment.end_turn()
             # No await before the batch is remembered: a cancelled call must be able to seek back to these records.
-            txn = self._producer.transaction()
+            txn = self._producer._transaction(self)
             self._open = _OpenBatch(self._consumer, txn, records, reader, aborts=self._aborts)
             await txn.__aenter__()
             return records, txn
@@ -257,7 +268,7 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
         # Cancelled, the batch stays: the next call goes on with its commit, or its abort.
         committed = await batch.end(finished=batch.reader is reader)
         if not committed:
-            batch.progress.rewind()
+            batch.progress._rewind()
         self._note(batch.progress, committed=committed)
         # Only when it is settled; a cancelled call finds the batch again.
         self._open = None
@@ -321,7 +332,7 @@ class _OpenBatch:
             # A method and no local: commit() changes the status.
             while self._status() in (TransactionStatus.OPEN, TransactionStatus.COMMITTING):
                 try:
-                    await self.txn.commit()
+                    await self.txn._commit()
                 except TransactionOutcomeUnknownError as error:
                     # Only the coordinator knows; whatever else was done could contradict it.
                     log.warning("%s; requesting the commit again", error)

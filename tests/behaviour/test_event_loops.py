@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,19 +17,33 @@ from tests.patience import PATIENCE
 
 FORKING = """
 import asyncio, os
-from aiokproto import Broker, Producer
+from aiokproto import Broker, Consumer, Producer
 
 async def main():
     async with Broker() as broker, Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        await producer.send("t", b"parent")
-        if not (child := os.fork()):
-            try:
-                asyncio.run(producer.send("t", b"child"))
-            except BaseException as error:
-                print(type(error).__name__, error, flush=True)
-            os._exit(0)
-        os.waitpid(child, 0)
-        print((await producer.send("t", b"parent")).offset)
+        await producer.send_many("t", [b"a", b"b", b"c"], partition=0)
+        # With a batch open, which needs nothing but an append.
+        await producer.post("t", b"d", partition=0)
+        async with Consumer("t", bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+            records = aiter(consumer)
+            await anext(records)
+            if not (child := os.fork()):
+                call = (lambda call: lambda: call().send(None))
+                for call in (
+                    call(lambda: producer.send("t", b"child", partition=0)),
+                    lambda: producer.try_post("t", b"child", partition=0),
+                    call(lambda: producer.post("t", b"child", partition=0).__await__()),
+                    call(lambda: anext(records).__await__()),
+                    call(lambda: anext(consumer)),
+                    consumer.stop_run,
+                ):
+                    try:
+                        print("taken", call(), flush=True)
+                    except BaseException as error:
+                        print(type(error).__name__, error, flush=True)
+                os._exit(0)
+            os.waitpid(child, 0)
+            print((await anext(records)).offset, (await producer.send("t", b"parent", partition=0)).offset)
 
 asyncio.run(main())
 """
@@ -73,9 +88,11 @@ def test_a_client_in_a_forked_process_is_refused_and_the_parents_goes_on() -> No
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FORKING], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
-    refused, offset = done.stdout.splitlines()
-    assert refused.startswith("ConfigurationError this client was started in another event loop: ")
-    assert offset == "1"
+    *refused, offsets = done.stdout.splitlines()
+    assert len(refused) == 6
+    for text in refused:
+        assert re.match(r"ConfigurationError this (producer|client) was started in another process, ", text), text
+    assert offsets == "1 4"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT to a process")

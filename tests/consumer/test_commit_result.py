@@ -71,5 +71,5 @@ def test_a_record_that_stands_for_a_damaged_batch_is_committed_with_the_offset_b
     assert to_commit(standing) == to_commit([record(0, 3), standing]) == {AT: OffsetAndMetadata(12, "", 3)}
     assignment = Assignment(Signals(lambda _: None, lambda: None, lambda: None))
     assignment.add([AT], COMMITTED)
-    progress = Progress([record(0, 3), standing], assignment, lambda: GroupMetadata("g"))
+    progress = Progress([record(0, 3), standing], assignment, lambda: GroupMetadata("g"), lambda _: None)
     assert progress.positions() == {AT: OffsetAndMetadata(12, "", 3)}

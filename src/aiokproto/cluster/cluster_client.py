@@ -21,6 +21,7 @@ from aiokproto.cluster.telemetry import TelemetryReporter
 from aiokproto.codec.schema import Request, Response, Versions
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import ClientClosedError, ConfigurationError, KafkaError, copied
+from aiokproto.gates import Home, Obstacle, Use, refuse
 from aiokproto.net.in_flight import INFINITY
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.observe.health import Findings
@@ -75,7 +76,7 @@ class ClusterClient:
         )
         self._reporter: TelemetryReporter | None = None
         self._task: asyncio.Task[None] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.home = Home("client")
         # Never reset: a client that was closed cannot be started again, as its pool and threads are gone.
         self._started = False
         self._unstarted = ClientClosedError("the client is not started: use async with, or await start()")
@@ -108,7 +109,7 @@ class ClusterClient:
         if self._started:
             raise ClientClosedError("a client can be started only once: create a new one")
         self._started = True
-        self._loop = asyncio.get_running_loop()
+        self.home.begin()
         try:
             # In the caller's task: there is no metadata task yet that could race with it.
             await self._metadata.bootstrap(timeout)
@@ -438,7 +439,7 @@ class ClusterClient:
         return client_findings(self.config, self._pool, self._metadata, self._closed, self._now(), ended=ended)
 
     def _now(self) -> float:
-        return 0.0 if self._loop is None else self._loop.time()
+        return 0.0 if self.home.loop is None else self.home.loop.time()
 
     def run_in_thread(self, function: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]) -> asyncio.Future[T]:
         """Run a blocking function in one of the client's threads.
@@ -487,7 +488,7 @@ class ClusterClient:
             KafkaError: The client is not started, is closed, or has failed (see the class).
         """
         # Runs for each request, so the usual case comes first.
-        if self._closed is None and asyncio._get_running_loop() is self._loop:
+        if self._closed is None and asyncio._get_running_loop() is self.home.loop:
             return
         self.check_loop()
         if self._closed is not None:
@@ -495,11 +496,15 @@ class ClusterClient:
 
     def check_loop(self) -> None:
         """Raise ConfigurationError unless the running event loop is the one the client was started in."""
-        # asyncio primitives are not thread-safe: a future of the other loop would never wake a task of this one.
-        if self._loop is not None and asyncio._get_running_loop() is not self._loop:
-            raise ConfigurationError(
-                "this client was started in another event loop: use it in that one, or make one for each loop"
-            )
+        self.home.check()
+
+    def admit(self, use: Use) -> None:
+        """Raise if something refuses a use of the client."""
+        if use.obstacles:
+            self.home.check()
+        if self._closed is not None:
+            known = self._closed is self._unstarted
+            refuse(use, Obstacle.NOT_STARTED if known else Obstacle.CLOSED, copied(self._closed))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Stop the client: its metadata task has ended. After :meth:`close` this has no effect."""

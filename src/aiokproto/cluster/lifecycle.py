@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
 from aiokproto.cluster.cluster_client import ClusterClient
 from aiokproto.errors import ClientClosedError, KafkaError
+from aiokproto.gates import ASK, Obstacle, Use, refuse
 from aiokproto.runtime import create_task
 
 DISCONNECT = 5.0
@@ -68,28 +69,38 @@ class Lifecycle:
         """Whether it has ended for good."""
         return self._failure is not None or self._closing or (self._started and not self._running)
 
-    def check_running(self) -> None:
-        """Raise if the client is closed, if one of its tasks has ended, or in another event loop."""
-        self.cluster.check_loop()
+    def admit(self, use: Use) -> None:
+        """Raise if something refuses a use of the client (:mod:`aiokproto.gates`)."""
+        if use.obstacles:
+            self.cluster.check_loop()
         if self._failure is not None:
             # The task's own error, so that callers can tell it apart.
             if isinstance(self._failure, KafkaError):
-                raise self._failure.with_traceback(None)
-            raise ClientClosedError(f"the {self._kind} has failed: {self._failure!r}") from self._failure
-        if not self._running:
+                refuse(use, Obstacle.FAILED, self._failure)
+            elif Obstacle.FAILED in use.obstacles:
+                raise ClientClosedError(f"the {self._kind} has failed: {self._failure!r}") from self._failure
+        elif not self._running or self._closing:
+            self._refuse_ended(use)
+        for obstacle in self._other_obstacles():
+            refuse(use, obstacle)
+
+    def _refuse_ended(self, use: Use) -> None:
+        if self._running:
+            obstacle = Obstacle.CLOSING
+        elif self._closing or self._closed.__cause__ is not None:
+            obstacle = Obstacle.CLOSED
+        else:
+            obstacle = Obstacle.NOT_STARTED
+        if obstacle in use.obstacles:
             raise ClientClosedError(str(self._closed)) from self._closed.__cause__
 
-    def check_not_closing(self) -> None:
-        """As :meth:`check_running`; raise also while the client is being closed."""
-        self.check_running()
-        if self._closing:
-            raise ClientClosedError(str(self._closed)) from self._closed.__cause__
+    def _other_obstacles(self) -> Iterator[Obstacle]:
+        """Yield the obstacles that are none of the life of the client."""
+        raise NotImplementedError
 
-    def check_not_closed(self) -> None:
-        """Raise if the client is closed, or in another event loop. Before the start it can be used."""
-        self.cluster.check_loop()
-        if self._closing and not self._running:
-            raise ClientClosedError(str(self._closed)) from self._closed.__cause__
+    def check_running(self) -> None:
+        """Raise if the client is closed, if one of its tasks has ended, or in another event loop."""
+        self.admit(ASK)
 
     # Start and end
 

@@ -323,6 +323,11 @@ class Assignment(DeliveryState):
         self._serving = None
         self.open = []
 
+    def forget_open(self) -> None:
+        """In a forked child: what is open is the parent's."""
+        self._serving = None
+        self.open = []
+
     def mark_processed(self) -> None:
         """The application requests the next record: what it has is processed."""
         self.current = None

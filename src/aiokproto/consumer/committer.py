@@ -11,6 +11,7 @@ from aiokproto.consumer.part import ConsumerPart
 from aiokproto.consumer.progress import Delivered, Progress
 from aiokproto.errors import CommitError, ConfigurationError
 from aiokproto.foreign_calls import foreign_commit, named_after
+from aiokproto.gates import ASK
 from aiokproto.group.arguments import Partition
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, Record, TopicPartition
 
@@ -146,6 +147,7 @@ class Committer(ConsumerPart):
         return self._everything().group_metadata()
 
     def _identity(self) -> GroupMetadata:
+        self._admit(ASK)
         self._group()
         member = self._engine.member
         assert member is not None, "there is a group"
@@ -171,7 +173,7 @@ class Committer(ConsumerPart):
                 "progress() needs enable_auto_commit=False: else the offsets are committed whether or not the "
                 "transaction is"
             )
-        return Progress(records, self._assignment, self._identity, managed=self._managed)
+        return Progress(records, self._assignment, self._identity, self._admit, managed=self._managed)
 
     def _everything(self) -> Delivered:
         """Return everything delivered, for a transaction that commits all positions."""

@@ -38,6 +38,7 @@ from aiokproto.foreign_calls import (
     foreign_close,
     foreign_poll,
 )
+from aiokproto.gates import CONSUMER, gated
 from aiokproto.group.assignors import Assignor
 from aiokproto.group.config import GroupProtocol, LeaveMode
 from aiokproto.tracebacks import hiding_options
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 _CLOSE_TIMEOUT_MS = 30_000
 
 
+@gated(CONSUMER)
 class Consumer(
     Subscriber, Positions, Committer, LogOffsets, Report, Runs[K, V], AsyncContext, ForeignCalls, Generic[K, V]
 ):
@@ -209,6 +211,7 @@ class Consumer(
         )
         subscription = SubscriptionState(topics=to_topics(topics, "Consumer"))
         cluster = ClusterClient(ClusterConfig.parse(connection, own=OPTIONS))
+        self._home = cluster.home
         self._engine = engine = Engine(cluster, config, subscription)
         deserializers = Deserializers(key_deserializer, value_deserializer)
         self._deserializing = reader = _deserializing(engine, deserializers)
@@ -271,7 +274,7 @@ class Consumer(
     # Records
 
     def __aiter__(self) -> AsyncIterator[Record[K, V]]:
-        self._engine.cluster.check_loop()
+        self._home.check()
         return cast("AsyncIterator[Record[K, V]]", self._records)
 
     def __anext__(self) -> Coroutine[Any, Any, Record[K, V]]:
@@ -289,11 +292,11 @@ class Consumer(
         if asyncio._get_running_loop() is None:
             # In another thread, for run_coroutine_threadsafe(): the coroutine runs, and checks, in a loop.
             return self._next_record()
-        self._engine.cluster.check_loop()
+        self._home.check()
         return cast("Coroutine[Any, Any, Record[K, V]]", self._records.__anext__())
 
     async def _next_record(self) -> Record[K, V]:
-        self._engine.cluster.check_loop()
+        self._home.check()
         return cast("Record[K, V]", await self._records.__anext__())
 
     def records(self, timeout_ms: float) -> AsyncIterator[Record[K, V]]:
@@ -349,12 +352,16 @@ class Consumer(
         ``timeout_ms`` does not limit deserializers, ``default_api_timeout_ms`` does.
         """
         integer("max_records", max_records, 1)
-        deadline = asyncio.get_running_loop().time() + seconds("timeout_ms", timeout_ms)
+        return await self._take(seconds("timeout_ms", timeout_ms), max_records)
+
+    async def _take(self, timeout: float, max_records: int, by: object = None) -> list[Record[K, V]]:
+        """As :meth:`poll`, by whoever owns the reader; the timeout is in seconds."""
+        deadline = asyncio.get_running_loop().time() + timeout
         if self._records is self._deserializing:
-            return await self._deserializing.poll(deadline, max_records)
+            return await self._deserializing.poll(deadline, max_records, by)
         assignment = self._assignment
         # It returns with records open, or not at all.
-        if not await self._engine.reader.open(deadline):
+        if not await self._engine.reader.open(deadline, by=by):
             return []
         # No await from here on: a cancellation would lose the records that were taken out.
         records = assignment.take(max_records)

@@ -79,14 +79,15 @@ class DeserializingReader(Generic[K, V]):
         self._assignment.current = delivered[0]
         return delivered[0]
 
-    async def poll(self, deadline: float, most: int) -> list[Record[K, V]]:
-        """Deliver up to ``most`` records, or none if there are none by that loop time."""
+    async def poll(self, deadline: float, most: int, by: object = None) -> list[Record[K, V]]:
+        """Deliver up to ``most`` records, or none if there are none by that loop time. ``by``: see
+        :meth:`Reader.open <aiokproto.consumer.reader.Reader.open>`."""
         self._check_alone()
         delivered: list[Record[K, V]] = []
         while not delivered:
-            if not await self._reader.open(deadline):
+            if not await self._reader.open(deadline, by=by):
                 return []
-            delivered = await self._deliver(most)
+            delivered = await self._deliver(most, by)
         # Being processed from here on, with what is added to it, whatever a deserializer raises.
         self._assignment.current = delivered
         # More, as long as nothing has to be awaited: a cancellation would lose what was taken.
@@ -107,7 +108,7 @@ class DeserializingReader(Generic[K, V]):
             RecordDeserializationError: The first record cannot be decoded, and the policy is to raise. It stays.
         """
         self._check_alone()
-        return await self._deliver(most, owner)
+        return await self._deliver(most, owner, stays=True)
 
     async def deserialize(self, record: Record) -> Record[K, V]:
         """Return a record with key and value deserialized; the policy does not apply."""
@@ -123,8 +124,8 @@ class DeserializingReader(Generic[K, V]):
         if self._busy:
             raise RuntimeError("another task is waiting for records of this consumer; only one can at a time")
 
-    async def _deliver(self, most: int, owner: object = None) -> list[Record[K, V]]:
-        """As :meth:`take`; without an owner, the record that the error is about is taken.
+    async def _deliver(self, most: int, owner: object = None, *, stays: bool = False) -> list[Record[K, V]]:
+        """As :meth:`take`; unless it ``stays``, the record that the error is about is taken.
 
         Raises:
             RecordDeserializationError: The first record cannot be decoded, and the policy is to raise.
@@ -142,7 +143,7 @@ class DeserializingReader(Generic[K, V]):
         if failed is not None and self._undecodable.awaited:
             with self._reader.awaiting("its dead letter to be acknowledged", lambda: chosen[0]):
                 await self._alone(self._undecodable.settle(chosen[0], failed), owner)
-        if failed is not None and owner is not None and not self._undecodable.settles:
+        if failed is not None and stays and not self._undecodable.settles:
             # The application has not seen it: it is unfinished.
             self._undecodable.count += 1
             raise failed

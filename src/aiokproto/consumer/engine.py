@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Iterable, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping
 from typing import Any
 
 from aiokproto.application import calling, check_not_awaitable
@@ -30,6 +30,7 @@ from aiokproto.consumer.subscription import SubscriptionState
 from aiokproto.consumer.undecodable import Undecodable
 from aiokproto.errors import CommitError, ConfigurationError, DeadlineError, KafkaError
 from aiokproto.failures import Action, Situation, classify
+from aiokproto.gates import DELIVER, READ, Obstacle
 from aiokproto.group.config import LeaveMode
 from aiokproto.group.leaving import leave_group
 from aiokproto.group.member import GroupMember, make_member
@@ -63,7 +64,7 @@ class Engine(Lifecycle):
         member: The group member; None without a group.
         rebalancing: Carries out what a rebalance changes.
         subscription: What the application has subscribed to or assigned.
-        session: What else reads this consumer, so that :meth:`Consumer.run` cannot; empty for nothing.
+        session: The session that reads this consumer and commits its offsets; None without one.
         observer: Counts fetches, delivery, commits and rebalances.
     """
 
@@ -71,11 +72,12 @@ class Engine(Lifecycle):
         super().__init__("consumer", cluster, log)
         self.subscription = subscription
         self.config = config
-        self.session = ""
+        self.session: object = None
         self.observer = ConsumerObserver(cluster.config.hooks)
         self.runs = RunTotals()
         signals = Signals(self._changed, self._arrived, self._room, self._reset_happened)
         self.assignment = Assignment(signals, self.observer)
+        cluster.home.on_fork = self.assignment.forget_open
         group = config.group
         self.undecodable = Undecodable(config.on_undecodable, group.group_id if group else None)
         self.reader = Reader(
@@ -85,6 +87,7 @@ class Engine(Lifecycle):
             cluster.run_in_thread,
             self.undecodable,
             cluster.config.interceptors,
+            lambda: self.admit(READ),
         )
         self.lookup = OffsetLookup(cluster, config.fetch.read_committed)
         self.rebalancing = Rebalancing(
@@ -176,11 +179,30 @@ class Engine(Lifecycle):
 
     # Lifecycle
 
-    def check(self) -> None:
-        """As :meth:`check_running`, before records are requested; also raises what background tasks have to report."""
-        self.check_not_closing()
+    def _other_obstacles(self) -> Iterator[Obstacle]:
         if self.rebalancing.in_callback():
-            raise RuntimeError("records cannot be requested in a rebalance callback: delivery waits for the callback")
+            yield Obstacle.CALLBACK
+        if self.session is not None:
+            yield Obstacle.SESSION
+        if self.assignment.handling is not None:
+            yield Obstacle.RUN
+
+    def own(self, session: object) -> None:
+        """Give the records, positions and commits to a session, from now on.
+
+        Raises:
+            ConfigurationError: The consumer runs, or belongs to a session already.
+        """
+        if self.reader.owner is not None:
+            raise ConfigurationError("run() or another session reads the records of this consumer: make another one")
+        self.session = self.reader.owner = session
+        # So that an iterator of before comes to the reader.
+        self.assignment.end_turn()
+
+    def check(self) -> None:
+        """Raise what keeps records from being delivered to the owner of the reader, and what background tasks have to
+        report."""
+        self.admit(DELIVER)
         if self._commit_refused is not None:
             # Once per attempt, so that reading and other commits go on.
             refused, self._commit_refused = self._commit_refused, None

@@ -44,7 +44,6 @@ class LogOffsets(ConsumerPart):
         Raises the errors of :meth:`beginning_offsets`; and UnsupportedVersionError with brokers before 0.10.1, which
         have no index of times.
         """
-        self._engine.check_running()
         given = to_offsets("offsets_for_times", times)
         wanted = {to_partition(partition): to_timestamp(time) for partition, time in given.items()}
         found = await self._engine.lookup.all(wanted, self._seconds(timeout_ms))
@@ -60,7 +59,6 @@ class LogOffsets(ConsumerPart):
             UnknownTopicError, AuthorizationError: The topic does not exist, or may not be described.
             DeadlineError: No response in time.
         """
-        self._engine.check_running()
         info = await self._engine.cluster.topic(topic, self._seconds(timeout_ms))
         return [TopicPartition(topic, number) for number in range(len(info.partitions))]
 
@@ -68,6 +66,5 @@ class LogOffsets(ConsumerPart):
         self, partitions: Iterable[tuple[str, int]], which: int, timeout_ms: float | None
     ) -> dict[TopicPartition, int]:
         wanted = dict.fromkeys(self._chosen(partitions), which)
-        self._engine.check_running()
         found = await self._engine.lookup.all(wanted, self._seconds(timeout_ms))
         return {partition: answer.offset for partition, answer in found.items()}

@@ -12,6 +12,7 @@ from aiokproto.config import seconds
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.engine import Engine
 from aiokproto.errors import ConfigurationError
+from aiokproto.gates import Use
 from aiokproto.group.arguments import to_partition
 from aiokproto.types import TopicPartition
 
@@ -25,8 +26,10 @@ class ConsumerPart:
     def _assignment(self) -> Assignment:
         return self._engine.assignment
 
+    def _admit(self, use: Use) -> None:
+        self._engine.admit(use)
+
     def _chosen(self, partitions: Iterable[tuple[str, int]]) -> list[TopicPartition]:
-        self._engine.check_not_closed()
         return [to_partition(partition) for partition in partitions] or list(self._assignment.cursors)
 
     def _assigned(self, partitions: Iterable[tuple[str, int]]) -> list[TopicPartition]:
@@ -40,6 +43,6 @@ class ConsumerPart:
         return self._engine.cluster.config.api_timeout if timeout_ms is None else seconds("timeout_ms", timeout_ms)
 
     def _group(self) -> None:
-        self._engine.check_running()
+        """Raise without a group."""
         if self._engine.member is None:
             raise ConfigurationError("offsets are committed to a group: pass group_id")

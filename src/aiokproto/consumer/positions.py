@@ -27,7 +27,6 @@ class Positions(ConsumerPart):
         Raises:
             ConfigurationError: The partition is not assigned, or the offset is out of range.
         """
-        self._engine.check_not_closed()
         position = to_position(offset)
         self._assignment.seek(to_partition(partition), position.offset, position.leader_epoch)
 
@@ -71,7 +70,6 @@ class Positions(ConsumerPart):
             DeadlineError: The position is not known in time.
             BrokerError: The lookup was refused.
         """
-        self._engine.check_running()
         wanted = to_partition(partition)
         at = asyncio.get_running_loop().time() + self._seconds(timeout_ms)
         async with until(at, lambda: f"position of {wanted}: {self.partition_state(wanted)}"):

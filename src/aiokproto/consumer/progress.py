@@ -9,6 +9,7 @@ from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.commit_result import after
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.errors import CommitError
+from aiokproto.gates import PROGRESS, Use, gated
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, Record, TopicPartition
 
 
@@ -72,6 +73,7 @@ class Delivered:
                 cursor.committed(self._positions[where].offset)
 
 
+@gated(PROGRESS)
 class Progress(Delivered):
     """How far some records have brought a consumer (:meth:`Consumer.progress`).
 
@@ -85,9 +87,11 @@ class Progress(Delivered):
         records: Iterable[Record[Any, Any]],
         assignment: Assignment,
         group_metadata: Callable[[], GroupMetadata],
+        admit: Callable[[Use], None],
         *,
         managed: bool = True,
     ) -> None:
+        self._admit = admit
         self._first: dict[TopicPartition, int] = {}
         last: dict[TopicPartition, Record[Any, Any]] = {}
         cursors: dict[TopicPartition, Cursor] = {}
@@ -110,7 +114,14 @@ class Progress(Delivered):
         return list(self._positions)
 
     def rewind(self) -> None:
-        """Deliver the records again, of the partitions that are not lost."""
+        """Deliver the records again, of the partitions that are not lost.
+
+        Raises:
+            ConfigurationError: The consumer belongs to an :class:`~aiokproto.exactly_once.ExactlyOnce`.
+        """
+        self._rewind()
+
+    def _rewind(self) -> None:
         for where, offset in self._first.items():
             if self._assignment.cursors.get(where) is self._cursors[where]:
                 self._assignment.seek(where, offset)

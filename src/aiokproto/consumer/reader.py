@@ -63,8 +63,9 @@ class Reader:
         run_in_thread: RunInThread,
         undecodable: Undecodable,
         interceptors: Interceptors = NO_INTERCEPTORS,
+        check_free: Callable[[], None] = lambda: None,
     ) -> None:
-        """``check`` raises if the consumer cannot deliver records."""
+        """``check`` raises if the consumer cannot deliver records, ``check_free`` if they are delivered to an owner."""
         # None without, so that the test is that of a batch and not a call.
         self._interceptors = interceptors if interceptors.receiving else None
         self.requests = 0
@@ -74,6 +75,7 @@ class Reader:
         self._assignment = assignment
         self._check_crcs = check_crcs
         self._check = check
+        self._check_free = check_free
         self._run_in_thread = run_in_thread
         self._undecodable = undecodable
         # For the one call that waits; set by whatever may give it records or an error.
@@ -237,7 +239,8 @@ class Reader:
         # First: a consumer that cannot deliver must not count the current record as processed.
         self._check()
         if self.owner is not by:
-            raise RuntimeError("run() reads the records of this consumer, until it returns: stop_run() ends it")
+            # Whoever owns the reader is the situation that the gate refuses.
+            self._check_free()
         if self.waiting:
             raise RuntimeError("another task is waiting for records of this consumer; only one can at a time")
         self.requests += 1

@@ -46,6 +46,8 @@ class RecordsUntilIdle:
         return self
 
     async def __anext__(self) -> Record[Any, Any]:
+        # Records that are open already are taken without the reader.
+        self._engine.cluster.check_loop()
         assignment, reader = self._engine.assignment, self._engine.reader
         record = await _next(
             self._engine,
@@ -84,6 +86,7 @@ class RecordsToEnd:
         return self
 
     async def __anext__(self) -> Record[Any, Any]:
+        self._engine.cluster.check_loop()
         if self._ends is None:
             # With the first record, so that creating the iterator needs no await.
             self._ends = dict(await self._look_up())

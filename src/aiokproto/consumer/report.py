@@ -103,7 +103,6 @@ class Report(ConsumerPart):
         No I/O. Its cost is that of a loop over the assigned partitions.
         """
         engine, seen = self._engine, self._engine.observer
-        engine.cluster.check_loop()
         member = engine.member
         who = None if member is None else member.metadata
         return ConsumerStats(
@@ -138,7 +137,6 @@ class Report(ConsumerPart):
         none.
         """
         engine = self._engine
-        engine.cluster.check_loop()
         findings = engine.cluster.findings()
         ended = engine.ended
         if ended is not None:

@@ -12,6 +12,7 @@ from aiokproto.consumer.running.options import RunOptions
 from aiokproto.consumer.running.runner import ConsumerRunner
 from aiokproto.errors import ConfigurationError
 from aiokproto.foreign_calls import named_after
+from aiokproto.gates import RUN
 from aiokproto.types import K, Record, V
 
 Order = Literal["partition", "key", "none"] | Callable[[Record[K, V]], Hashable]
@@ -152,11 +153,8 @@ class Runs(ConsumerPart, Generic[K, V]):
         }
         options = RunOptions.parse(handler, given)
         engine = self._engine
+        engine.admit(RUN)
         engine.check()
-        if engine.session:
-            raise ConfigurationError(f"run() cannot read the consumer of {engine.session}, which commits by itself")
-        if self._assignment.handling is not None:
-            raise RuntimeError("run() is running already: stop_run() ends it")
         if engine.reader.waiting or engine.reader.awaited is not None:
             raise RuntimeError("another task is waiting for records of this consumer; only one can at a time")
         if retry_topics is not None:

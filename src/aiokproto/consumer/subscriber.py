@@ -42,7 +42,6 @@ class Subscriber(ConsumerPart):
         Raises:
             ConfigurationError: Neither or both are given, or partitions are assigned by :meth:`assign`.
         """
-        self._engine.check_not_closed()
         if self._engine.subscription.partitions is not None:
             raise ConfigurationError("partitions are assigned: await unsubscribe() first")
         names = to_topics(topics, "subscribe")
@@ -67,7 +66,6 @@ class Subscriber(ConsumerPart):
         Raises:
             ConfigurationError: Topics are subscribed, or the group is not left yet since they were.
         """
-        self._engine.check_not_closed()
         if self._engine.subscription.by_topic:
             raise ConfigurationError("topics are subscribed: await unsubscribe() first")
         if self._engine.member is not None and not self._engine.member.outside:

@@ -18,6 +18,7 @@ from aiokproto.errors import (
     MessageTooLargeError,
     RecordAbortedError,
 )
+from aiokproto.gates import Home
 from aiokproto.interceptors import NO_INTERCEPTORS, Interceptors
 from aiokproto.net.timeouts import Interruptible, timeout_at
 from aiokproto.net.timer import Timer
@@ -72,6 +73,7 @@ class Buffer:
         accumulator: The batches.
         closed: The error that every call raises; None while it is open.
         interceptors: Called for each record.
+        home: Where the producer was started.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Buffer:
         )
         # Who may append without this class; set once the producer is open, replaced by each transaction.
         self._writer: RecordAppender[Any, Any] | None = None
+        self.home = Home("producer", self._stop_writer)
         self._linger = settings.limits.linger
         self._max_block = settings.max_block
         self._memory = settings.limits.buffer_memory
@@ -113,6 +116,7 @@ class Buffer:
             cluster: Source of the metadata.
             timer: The sender's timer, scheduled when there is something to send.
         """
+        self.home.begin()
         self._loop = self.accumulator.delivery_context.loop = asyncio.get_running_loop()
         self._cluster = cluster
         self._timer = timer
@@ -154,6 +158,8 @@ class Buffer:
             KafkaError: The producer is not started, is closed, or has failed; or what ended the session.
         """
         if self.closed is None:
+            # The gate; see aiokproto.gates.
+            self.check_loop()
             self._cluster.check()
             if session is not None and session.closed is not None:
                 # Raised by many calls: without this each would add its frames to the one instance.
@@ -164,10 +170,7 @@ class Buffer:
 
     def check_loop(self) -> None:
         """Raise ConfigurationError if the running event loop is not the producer's."""
-        if self.accumulator.delivery_context.loop not in (None, asyncio._get_running_loop()):
-            raise ConfigurationError(
-                "this producer was started in another event loop: use it in that one, or make one for each loop"
-            )
+        self.home.check()
 
     def send_all(self) -> list[ProducerBatch]:
         """End the linger of all batches, and return those without an outcome."""

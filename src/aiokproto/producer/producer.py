@@ -15,6 +15,7 @@ from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig, ConnectionOptions, seconds
 from aiokproto.errors import ClientClosedError, ConfigurationError, DeadlineError, KafkaError
 from aiokproto.foreign_calls import PRODUCER_METHODS, ForeignCalls, foreign_timeout, options_by_name
+from aiokproto.gates import PRODUCER, Obstacle, Use, gated, refuse
 from aiokproto.observe.health import Health
 from aiokproto.observe.metrics import MetricSource
 from aiokproto.observe.observers import ProducerObserver
@@ -51,6 +52,7 @@ DISCONNECT = 5.0
 """Longest time to disconnect (s) when :meth:`Producer.close` has no deadline."""
 
 
+@gated(PRODUCER)
 class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
     """Writes records to topics.
 
@@ -219,11 +221,23 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         self._starting = False
         self._closing = False
         self._unsent = 0
+        self._session_of: object = None
 
     @property
     def config(self) -> ProducerConfig:
         """The producer's options, as they are in use."""
         return self._settings
+
+    def _admit(self, use: Use) -> None:
+        if use.obstacles:
+            self._buffer.check_loop()
+        if self._buffer.closed is not None:
+            if self._sender is None:
+                refuse(use, Obstacle.NOT_STARTED, self._buffer.closed)
+            else:
+                refuse(use, Obstacle.CLOSED if self._closing else Obstacle.FAILED, self._buffer.closed)
+        if self._session_of is not None:
+            refuse(use, Obstacle.SESSION)
 
     # -- lifecycle
 
@@ -344,7 +358,6 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
             DeadlineError: The timeout passed first. The records are still being delivered.
             ClientClosedError: The producer is not started, is closed, or has failed.
         """
-        self._buffer.check_open()
         _check_timeout(timeout_ms)
         await self._settle("flush", timeout_ms)
 
@@ -380,7 +393,6 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
             DeadlineError: The timeout passed first. Records that were sent are still being delivered.
             ClientClosedError: The producer is not started, is closed, or has failed.
         """
-        self._buffer.check_open()
         _check_timeout(timeout_ms)
         self._buffer.abort()
         dropped = list(self._accumulator.incomplete)
@@ -425,7 +437,6 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
                 reason; each of their deliveries raises too.
             KafkaError: Some records failed for another reason during the close, and no task awaited their deliveries.
         """
-        self._buffer.check_loop()
         _check_timeout(timeout_ms)
         if self._starting:
             await self._cluster.close(DISCONNECT if timeout_ms is None else min(timeout_ms / 1000, DISCONNECT))
@@ -488,9 +499,17 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         Raises:
             ConfigurationError: The producer has no ``transactional_id``.
         """
+        return self._transaction()
+
+    def _transaction(self, session: object = None) -> Transaction[K, V]:
+        """Return a transaction, of a session or of the application."""
         if self._transactions is None:
             raise ConfigurationError("transaction() needs the option transactional_id")
-        return Transaction(self._partitioner, self._buffer, self._transactions, self._serializers, self._batch_check)
+        transaction = Transaction(
+            self._partitioner, self._buffer, self._transactions, self._serializers, self._batch_check
+        )
+        transaction._session_of = session
+        return transaction
 
     @property
     def transactional_id(self) -> str | None:
@@ -524,7 +543,6 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
                 PreparedTransaction; or an earlier call has decided otherwise, and is under way.
             KafkaError: The producer is closed, or has failed.
         """
-        self._buffer.check_open()
         if self._transactions is None or not self._transactions.id.two_phase:
             raise ConfigurationError("complete_transaction() needs transaction_two_phase_commit_enable=True")
         # The text of a transaction would equal none, and so abort it.
@@ -555,7 +573,6 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
 
     def stats(self) -> ProducerStats:
         """Return the producer's statistics: what is buffered, sent, retried and failed, and its connections. No I/O."""
-        self._buffer.check_loop()
         now = 0.0 if self._accumulator.observer.clock is None else self._accumulator.observer.clock()
         return producer_stats(self._cluster.stats(), self._accumulator, self._settings.limits, now)
 
@@ -565,7 +582,6 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         Findings are, for example, that no broker can be reached, that a partition with buffered records has no leader,
         or that records have been waiting for more than half of ``delivery_timeout_ms``.
         """
-        self._buffer.check_loop()
         findings = self._cluster.findings()
         # Its own cause is the better text: a sender that failed leaves the connections open.
         if self._buffer.closed is not None:

@@ -15,6 +15,7 @@ from aiokproto.errors import (
     KafkaError,
     TransactionAbortedError,
 )
+from aiokproto.gates import TRANSACTION, Obstacle, Use, gated, refuse
 from aiokproto.group.arguments import Offsets, Partition, to_offsets, to_partition, to_position
 from aiokproto.producer.arrow_tables import SupportsArrow
 from aiokproto.producer.buffer import Buffer, WriteSession
@@ -63,6 +64,7 @@ class TransactionStatus(Enum):
     """Aborted, or being aborted: it cannot be committed any more."""
 
 
+@gated(TRANSACTION)
 class Transaction(AsyncContext, RecordSender[K, V]):
     """Records and offsets that become visible together, or not at all. :meth:`Producer.transaction` makes it.
 
@@ -100,6 +102,13 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         self._batch_check = batch_check
         self._manager = manager
         self.status = TransactionStatus.NEW
+        # The session that decides about it; None for the application.
+        self._session_of: object = None
+
+    def _admit(self, use: Use) -> None:
+        self._buffer.check_loop()
+        if self._session_of is not None:
+            refuse(use, Obstacle.SESSION)
 
     async def __aenter__(self) -> Self:
         """Begin. Waits for the end of the last transaction.
@@ -129,7 +138,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         if self.status is not TransactionStatus.OPEN:
             return
         if error is None:
-            await self.commit()
+            await self._commit()
         elif not isinstance(error, Exception):
             # Cancelled: the caller must not wait for the coordinator.
             self._end(TransactionStatus.ABORTED)
@@ -179,6 +188,9 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             ConfigurationError: The transaction has ended already, or ``complete_transaction()`` has decided about it.
             KafkaError: The producer is closed, or has failed.
         """
+        await self._commit()
+
+    async def _commit(self) -> None:
         try:
             self._buffer.check_open()
         except KafkaError:

@@ -15,6 +15,7 @@ from aiokproto.config import ClusterConfig, ConnectionOptions, boolean, duration
 from aiokproto.coroutines import is_async
 from aiokproto.errors import ConfigurationError
 from aiokproto.foreign_calls import SHARE_CONSUMER_METHODS, ForeignCalls
+from aiokproto.gates import READ, RUN, SHARE_CONSUMER, gated
 from aiokproto.running.runner import Plan
 from aiokproto.running.summary import RunStatus, RunSummary
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
@@ -36,6 +37,7 @@ Acquired = ShareRecord | ShareBatch | Iterable[ShareRecord]
 _CLOSE_TIMEOUT_MS = 30_000
 
 
+@gated(SHARE_CONSUMER)
 class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
     """Read records as a member of a share group: a queue whose records are acknowledged one by one (KIP-932).
 
@@ -195,7 +197,6 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
     # Records
 
     def __aiter__(self) -> Self:
-        self._engine.cluster.check_loop()
         return self
 
     async def __anext__(self) -> ShareRecord:
@@ -208,6 +209,10 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
             GroupError, AuthorizationError: The group rejects this member.
             ClientClosedError: The consumer is closed, or one of its tasks failed, which is then the cause.
         """
+        engine = self._engine
+        # The quick answer first: the gate is asked where it may refuse.
+        if engine.handling is not None or asyncio._get_running_loop() is not engine.cluster.home.loop:
+            engine.admit(READ)
         self._settle(Acknowledgement.ACCEPT)
         while True:
             record = self._reader.next_record()
@@ -241,6 +246,7 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
         return _Batches(self)
 
     async def _next_batch(self) -> ShareBatch:
+        self._engine.admit(READ)
         self._settle(Acknowledgement.ACCEPT)
         while True:
             await self._reader.open()
@@ -315,9 +321,8 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
             on_error=on_error,
             backoff=seconds("redelivery_backoff_ms", redelivery_backoff_ms),
         )
+        self._engine.admit(RUN)
         self._engine.check()
-        if self._engine.handling is not None:
-            raise RuntimeError("run() is running already: stop_run() ends it")
         self._settle(Acknowledgement.ACCEPT)
         self._run = ShareRunner(self._engine, options)
         self._engine.runs.begin(self._run)
@@ -378,7 +383,6 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
 
     def _acknowledge(self, call: str, acquired: Iterable[Acquired], kind: Acknowledgement) -> bool:
         engine = self._engine
-        engine.check_running()
         # All are checked before the first is acknowledged.
         records = [record for each in acquired for record in self._records(call, each)]
         done = [engine.acknowledge(record, kind) for record in records]
@@ -412,7 +416,6 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
             DeadlineError: Not all have an outcome in time. The next commit goes on with them.
             ClientClosedError: The consumer is closed, or one of its tasks failed, which is then the cause.
         """
-        self._engine.check_running()
         timeout = self._engine.cluster.config.api_timeout if timeout_ms is None else seconds("timeout_ms", timeout_ms)
         self._settle(Acknowledgement.ACCEPT)
         return await self._engine.commit(timeout)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, Protocol
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.lifecycle import DISCONNECT, Lifecycle
 from aiokproto.errors import ConfigurationError, KafkaError
+from aiokproto.gates import DELIVER, Obstacle
 from aiokproto.group.leaving import leave_group
 from aiokproto.group.share_member import ShareMember
 from aiokproto.net.timeouts import deadline as until
@@ -132,7 +133,6 @@ class ShareEngine(Lifecycle):
 
     def set_subscription(self, topics: frozenset[str]) -> None:
         """Replace the subscribed topics. Buffered records of other topics are released."""
-        self.check_not_closed()
         self.subscription = topics
         self._trouble = None
         self._place()
@@ -257,9 +257,14 @@ class ShareEngine(Lifecycle):
 
     # Lifecycle
 
+    def _other_obstacles(self) -> Iterator[Obstacle]:
+        if self.handling is not None:
+            yield Obstacle.RUN
+
     def check(self) -> None:
-        """As :meth:`check_running`, before records are requested; also raises what background tasks have to report."""
-        self.check_not_closing()
+        """Raise what keeps records from being delivered, also to :meth:`ShareConsumer.run`, and what background tasks
+        have to report."""
+        self.admit(DELIVER)
         if not self.subscription:
             raise ConfigurationError("there is nothing to read: subscribe() first")
         if self._trouble is not None:

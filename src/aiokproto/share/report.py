@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from aiokproto.gates import Use
 from aiokproto.observe.health import Health
 from aiokproto.observe.stats import ClientStats, Durations
 from aiokproto.running.summary import RunStats
@@ -105,13 +106,15 @@ class ShareReport:
 
     _engine: ShareEngine
 
+    def _admit(self, use: Use) -> None:
+        self._engine.admit(use)
+
     def stats(self) -> ShareConsumerStats:
         """Return the consumer's statistics: partitions, fetches, delivery, acknowledgements, connections.
 
         No I/O. Its cost is that of a loop over the partitions.
         """
         engine, seen = self._engine, self._engine.observer
-        engine.cluster.check_loop()
         member = engine.member
         return ShareConsumerStats(
             client=engine.cluster.stats(),
@@ -148,7 +151,6 @@ class ShareReport:
         that the member is joining the group. A topic without new records is none.
         """
         engine = self._engine
-        engine.cluster.check_loop()
         findings = engine.cluster.findings()
         ended = engine.ended
         if ended is not None:
