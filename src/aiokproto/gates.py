@@ -309,7 +309,7 @@ CONSUMER: Table = {
     # reading
     "__aiter__": _AT_THE_READ,
     "__anext__": _AT_THE_READ,
-    "poll": READ,
+    "poll": _AT_THE_READ,
     "records": _AT_THE_READ,
     "batches": _AT_THE_READ,
     "read_to_end": READ,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 from aiokproto.cluster.cluster_client import ClusterClient
@@ -72,19 +72,21 @@ class Lifecycle:
     def admit(self, use: Use) -> None:
         """Raise if something refuses a use of the client (:mod:`aiokproto.gates`)."""
         if use.obstacles:
-            self.cluster.check_loop()
+            self.cluster.home.check()
+        # The usual case first: it is part of every read.
+        if not self._running or self._closing or self._failure is not None:
+            self._refuse_ended(use)
+        for obstacle in self._other_obstacles():
+            refuse(use, obstacle)
+
+    def _refuse_ended(self, use: Use) -> None:
         if self._failure is not None:
             # The task's own error, so that callers can tell it apart.
             if isinstance(self._failure, KafkaError):
                 refuse(use, Obstacle.FAILED, self._failure)
             elif Obstacle.FAILED in use.obstacles:
                 raise ClientClosedError(f"the {self._kind} has failed: {self._failure!r}") from self._failure
-        elif not self._running or self._closing:
-            self._refuse_ended(use)
-        for obstacle in self._other_obstacles():
-            refuse(use, obstacle)
-
-    def _refuse_ended(self, use: Use) -> None:
+            return
         if self._running:
             obstacle = Obstacle.CLOSING
         elif self._closing or self._closed.__cause__ is not None:
@@ -94,8 +96,8 @@ class Lifecycle:
         if obstacle in use.obstacles:
             raise ClientClosedError(str(self._closed)) from self._closed.__cause__
 
-    def _other_obstacles(self) -> Iterator[Obstacle]:
-        """Yield the obstacles that are none of the life of the client."""
+    def _other_obstacles(self) -> Iterable[Obstacle]:
+        """Return the obstacles that are none of the life of the client."""
         raise NotImplementedError
 
     def check_running(self) -> None:

@@ -351,6 +351,7 @@ class Consumer(
         call. Raises the errors of ``async for``; records before one that cannot be decoded are returned first.
         ``timeout_ms`` does not limit deserializers, ``default_api_timeout_ms`` does.
         """
+        self._home.check()
         integer("max_records", max_records, 1)
         return await self._take(seconds("timeout_ms", timeout_ms), max_records)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any
 
 from aiokproto.application import calling, check_not_awaitable
@@ -179,13 +179,16 @@ class Engine(Lifecycle):
 
     # Lifecycle
 
-    def _other_obstacles(self) -> Iterator[Obstacle]:
-        if self.rebalancing.in_callback():
-            yield Obstacle.CALLBACK
-        if self.session is not None:
-            yield Obstacle.SESSION
-        if self.assignment.handling is not None:
-            yield Obstacle.RUN
+    def _other_obstacles(self) -> Iterable[Obstacle]:
+        called = self.rebalancing.in_callback()
+        if not called and self.session is None and self.assignment.handling is None:
+            return ()
+        present = {
+            Obstacle.CALLBACK: called,
+            Obstacle.SESSION: self.session is not None,
+            Obstacle.RUN: self.assignment.handling is not None,
+        }
+        return [obstacle for obstacle in present if present[obstacle]]
 
     def own(self, session: object) -> None:
         """Give the records, positions and commits to a session, from now on.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
 from aiokproto.cluster import ClusterClient
@@ -257,9 +257,8 @@ class ShareEngine(Lifecycle):
 
     # Lifecycle
 
-    def _other_obstacles(self) -> Iterator[Obstacle]:
-        if self.handling is not None:
-            yield Obstacle.RUN
+    def _other_obstacles(self) -> Iterable[Obstacle]:
+        return () if self.handling is None else (Obstacle.RUN,)
 
     def check(self) -> None:
         """Raise what keeps records from being delivered, also to :meth:`ShareConsumer.run`, and what background tasks
