@@ -16,7 +16,7 @@ from aiokproto import Client, Consumer, ExactlyOnce, Producer, ShareConsumer
 from aiokproto.broker import Broker
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.consumer import Progress
-from aiokproto.errors import ClientClosedError, KafkaError
+from aiokproto.errors import ClientClosedError, ConfigurationError, KafkaError
 from aiokproto.gates import (
     CLIENT,
     CONSUMER,
@@ -309,6 +309,28 @@ async def test_in_a_session() -> None:
                 assert consumer.lags()
                 assert consumer.stats().records_delivered
                 session.stop()
+
+
+async def test_a_consumer_that_is_read_already_gets_no_session() -> None:
+    """Of run(), or of another session: each would take what the other commits."""
+    async with broker() as servers:
+        consumer = made(Consumer, servers)
+        other = Producer(bootstrap_servers=servers, transactional_id="b")
+        async with consumer:
+            running = asyncio.create_task(consumer.run(_nothing))
+            while consumer.run_status() is None:
+                await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            with pytest.raises(ConfigurationError, match="run\\(\\) or another session reads"):
+                ExactlyOnce(consumer, other)
+            consumer.stop_run()
+            await running
+            ExactlyOnce(consumer, other)
+            third = Producer(bootstrap_servers=servers, transactional_id="c")
+            with pytest.raises(ConfigurationError, match="run\\(\\) or another session reads"):
+                ExactlyOnce(consumer, third)
+            with pytest.raises(ConfigurationError, match="another session writes with this producer"):
+                ExactlyOnce(made(Consumer, servers), other)
 
 
 async def test_in_run() -> None:

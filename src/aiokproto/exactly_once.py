@@ -103,16 +103,19 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
 
         Raises:
             ConfigurationError: The consumer has no group, commits by itself or reads uncommitted records; or the
-                producer has no ``transactional_id``, or two-phase commit.
+                producer has no ``transactional_id``, or two-phase commit. Or one of them belongs to another session, or
+                the consumer is in :meth:`Consumer.run`.
         """
         _check_consumer(consumer)
         # Raises without a transactional id; the transaction does not begin.
-        producer.transaction()
+        producer._transaction()
         if producer.config.two_phase_commit:
             raise ConfigurationError(
                 "exactly-once processing decides about its transactions itself: leave out "
                 "transaction_two_phase_commit_enable"
             )
+        if producer._session_of is not None:
+            raise ConfigurationError("another session writes with this producer: make another one")
         consumer._engine.own(self)
         producer._session_of = self
         self._consumer = consumer

@@ -13,12 +13,14 @@ class Mutant(NamedTuple):
         file: The module, below the package.
         guard: Its text, which must be there once.
         without: What takes its place.
+        tests: Where its own test is, if that is no simulation.
     """
 
     name: str
     file: str
     guard: str
     without: str
+    tests: str = ""
 
 
 MUTANTS = (
@@ -367,7 +369,7 @@ MUTANTS = (
     Mutant(
         "after an abort the records come again",
         "exactly_once.py",
-        "            batch.progress.rewind()\n",
+        "            batch.progress._rewind()\n",
         "            pass\n",
     ),
     Mutant(
@@ -597,5 +599,200 @@ MUTANTS = (
         "security/token_cache.py",
         "self._retry_at if held is replaced else self._refresh_at",
         "self._refresh_at",
+    ),
+    Mutant(
+        "while a session or run() reads, others are refused",
+        "consumer/reader.py",
+        "        if self.owner is not by:\n",
+        "        if False:\n",
+        "tests/test_gates.py",
+    ),
+    Mutant(
+        "no record stays open between the batches of a session",
+        "exactly_once.py",
+        "                self._consumer._assignment.end_turn()\n",
+        "",
+        "tests/test_gates.py",
+    ),
+    Mutant(
+        "a consumer that is read already gets no session",
+        "consumer/engine.py",
+        "        if self.reader.owner is not None:\n            raise Conf",
+        "        if False:\n            raise Conf",
+        "tests/test_gates.py",
+    ),
+    Mutant(
+        "what a session owns is refused to others",
+        "cluster/lifecycle.py",
+        "            refuse(use, obstacle)\n",
+        "            str(obstacle)\n",
+        "tests/test_gates.py",
+    ),
+    Mutant(
+        "a transaction of a session is decided by it",
+        "producer/transaction.py",
+        "        if self._session_of is not None:\n            refuse",
+        "        if False:\n            refuse",
+        "tests/test_gates.py",
+    ),
+    Mutant(
+        "a client belongs to its event loop",
+        "gates.py",
+        "        if self.loop is not None and asyncio._get_running_loop() is not self.loop:\n            self._ref",
+        "        if False:\n            self._ref",
+        "tests/test_gates.py",
+    ),
+    Mutant(
+        "a forked child appends nothing to the open batches of its parent",
+        "producer/buffer.py",
+        'Home("producer", self._stop_writer)',
+        'Home("producer")',
+        "tests/behaviour/test_event_loops.py",
+    ),
+    Mutant(
+        "a forked child takes no open record of its parent",
+        "consumer/engine.py",
+        "        cluster.home.on_fork = self.assignment.forget_open\n",
+        "",
+        "tests/behaviour/test_event_loops.py",
+    ),
+    Mutant(
+        "the records of a share group's run() are not read by others",
+        "share/consumer.py",
+        "        if engine.handling is not None or asyncio",
+        "        if asyncio",
+        "tests/test_gates.py",
+    ),
+    Mutant(
+        "a commit of a dict leaves out what was lost",
+        "consumer/committer.py",
+        "for partition, position in chosen.items() if partition in losses}",
+        "for partition, position in chosen.items() if partition is losses}",
+    ),
+    Mutant(
+        "a commit of everything leaves out what was lost",
+        "consumer/committer.py",
+        "        if what is None:\n            return losses\n",
+        "        if what is None:\n            return {}\n",
+    ),
+    Mutant(
+        "a commit of records leaves out what was lost",
+        "consumer/committer.py",
+        "            if self._assignment.delivered_by(each) is None\n",
+        "            if False\n",
+    ),
+    Mutant(
+        "progress knows what was lost before it was made",
+        "consumer/progress.py",
+        "                taken.add(where)\n",
+        "                pass\n",
+    ),
+    Mutant(
+        "all positions are sent only while nothing was lost",
+        "consumer/committer.py",
+        "            assignment.losses.offsets if self._managed else (),\n",
+        "            (),\n",
+    ),
+    Mutant(
+        "a member without a generation has no identity",
+        "consumer/committer.py",
+        "        if self._managed and member.removed:\n",
+        "        if False:\n",
+    ),
+    Mutant(
+        "a revocation that leaves uncommitted records is a loss for transactions",
+        "consumer/rebalancing.py",
+        "                self._assignment.take_away(partitions, revoked=not self._lost, known=self._reports(kind))\n",
+        "                self._assignment.remove(partitions)\n",
+    ),
+    Mutant(
+        "a loss by the group is remembered",
+        "consumer/rebalancing.py",
+        "                self._assignment.take_away(partitions, revoked=False, known=False)\n",
+        "                self._assignment.remove(partitions)\n",
+    ),
+    Mutant(
+        "rewinding concerns what is still owned alone",
+        "consumer/progress.py",
+        "            if self._assignment.cursors.get(where) is self._cursors[where]:\n",
+        "            if where in self._assignment.cursors:\n",
+    ),
+    Mutant(
+        "a timeout of a transaction is no fence",
+        "producer/transaction_manager.py",
+        "            await self.id.initialize(after_timeout=True)\n",
+        "            raise self._taken_over(refused)\n",
+    ),
+    Mutant(
+        "before a timeout is assumed, it is looked whether another producer has taken over",
+        "producer/transaction_manager.py",
+        "            if not known or not await self.id.was_aborted():\n",
+        "            if not known:\n",
+    ),
+    Mutant(
+        "a batch that was refused for its epoch waits for the reason",
+        "producer/transaction_manager.py",
+        "                cause = self.failure or await self._judge(error)\n",
+        "                cause = self.failure or error\n",
+    ),
+    Mutant(
+        "an item that was not requested is dropped",
+        "cluster/answers.py",
+        '            odd.append(Odd("not requested", _named(above, keys)))\n        elif',
+        "            found.append(item)\n        elif",
+        "tests/cluster/test_answers.py",
+    ),
+    Mutant(
+        "an impossible value is none",
+        "cluster/answers.py",
+        '            what, found[place] = "an impossible value", None\n',
+        "            continue\n",
+        "tests/cluster/test_answers.py",
+    ),
+    Mutant(
+        "a topic without partitions is not ready",
+        "cluster/answers.py",
+        "        if not partitions and not topic.error_code:\n",
+        "        if False:\n",
+        "tests/cluster/test_answers.py",
+    ),
+    Mutant(
+        "a member that the group loses again and again joins after a pause",
+        "group/epoch_heartbeat.py",
+        "        if losses > max(seen, 1):\n",
+        "        if losses < 0:\n",
+    ),
+    Mutant(
+        "a log that refuses its own offset is requested after a pause",
+        "consumer/position_resolver.py",
+        "        if cursor.fetch.moves > 1:\n            cursor.lookup",
+        "        if cursor.fetch.moves < 0:\n            cursor.lookup",
+    ),
+    Mutant(
+        "a session that aborts again and again pauses",
+        "exactly_once.py",
+        "        if self._aborts > 1:\n",
+        "        if self._aborts < 0:\n",
+        "tests/behaviour/test_exactly_once.py",
+    ),
+    Mutant(
+        "a member of the consumer protocol believes in the broker's session",
+        "group/consumer_member.py",
+        "            self._member.heartbeat.session.limit(min(int(value) / 1000, self._config.session_timeout))\n",
+        "            str(value)\n",
+    ),
+    Mutant(
+        "a record that is too large is not collected",
+        "records/cutting.py",
+        "        if not count and following - end > largest:\n",
+        "        if False:\n",
+        "tests/records",
+    ),
+    Mutant(
+        "what decompresses beyond the limit is refused",
+        "records/compression.py",
+        "            if len(chunk) > room:\n                raise _too_large(Compression.GZIP",
+        "            if False:\n                raise _too_large(Compression.GZIP",
+        "tests/records",
     ),
 )

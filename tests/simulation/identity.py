@@ -37,9 +37,9 @@ from tests.simulation.faults import Fault
 from tests.simulation.transaction_log import committed_values
 from tests.simulation.world import check_no_task_is_left, run_within_turns
 
-UNTIL = 10.0
+UNTIL = 6.0
 """Virtual seconds in which members come, go and are removed."""
-RECORDS, PARTITIONS = 60, 2
+RECORDS, PARTITIONS = 40, 2
 ALL_DONE_WITHIN = 120.0
 """Virtual seconds after that in which everything is processed."""
 KINDS = {"expire": 8, "join": 4, "delay": 3, "refuse": 4, "drop": 2}
@@ -71,7 +71,7 @@ CONFIG: dict[str, Any] = {
 def schedule(seed: int) -> list[Fault]:
     """Return what happens, by the seed."""
     random = Random(seed)
-    drawn = random.choices(tuple(KINDS), tuple(KINDS.values()), k=random.randint(2, 8))
+    drawn = random.choices(tuple(KINDS), tuple(KINDS.values()), k=random.randint(2, 6))
     return sorted((_fault(random, kind) for kind in drawn), key=lambda fault: fault.at)
 
 
@@ -434,7 +434,7 @@ async def _finish(simulation: Simulation, cluster: Cluster, group: Group) -> Non
     deadline = simulation.time() + ALL_DONE_WITHIN
     while left := _uncommitted(cluster):
         assert simulation.time() < deadline, f"not committed: {left}"
-        await group.work(simulation.time() + 10.0)
+        await group.work(simulation.time() + 3.0)
 
 
 def _uncommitted(cluster: Cluster) -> dict[int, int]:

@@ -54,7 +54,8 @@ def judge(mutant: Mutant, seeds: int, tests: Sequence[str], limit: float) -> Ver
         if text.count(mutant.guard) != 1:
             raise SystemExit(f"{mutant.name}: {mutant.file} has the guard {text.count(mutant.guard)} times")
         with replaced(path, text.replace(mutant.guard, mutant.without)):
-            arguments, environment = [f"--timeout={limit}", *tests], {"SIMULATION_SEEDS": str(seeds)}
+            own = [mutant.tests] if mutant.tests else []
+            arguments, environment = [f"--timeout={limit}", *own, *tests], {"SIMULATION_SEEDS": str(seeds)}
             return verdict(run_all(run_trial(copy, arguments, environment)))
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
+from aiokproto import Producer
 from aiokproto.broker import Cluster
 from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.codec.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from aiokproto.codec.messages.describe_configs import DescribeConfigsRequest
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.codec.messages.join_group import JoinGroupRequest
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
@@ -18,7 +21,7 @@ from aiokproto.codec.messages.sync_group import SyncGroupRequest
 from aiokproto.codec.schema import Response
 from aiokproto.consumer.rebalancing import UNCONFIRMED
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import AuthorizationError, FencedError
+from aiokproto.errors import AuthorizationError, FencedError, GroupError
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
 from tests.simulation.members import Events, member_of, run, subscribed
@@ -66,6 +69,80 @@ def test_the_warning_of_an_uncertain_session_says_whether_the_event_loop_was_blo
     said = [text for text in map(str, caplog.messages) if "the session may have expired" in text]
     assert said
     assert [bool(re.search(r"the event loop did not run for \d\d\.\d s", text)) for text in said[:1]] == [blocked]
+
+
+BROKER_SESSION = 6.0
+"""Virtual seconds, a fraction of what the members ask for."""
+
+
+def with_consumer_groups(program: Callable[[Cluster, dict[str, Any]], Coroutine[Any, Any, None]]) -> None:
+    """Run a program with a broker of short sessions, whose topic t has records all the time."""
+    config = {
+        "group.consumer.min.session.timeout.ms": 500,
+        "group.consumer.session.timeout.ms": int(BROKER_SESSION * 1000),
+        "group.consumer.min.heartbeat.interval.ms": 100,
+        "group.consumer.heartbeat.interval.ms": 500,
+    }
+
+    async def main() -> None:
+        async with Cluster(1, config=config) as cluster:
+            await cluster.create_topic("t", 1)
+            async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+                await producer.send_many("t", [b"x"] * 1000)
+            options = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": "g", "auto_offset_reset": "earliest"}
+            await program(cluster, {**options, "group_protocol": "consumer"})
+
+    Simulation(1).run(main())
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_member_of_the_consumer_protocol_delivers_for_as_long_as_the_brokers_session(known: bool) -> None:
+    """Afterwards other members may own its partitions. Where it may not describe the group, its own option counts."""
+
+    async def program(cluster: Cluster, options: dict[str, Any]) -> None:
+        if not known:
+            cluster.faults.fail(DescribeConfigsRequest, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        session = BROKER_SESSION if known else 20.0
+        async with subscribed({**options, "session_timeout_ms": 20_000, "enable_auto_commit": False}) as consumer:
+            assert await consumer.poll(5000, max_records=1)
+            cluster.faults.drop(ConsumerGroupHeartbeatRequest)
+            time = asyncio.get_running_loop().time
+            began = last = time()
+            while time() < began + 30:
+                if await consumer.poll(100, max_records=1):
+                    last = time()
+                await asyncio.sleep(0.1)
+            assert session - 1.5 <= last - began <= session, "the last response is at most an interval old"
+            assert UNCONFIRMED in str(consumer.partition_state(FIRST))
+
+    with_consumer_groups(program)
+
+
+def test_a_name_that_another_member_has_is_an_error_once_it_cannot_be_a_former_self() -> None:
+    """As with the classic protocol, except that the one who has the name keeps it."""
+
+    async def program(cluster: Cluster, options: dict[str, Any]) -> None:
+        own = {**options, "group_instance_id": "i"}
+        async with subscribed(own) as first, subscribed(own) as second:
+            assert await first.poll(5000, max_records=1)
+            began = asyncio.get_running_loop().time()
+
+            async def read_on() -> None:
+                while True:
+                    await first.poll(500, max_records=1)
+
+            reading = asyncio.create_task(read_on())
+            with pytest.raises(GroupError, match="group_instance_id='i'") as caught:
+                await anext(second)
+            assert caught.value.code is ErrorCode.UNRELEASED_INSTANCE_ID
+            took = asyncio.get_running_loop().time() - began
+            assert BROKER_SESSION <= took <= 2 * BROKER_SESSION
+            assert second.health().ended
+            assert first.assignment()
+            reading.cancel()
+            await asyncio.wait([reading])
+
+    with_consumer_groups(program)
 
 
 def test_after_a_stall_opened_records_are_dropped_in_the_next_loop_iteration() -> None:

@@ -221,7 +221,7 @@ class EpochHeartbeat(Generic[Item]):
         code = ErrorCode(response.error_code)
         action = self._judged(code, classify(code, situation))
         if action is not Action.ACCEPT:
-            self._failed(action, error_for(code, self._name, response.error_message, self._asked))
+            self._failed(action, error_for(code, self._name, self._detail(code, response, action), self._asked))
             return False
         self.failure = ""
         self._taken_since = None
@@ -249,6 +249,16 @@ class EpochHeartbeat(Generic[Item]):
         if self._taken_since is None:
             self._taken_since = now
         return Action.STOP if now - self._taken_since > self.session.timeout else action
+
+    def _detail(self, code: ErrorCode, response: Any, action: Action) -> str | None:
+        said: str | None = response.error_message
+        if code is not ErrorCode.UNRELEASED_INSTANCE_ID or action is not Action.STOP:
+            return said
+        text = (
+            f"another member has had group_instance_id={self._membership.instance_id!r} for longer than a session of "
+            f"{self.session.timeout:g} s, so it lives: each process needs a name of its own"
+        )
+        return f"{said}; {text}" if said else text
 
     def _failed(self, action: Action, error: KafkaError) -> None:
         log.debug("group %s: heartbeat: %s", self._group_id, error)
