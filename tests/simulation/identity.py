@@ -432,9 +432,12 @@ async def _fill(simulation: Simulation, cluster: Cluster) -> None:
 async def _finish(simulation: Simulation, cluster: Cluster, group: Group) -> None:
     """Have a member process what is left."""
     deadline = simulation.time() + ALL_DONE_WITHIN
+    seconds = 3.0
     while left := _uncommitted(cluster):
         assert simulation.time() < deadline, f"not committed: {left}"
-        await group.work(simulation.time() + 3.0)
+        await group.work(simulation.time() + seconds)
+        # A static member that was closed keeps its partitions until its session ends.
+        seconds = 10.0
 
 
 def _uncommitted(cluster: Cluster) -> dict[int, int]:

@@ -272,6 +272,36 @@ def test_a_retry_after_a_loss_is_not_sent(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_request_that_was_under_way_during_a_loss_is_refused(protocol: str) -> None:
+    """The client has sent it in time; the coordinator knows that the member of that generation is gone."""
+
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        own = {**options, **MANUAL, **PROTOCOLS[protocol]}
+        async with (
+            Consumer("t", **own) as consumer,
+            Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="a") as producer,
+        ):
+            records = await consumer.poll(5000)
+            before = consumer.group_metadata()
+
+            async def send() -> None:
+                async with producer.transaction() as txn:
+                    with cluster.faults.delay(TxnOffsetCommitRequest, 4.0):
+                        sending = asyncio.create_task(txn.send_offsets(consumer.progress(records)))
+                        await asyncio.sleep(0.05)
+                        cluster.expire_session("g", before.member_id)
+                        await asyncio.wait([sending])
+                    assert joined_again(consumer, before)
+                    await sending
+
+            with pytest.raises(TransactionAbortedError):
+                await send()
+            assert not committed(cluster)
+
+    run(program)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_an_automatic_commit_does_not_undo_that_of_another_member(protocol: str) -> None:
     """The record that the application still has is one of before the loss: it says nothing about the new position."""
 

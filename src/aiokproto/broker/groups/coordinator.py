@@ -239,8 +239,8 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         self,
         group_id: str,
         identity: Identity,
-        version: int = _MODERN_COMMIT,
-        partitions: Iterable[TopicIdPartition] = (),
+        version: int,
+        partitions: Iterable[TopicIdPartition],
     ) -> ErrorCode:
         """Return the error of an OffsetCommit, or NONE. Committing without a generation creates the group.
 
@@ -294,7 +294,9 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
 
     # ---- offsets in transactions
 
-    def check_transactional_commit(self, group_id: str, identity: Identity) -> ErrorCode:
+    def check_transactional_commit(
+        self, group_id: str, identity: Identity, partitions: Iterable[TopicIdPartition]
+    ) -> ErrorCode:
         """Return the error of a TxnOffsetCommit, or NONE.
 
         As :meth:`check_commit`, with two differences. Before KIP-447 (v3) producers send no member, which is accepted
@@ -306,7 +308,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         # In Kafka, too, such a producer is fenced by its transactional id alone.
         if identity == Identity("") and entry is not None:
             return ErrorCode.NONE
-        error = self.check_commit(group_id, identity)
+        error = self.check_commit(group_id, identity, _MODERN_COMMIT, partitions)
         # TxnOffsetCommit has no version in which clients know these codes. ILLEGAL_GENERATION aborts the transaction.
         if error in (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND):
             return ErrorCode.ILLEGAL_GENERATION

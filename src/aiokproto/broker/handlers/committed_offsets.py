@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
+from aiokproto.broker.groups.assignment import TopicIdPartition
 from aiokproto.broker.groups.records import OffsetAndMetadata
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
+from aiokproto.codec.messages.txn_offset_commit import TxnOffsetCommitRequest
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
@@ -70,3 +73,13 @@ def _check_offset(topic: str, partition: int, metadata: str | None, context: Req
     if len((metadata or "").encode()) > context.state.options.number("offset.metadata.max.bytes"):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
+
+
+def partition_ids(
+    request: OffsetCommitRequest | TxnOffsetCommitRequest, context: RequestContext
+) -> Iterator[TopicIdPartition]:
+    """Return the partitions of a request by topic id. Unknown topics get their errors in :func:`collect_offsets`."""
+    for topic_request in request.topics:
+        topic = context.state.topics.get(topic_request.name)
+        topic_id = topic.topic_id if topic is not None else topic_request.topic_id
+        yield from ((topic_id, each.partition_index) for each in topic_request.partitions)

@@ -5,12 +5,9 @@ v0, which Kafka stored in ZooKeeper, is stored like the others. v1 has a commit 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from aiokproto.broker.groups.assignment import TopicIdPartition
 from aiokproto.broker.groups.classic_member import Identity
 from aiokproto.broker.groups.records import OffsetAndMetadata
-from aiokproto.broker.handlers.committed_offsets import collect_offsets
+from aiokproto.broker.handlers.committed_offsets import collect_offsets, partition_ids
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.offset_commit import (
     OffsetCommitRequest,
@@ -42,15 +39,7 @@ def _check(request: OffsetCommitRequest, context: RequestContext) -> ErrorCode:
         return error.code
     # In v0 the fields of the member have their defaults: no generation, as a consumer with assigned partitions.
     identity = Identity(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
-    return context.groups.check_commit(request.group_id, identity, context.version, _partition_ids(request, context))
-
-
-def _partition_ids(request: OffsetCommitRequest, context: RequestContext) -> Iterator[TopicIdPartition]:
-    """Return the partitions of a request by topic id. Unknown topics get their errors in ``collect_offsets``."""
-    for topic_request in request.topics:
-        topic = context.state.topics.get(topic_request.name)
-        topic_id = topic.topic_id if topic is not None else topic_request.topic_id
-        yield from ((topic_id, each.partition_index) for each in topic_request.partitions)
+    return context.groups.check_commit(request.group_id, identity, context.version, partition_ids(request, context))
 
 
 def _commit_topic(

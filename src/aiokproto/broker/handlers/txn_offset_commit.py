@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from aiokproto.broker.groups.classic_member import Identity
 from aiokproto.broker.groups.records import OffsetAndMetadata
-from aiokproto.broker.handlers.committed_offsets import collect_offsets
+from aiokproto.broker.handlers.committed_offsets import collect_offsets, partition_ids
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.transactions.transaction_metadata import ProducerIdAndEpoch
 from aiokproto.codec.messages.txn_offset_commit import (
@@ -51,7 +51,7 @@ def _check(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
         )
     # After the transaction: a fenced producer gets the error of its epoch, not one of the group.
     member = Identity(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
-    error = context.groups.check_transactional_commit(request.group_id, member)
+    error = context.groups.check_transactional_commit(request.group_id, member, partition_ids(request, context))
     if error:
         raise BrokerError(error)
 
