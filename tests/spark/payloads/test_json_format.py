@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from aiokproto.spark.payloads import json_format
 from aiokproto.spark.payloads.ddl import parse_schema
 from aiokproto.spark.payloads.json_format import Decoded, json_decoder
 from aiokproto.spark.payloads.json_rows import row_reader
+from benchmarks.spark.payloads import FORMS, Form
 from tests.spark.payloads.json_cases import ROWS, SCHEMA
 
 if TYPE_CHECKING:
@@ -67,8 +69,12 @@ def as_spark(value: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-texts = st.sampled_from(["", "x", 'é\n"', "NaN", "\ud83d"]) | st.sampled_from(
-    ["2020-01-02", "2020-01-02T03", "2020-01-02T03:04:05Z", "2020-01-02 03:04:05.5+02:00", "2020-01-02T03:04:05+19"]
+texts = (
+    st.sampled_from(["", "x", 'é\n"', "NaN", "\ud83d", '{,"b":5,'])
+    | st.sampled_from(
+        ["2020-01-02", "2020-01-02T03", "2020-01-02T03:04:05Z", "2020-01-02 03:04:05.5+02:00", "2020-01-02T03:04:05+19"]
+    )
+    | st.sampled_from(["2020-01-02T03:04:05.123456789Z", "2020-01-02T03:04:05.1234567", "2020-01-02T03:04Z", "2020"])
 )
 values = st.recursive(
     st.none()
@@ -87,6 +93,11 @@ lines = (
     | st.sampled_from(
         [b"", b" ", b"{}", b"{", b"}", b'{"a":1}{"a":2}', b'{"a":\n1}', b'{"b":"x}', b'","a":1}', b"\xff"]
     )
+    | st.sampled_from([b'{"b":1.50}', b'{ "b" :\t-0 }', b'{"b":01}', b'{"b":1.5e}', b'{"b":5-3}', b'{"b":{"b":5}}'])
+    | st.sampled_from(
+        [b'{"a":1,"b":"{,"b":5}', b'{"k\\"b":5}', b'{"b":truefalse}', b'{"b":false,"b":1}', b'{"n":{"y":1}}']
+    )
+    | st.sampled_from([b'{"b":"x"}\r\n', b'\n{"a":1}\t', b'{"a":1}\n{"a":2}\n', b'{"b":"x\n"}', b'{"b":5,\n"a":1}\x0b'])
     | st.sampled_from([b'{"b":"\xff"}', b'{"b":"\xed\xa0\x80"}', b'{"\xff":1}', b'\xef\xbb\xbf{"a":1}', b'{"b":"\0"}'])
 )
 
@@ -102,26 +113,48 @@ def test_both_ways_of_reading_agree(rows: list[bytes | None]) -> None:
     assert sorted(found.malformed) == [number for number, (_, whole) in enumerate(one_by_one) if not whole]
 
 
-def test_one_malformed_row_does_not_slow_down_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = 0
+@dataclass
+class Slow:
+    """How many rows were read one by one."""
+
+    rows: int = 0
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Slow:
+    counted = Slow()
     read_row = row_reader
 
-    def counted(kind: pa.DataType) -> Any:
+    def counting(kind: pa.DataType) -> Any:
         read = read_row(kind)
 
         def one(data: bytes) -> Any:
-            nonlocal slow
-            slow += 1
+            counted.rows += 1
             return read(data)
 
         return one
 
-    monkeypatch.setattr(json_format, "row_reader", counted)
+    monkeypatch.setattr(json_format, "row_reader", counting)
+    return counted
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: str(form.name).replace(" ", "-"))
+def test_usual_forms_are_read_many_rows_at_once(form: Form, slow: Slow) -> None:
+    kind = parse_schema("value.schema", form.schema)
+    rows = form.rows(40)
+    found = decode(kind, list(rows))
+    assert slow.rows == 0
+    assert not found.malformed
+    read = row_reader(kind)
+    assert repr(found.column.to_pylist()) == repr(pa.array([read(row)[0] for row in rows], kind).to_pylist())
+
+
+def test_one_malformed_row_does_not_slow_down_the_others(slow: Slow) -> None:
     rows: list[bytes | None] = [b'{"a":%d,"t":"2020-01-02T03:04:05Z"}' % number for number in range(5000)]
     rows[1234] = b"nope"
     found = decode(SIMPLE, rows)
     assert [*found.malformed] == [1234]
-    assert slow <= json_format.FEW
+    assert slow.rows <= json_format.FEW
     assert [row["a"] for row in found.column.to_pylist() if row["a"] is not None] == [
         number for number in range(5000) if number != 1234
     ]

@@ -5,7 +5,8 @@ one document. That is sure if each begins with ``{`` and ends with ``}``: no doc
 in the next, because ``}{`` is in no document, and JSON has no line breaks within strings. So each line has one document
 or more, and one exactly if there are as many rows as lines.
 
-A batch that the reader rejects is divided, until the rows that it does not take are few: those are read one by one.
+A batch that the reader rejects is first rewritten to forms that it takes (:mod:`.json_forms`), and then divided, until
+the rows that it does not take are few: those are read one by one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aiokproto.spark.payloads.json_forms import rewriter, with_zone, within_microseconds
 from aiokproto.spark.payloads.json_rows import row_reader
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ def json_decoder(kind: pa.DataType) -> Callable[[pa.Array], Decoded]:
 
     read_row = row_reader(kind)
     transit = _transit(kind)
+    rewrite = rewriter(kind)
 
     def slow(values: pa.Array, malformed: dict[int, str], first: int) -> pa.Array:
         found = []
@@ -50,18 +53,27 @@ def json_decoder(kind: pa.DataType) -> Callable[[pa.Array], Decoded]:
                 malformed[number] = "it is no JSON of the schema"
         return pa.array(found, kind)
 
-    def decode(values: pa.Array, malformed: dict[int, str], first: int) -> list[pa.Array]:
-        if (found := None if transit is None else _fast(values, transit, kind)) is not None:
+    def divided(values: pa.Array, rewritten: pa.Array, malformed: dict[int, str], first: int) -> list[pa.Array]:
+        if (found := _fast(rewritten, transit, kind)) is not None:
             return [found]
-        if transit is None or len(values) <= FEW:
+        if len(values) <= FEW:
+            # As it was written: the text of an object for a STRING field has its numbers without quotes.
             return [slow(values, malformed, first)]
         half = len(values) // 2
-        return decode(values[:half], malformed, first) + decode(values[half:], malformed, first + half)
+        return divided(values[:half], rewritten[:half], malformed, first) + divided(
+            values[half:], rewritten[half:], malformed, first + half
+        )
+
+    def decode(values: pa.Array, malformed: dict[int, str]) -> list[pa.Array]:
+        if transit is None:
+            return [slow(values, malformed, 0)]
+        found = _fast(values, transit, kind)
+        return divided(values, rewrite(values), malformed, 0) if found is None else [found]
 
     def column(values: pa.Array) -> Decoded:
         malformed: dict[int, str] = {}
         if not values.null_count:
-            parts = decode(values, malformed, 0) if len(values) else [pa.array([], kind)]
+            parts = decode(values, malformed) if len(values) else [pa.array([], kind)]
             return Decoded(parts[0] if len(parts) == 1 else pa.concat_arrays(parts), malformed)
         present = values.is_valid()
         rows = present.to_numpy(zero_copy_only=False).nonzero()[0]
@@ -137,9 +149,10 @@ def _joined(column: Any) -> pa.Array:
 
 
 def _all(flags: pa.Array) -> bool:
+    """Return whether all flags are true, of those that are not null."""
     from pyarrow import compute
 
-    return bool(compute.call_function("all", [flags]).as_py())
+    return bool(compute.call_function("all", [flags], compute.ScalarAggregateOptions(min_count=0)).as_py())
 
 
 def _converted(column: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -161,23 +174,36 @@ def _converted(column: pa.Array, kind: pa.DataType) -> pa.Array:
         element = _converted(column.values, kind.value_type)
         mask = column.is_null() if column.null_count else None
         return pa.ListArray.from_arrays(column.offsets, element, type=kind, mask=mask)
-    if types.is_timestamp(kind) and kind.tz:
-        return _instants(column, kind)
+    if types.is_timestamp(kind):
+        return _times(column, kind)
     return column.cast(kind) if types.is_temporal(kind) else column
 
 
-def _instants(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return the times of texts, all with a zone or all without: those are UTC."""
+def _times(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return the times of texts.
+
+    Raises:
+        pa.ArrowInvalid: A text is no time, or of a form that Arrow does not know.
+    """
+    import pyarrow as pa
+
+    try:
+        return _as_written(texts, kind)
+    except pa.ArrowInvalid:
+        short = within_microseconds(texts)
+        return _as_written(with_zone(short) if kind.tz else short, kind)
+
+
+def _as_written(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return the times of texts, all with a zone if the type has one, and all without one otherwise."""
     import pyarrow as pa
     from pyarrow import compute
 
-    try:
-        found = texts.cast(kind)
-    except pa.ArrowInvalid:
-        return texts.cast(pa.timestamp("us")).cast(kind)
-    utc = compute.call_function("ends_with", [texts], compute.MatchSubstringOptions("Z"))
+    found = texts.cast(kind)
+    if not kind.tz or _all(compute.call_function("ends_with", [texts], compute.MatchSubstringOptions("Z"))):
+        return found
     # Arrow reads offsets of more than 18 hours, and Spark does not.
-    if not _all(utc) and not _all(compute.call_function("invert", [_matches(texts, r"[+-](1[89]|2\d)(:?\d\d)?$")])):
+    if not _all(compute.call_function("invert", [_matches(texts, r"[+-](1[89]|2\d)(:?\d\d)?$")])):
         raise pa.ArrowInvalid("an offset is too large")
     return found
 

@@ -20,6 +20,9 @@ from zoneinfo import ZoneInfo
 if TYPE_CHECKING:
     import pyarrow as pa
 
+WHITE_SPACE = " \t\r\n"
+"""What JSON calls white space."""
+
 _DATE = re.compile(r"([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[T ].*)?)?)?")
 _CLOCK = r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?"
 _TIMESTAMP = re.compile(rf"([+-]?\d{{4,6}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[T ]{_CLOCK}\s*(.*))?)?)?")
@@ -97,7 +100,7 @@ def row_reader(kind: pa.DataType) -> Callable[[bytes], tuple[dict[str, Any] | No
 
     def read(data: bytes) -> tuple[dict[str, Any] | None, bool]:
         try:
-            text = data.decode().lstrip(" \t\r\n")
+            text = data.decode().lstrip(WHITE_SPACE)
             if not text:
                 return None, True
             # As with Spark, what follows the value does not matter.

@@ -1,0 +1,86 @@
+"""Forms of JSON that Arrow's reader does not take, rewritten to forms with the same meaning that it does.
+
+White space around a value goes: Arrow's reader has a document in each line. Numbers and booleans for a STRING field get
+quotes: Arrow's reader takes no number for text, and the text of a number is what was written, as ``1.50``.
+
+The quotes are right because ``{`` or ``,``, white space and a quote are the begin of a name wherever a document is
+well-formed: in a string the quote would end the string, and what follows it here would make the document malformed with
+these quotes as well as without them.
+
+Times lose what is beyond microseconds, as in Spark, and get the zone that they lack.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aiokproto.spark.payloads.json_rows import WHITE_SPACE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Rewrite = Callable[["pa.Array"], "pa.Array"]
+
+_AROUND = f"^[{WHITE_SPACE}]+|[{WHITE_SPACE}]+$"
+# RE2 has no lookahead. What can follow a number makes the document malformed, unless the number ends here.
+_SCALAR = r"(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?\b|true\b|false\b)"
+_BEYOND_MICROSECONDS = r"(\.[0-9]{6})[0-9]+"
+_DATE = r"^([0-9]{4}-[0-9]{2}-[0-9]{2})$"
+_WITHOUT_ZONE = r"^([0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}(?::[0-9]{2}){0,2}(?:\.[0-9]+)?)$"
+
+
+def rewriter(kind: pa.DataType) -> Rewrite:
+    """Return a function that rewrites a column of JSON, whose documents are structs of this type."""
+    names = _text_names(kind)
+    if not names:
+        return _without_white_space
+    either = "|".join(re.escape(json.dumps(name, ensure_ascii=False)) for name in sorted(names))
+    field = rf"([{{,][{WHITE_SPACE}]*(?:{either})[{WHITE_SPACE}]*:[{WHITE_SPACE}]*)"
+    quoted = partial(_replaced, pattern=field + _SCALAR, by=r'\1"\2"')
+    return lambda values: quoted(_without_white_space(values))
+
+
+def _without_white_space(values: pa.Array) -> pa.Array:
+    return _replaced(values, pattern=_AROUND, by="")
+
+
+def _text_names(kind: pa.DataType) -> set[str]:
+    """Return the names of fields that are text wherever they are: in which struct a name is, the rewriting ignores."""
+    import pyarrow as pa
+
+    found = list(_fields(kind))
+    return {field.name for field in found} - {field.name for field in found if field.type != pa.string()}
+
+
+def _fields(kind: pa.DataType) -> Iterator[pa.Field]:
+    """Yield the fields of a struct, and of all structs within."""
+    import pyarrow as pa
+
+    if pa.types.is_list(kind):
+        yield from _fields(kind.value_type)
+    elif pa.types.is_struct(kind):
+        for field in kind:
+            yield field
+            yield from _fields(field.type)
+
+
+def within_microseconds(texts: pa.Array) -> pa.Array:
+    """Return texts of times without digits beyond microseconds."""
+    return _replaced(texts, pattern=_BEYOND_MICROSECONDS, by=r"\1")
+
+
+def with_zone(texts: pa.Array) -> pa.Array:
+    """Return texts of times, in which those without a zone have UTC."""
+    return _replaced(_replaced(texts, pattern=_DATE, by=r"\1T00:00:00Z"), pattern=_WITHOUT_ZONE, by=r"\1Z")
+
+
+def _replaced(texts: pa.Array, *, pattern: str, by: str) -> pa.Array:
+    from pyarrow import compute
+
+    return compute.call_function(
+        "replace_substring_regex", [texts], compute.ReplaceSubstringOptions(pattern, by, max_replacements=None)
+    )
