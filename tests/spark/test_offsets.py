@@ -182,6 +182,24 @@ def test_fewer_tasks_than_partitions_cut_nothing() -> None:
     assert [one.size for one in split(ranges(100, 1, 1), min_partitions=2)] == [100, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("sizes", "wanted", "tasks"),
+    [
+        # A long range and nine short ones.
+        ([1_000_000, *[10] * 9], 11, 11),
+        ([1_000_000, *[10] * 9], 20, 20),
+        ([1_000_000, *[10] * 9], 40, 40),
+        # Shares of 1.5 and 2.5: halves are rounded up.
+        ([15, 25], 4, 5),
+        ([3, 1], 40, 4),
+        # Where no range is large enough, none is split.
+        ([5, 5, 5], 4, 3),
+    ],
+)
+def test_there_are_as_many_tasks_as_with_the_official_connector(sizes: list[int], wanted: int, tasks: int) -> None:
+    assert len(split(ranges(*sizes), min_partitions=wanted)) == tasks
+
+
 def test_no_more_offsets_than_wanted_in_a_task() -> None:
     assert [one.size for one in split(ranges(10, 3), max_records=4)] == [3, 3, 4, 3]
 

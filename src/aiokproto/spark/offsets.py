@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aiokproto.errors import ConfigurationError, KafkaError
@@ -282,26 +282,43 @@ def _end(partition: TopicPartition, log: Log, bound: Bound) -> int:
 def split(
     ranges: Iterable[OffsetRange], min_partitions: int | None = None, max_records: int | None = None
 ) -> list[OffsetRange]:
-    """Split ranges into one range per task, and drop empty ones.
+    """Split ranges into one range per task, and drop empty ones. There are as many as with the official connector.
 
     The pieces of a range have about the same number of offsets: how many records these have is unknown here.
 
     Args:
         ranges: One range per partition.
-        min_partitions: Minimum number of tasks, about; longer ranges are split into more pieces.
+        min_partitions: Number of tasks, about, if there are more than ranges; longer ranges are split into more pieces.
         max_records: Maximum number of offsets in a task.
     """
-    not_empty = [one for one in ranges if one.size > 0]
-    total = sum(one.size for one in not_empty)
-    tasks: list[OffsetRange] = []
-    for one in not_empty:
-        pieces = 1
-        if min_partitions and min_partitions > len(not_empty):
-            pieces = max(pieces, round(one.size * min_partitions / total))
-        if max_records:
-            pieces = max(pieces, -(-one.size // max_records))
-        tasks.extend(_pieces(one, min(pieces, one.size)))
+    tasks = [one for one in ranges if one.size > 0]
+    if max_records:
+        tasks = _split(tasks, [-(-one.size // max_records) for one in tasks])
+    if min_partitions and min_partitions > len(tasks):
+        tasks = _split(tasks, _proportional([one.size for one in tasks], min_partitions))
     return tasks
+
+
+def _proportional(sizes: Sequence[int], tasks: int) -> list[int]:
+    """Return into how many pieces to split each, in proportion to the sizes.
+
+    A small range is a task of its own, however small. So the others share the tasks that are left: in proportion to all
+    sizes, many small ranges would come on top of ``tasks``.
+    """
+    total = sum(sizes)
+    large = [size for size in sizes if _share(size, total, tasks) > 1]
+    left, large_total = max(tasks - len(sizes) + len(large), 1), sum(large)
+    return [_share(size, large_total, left) if _share(size, total, tasks) > 1 else 1 for size in sizes]
+
+
+def _share(size: int, total: int, tasks: int) -> int:
+    """Return ``tasks * size / total``, rounded, and at least 1."""
+    # Halves up, as in the official connector.
+    return max(int(tasks * size / total + 0.5), 1)
+
+
+def _split(ranges: Iterable[OffsetRange], counts: Iterable[int]) -> list[OffsetRange]:
+    return [piece for one, count in zip(ranges, counts, strict=True) for piece in _pieces(one, min(count, one.size))]
 
 
 def _pieces(whole: OffsetRange, count: int) -> Iterator[OffsetRange]:
