@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from aiokproto.broker.metadata.topics import OFFSETS_TOPIC
 from aiokproto.cluster import CoordinatorKind
 from aiokproto.errors import BootstrapError, BrokerError, ConfigurationError, UnknownTopicError
+from aiokproto.producer import Producer
 from aiokproto.records import BatchRecord
 from aiokproto.spark.offsets import LATEST, DataLossError
 from aiokproto.spark.options import TOPIC_IDS
@@ -113,6 +116,32 @@ def test_going_on_from_where_a_read_has_ended(kafka: Kafka, filled: str) -> None
         (filled, 0): (8, 10),
         (filled, 1): (0, 5),
     }
+
+
+def test_going_on_after_a_read_of_transactions_that_are_still_open(kafka: Kafka, topic: str) -> None:
+    kafka.create_topic(topic)
+    servers = kafka.bootstrap_servers
+    going_on: list[dict[tuple[str, int], tuple[int, int]]] = []
+
+    async def write() -> None:
+        async with Producer(bootstrap_servers=servers, transactional_id=topic) as producer:
+            async with producer.transaction() as transaction:
+                await transaction.send_many(topic, [b"v"] * 5)
+                uncommitted = await asyncio.to_thread(planned, kafka, subscribe=topic)
+                assert uncommitted == {(topic, 0): (0, 5)}
+                going_on.append(await asyncio.to_thread(committed, 5))
+            going_on.append(await asyncio.to_thread(committed, 5))
+
+    def committed(start: int) -> dict[tuple[str, int], tuple[int, int]]:
+        return planned(
+            kafka, {TopicPartition(topic, 0): start}, subscribe=topic, **{"kafka.isolation.level": "read_committed"}
+        )
+
+    asyncio.run(write())
+    # The second one has the marker.
+    assert going_on == [{(topic, 0): (5, 5)}, {(topic, 0): (5, 6)}]
+    with pytest.raises(ConfigurationError, match="ends at offset 6, before 7"):
+        committed(7)
 
 
 def test_deleted_records(kafka: Kafka, filled: str) -> None:

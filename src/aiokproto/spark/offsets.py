@@ -151,6 +151,7 @@ class Log:
         start: The log start offset.
         end: The high watermark or, with ``read_committed``, the last stable offset.
         leader_epoch: The leader epoch of ``end``; -1 if unknown.
+        high_watermark: The high watermark, where the last load has read beyond ``end``; None elsewhere.
         at_start: The first offset at or after the starting timestamp, None if there is no such record.
         at_end: The first offset at or after the ending timestamp, None if there is no such record.
     """
@@ -159,6 +160,7 @@ class Log:
     start: int
     end: int
     leader_epoch: int = -1
+    high_watermark: int | None = None
     at_start: int | None = None
     at_end: int | None = None
 
@@ -267,7 +269,7 @@ def _start(
         if fail:
             raise DataLossError(f"{problem} (failOnDataLoss=false continues at offset {log.start})")
         return log.start, problem
-    if requested > log.end:
+    if requested > (log.end if log.high_watermark is None else log.high_watermark):
         raise ConfigurationError(f"{bound.option}: {partition} ends at offset {log.end}, before {requested}")
     return requested, None
 

@@ -100,6 +100,7 @@ async def plan(
     options.starting.check_covers(partitions)
     options.ending.check_covers(partitions)
     logs = await request_logs(cluster, options, partitions, topic_ids)
+    logs |= await _beyond_stable(cluster, options, logs, resume or {})
     last_end = Bound("the end of the last load", each=resume or {})
     ranges = []
     for partition in partitions:
@@ -208,11 +209,29 @@ async def request_logs(
             first[one].offset,
             last[one].offset,
             last[one].leader_epoch,
-            _offset(at_start.get(one)),
-            _offset(at_end.get(one)),
+            at_start=_offset(at_start.get(one)),
+            at_end=_offset(at_end.get(one)),
         )
         for one in partitions
     }
+
+
+async def _beyond_stable(
+    cluster: ClusterClient,
+    options: ReadOptions,
+    logs: Mapping[TopicPartition, Log],
+    resume: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, Log]:
+    """Return the logs whose last stable offset is before the end of the last load, with their high watermarks.
+
+    The last load has read transactions that are still open: nothing is missing, and there is nothing to read yet.
+    """
+    if not options.fetch.read_committed:
+        return {}
+    wanted = [one for one, end in resume.items() if one in logs and end > logs[one].end]
+    uncommitted = replace(options, fetch=replace(options.fetch, read_committed=False))
+    found = await list_offsets(cluster, dict.fromkeys(wanted, LATEST), uncommitted)
+    return {one: replace(logs[one], high_watermark=found[one].offset) for one in wanted}
 
 
 def _offset(response: ListOffsetsPartitionResponse | None) -> int | None:
