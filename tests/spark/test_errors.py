@@ -98,8 +98,8 @@ def test_planning(load: Any, kafka: Kafka, filled: str) -> None:
     kafka.delete_records(filled, 0, 2)
     shown(
         lambda: load(subscribe=filled, startingOffsets=f'{{"{filled}": {{"0": 0}}}}').collect(),
-        f"DataLossError: {filled}-0 begins at offset 2: 2 offsets from 0 on were deleted "
-        "(failOnDataLoss=false continues at offset 2)",
+        f"DataLossError: {filled}-0 begins at offset 2: 2 offsets from 0 on were deleted. "
+        "Set failOnDataLoss=false to continue at offset 2",
     )
 
 
@@ -117,7 +117,7 @@ def test_records_that_go_after_planning(load: Any, kafka: Kafka, filled: str) ->
     shown(
         collect,
         f"DataLossError: reading {filled}-0 offsets 0 to 5: 2 offsets from 0 on were deleted: the log begins at "
-        "offset 2 (failOnDataLoss=false continues there)",
+        "offset 2. Set failOnDataLoss=false to continue there",
     )
 
 

@@ -130,7 +130,8 @@ def test_settings_of_security_never_lack_an_effect() -> None:
         "kafka.ssl.truststore.location is given, but kafka.security.protocol is 'PLAINTEXT': set it to 'SSL'"
     )
     assert "set it to 'SASL_SSL'" in refused(**{"kafka.sasl.jaas.config": "secret"})
-    assert "kafka.sasl.mechanism is missing" in refused(kafka__security__protocol="sasl_ssl")
+    named = refused(kafka__security__protocol="sasl_ssl", kafka__sasl__username="etl")
+    assert named == "kafka.sasl.username is no option of kafka.sasl.mechanism='GSSAPI'"
     assert "use kafka.ssl.enabled.protocols" in refused(**{"kafka.ssl.protocol": "TLSv1.3"})
     assert "must be 'https'" not in refused(**{"kafka.ssl.endpoint.identification.algorithm": "http"})
     assert not [name for name in WITHOUT_EFFECT if name.startswith(("kafka.ssl.", "kafka.sasl.", "kafka.security."))]

@@ -11,7 +11,10 @@ import json
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,9 +45,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if rest:
         parser.error(_unrecognized(rest))
     command: Callable[[argparse.Namespace], Iterable[str]] = options.command
+    options.session = _Session(options)
     try:
-        lines = list(command(options))
+        lines = _in_thread(lambda: list(command(options)))
     except KeyboardInterrupt:
+        # Its jobs end with it, and with them the thread that waits for them.
+        options.session.stop()
         return _failed("interrupted: `aiokproto load runs` lists the loads that were committed", 130)
     except ConfigurationError as error:
         return _failed(error, 2)
@@ -59,6 +65,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         wrong = reason.removeprefix(f"{ConfigurationError.__module__}.{ConfigurationError.__name__}: ")
         return _failed(wrong, 1 if wrong == reason else 2)
     return _written(lines)
+
+
+def _in_thread(call: Callable[[], list[str]]) -> list[str]:
+    """Call it in a thread, so that Ctrl-C interrupts this one.
+
+    In the middle of a call of Java it would break the connection to Java, and py4j would log that with its stack.
+    """
+    done: Future[list[str]] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(call())
+        # It is raised in the other thread.
+        except BaseException as error:  # noqa: BLE001
+            done.set_exception(error)
+
+    # Whatever it waits for, the process can end.
+    thread = threading.Thread(target=run, name="aiokproto-load", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        # On Windows a wait without an end cannot be interrupted.
+        thread.join(0.2)
+    return done.result()
 
 
 def _unrecognized(rest: Sequence[str]) -> str:
@@ -102,8 +131,8 @@ def _reason(text: str) -> str:
 def _append(options: argparse.Namespace) -> Iterator[str]:
     from aiokproto.spark import load
 
-    partition_by = _partitions(options.partition_by)
-    with _Session(options) as spark, progress(spark, "loading", shown=options.progress):
+    partition_by = _checked(options, options.topics, options.from_timestamp)
+    with options.session as spark, progress(spark, "loading", shown=options.progress):
         result = load(
             spark,
             options.topics,
@@ -120,8 +149,9 @@ def _append(options: argparse.Namespace) -> Iterator[str]:
 def _rerun(options: argparse.Namespace) -> Iterator[str]:
     from aiokproto.spark import rerun
 
-    partition_by = _partitions(options.partition_by)
-    with _Session(options) as spark, progress(spark, f"rerunning {options.run_id}", shown=options.progress):
+    # Its offsets are those of the earlier load, whatever the topics.
+    partition_by = _checked(options, ["any"])
+    with options.session as spark, progress(spark, f"rerunning {options.run_id}", shown=options.progress):
         result = rerun(
             spark,
             options.out,
@@ -135,9 +165,13 @@ def _rerun(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _runs(options: argparse.Namespace) -> Iterator[str]:
-    from aiokproto.spark import runs
+    # From its module: listing the loads needs no PySpark.
+    from aiokproto.spark.loads.load import runs
+    from aiokproto.spark.loads.opening import local_directory
 
-    with _Session(options, needed=_on_hdfs(options.out)) as spark:
+    if (folder := local_directory(options.out)) is not None and not folder.is_dir():
+        raise FileNotFoundError(f"{options.out}: there is no such directory")
+    with _session_for(options) as spark:
         found = runs(options.out, spark)
     if options.json:
         yield json.dumps([_summary(one) for one in found], indent=1)
@@ -150,7 +184,7 @@ def _runs(options: argparse.Namespace) -> Iterator[str]:
 def _vacuum(options: argparse.Namespace) -> Iterator[str]:
     from aiokproto.spark import vacuum
 
-    with _Session(options, needed=_on_hdfs(options.out)) as spark:
+    with _session_for(options) as spark:
         found = vacuum(options.out, older_than=options.older_than, dry_run=options.dry_run, spark=spark)
     for one in found:
         yield f"{'would remove' if options.dry_run else 'removed'} {one.name}  {one.size:,} bytes"
@@ -181,6 +215,23 @@ def _on_hdfs(out: str) -> bool:
     return out.lower().startswith(("hdfs:", "viewfs:"))
 
 
+def _checked(
+    options: argparse.Namespace, topics: Sequence[str], from_timestamp: int | datetime | None = None
+) -> Mapping[str, str] | None:
+    """Check what the command line has, before Java is started, which takes seconds; return how files are divided."""
+    from aiokproto.spark.loads.load import check_arguments
+
+    partition_by = _partitions(options.partition_by)
+    check_arguments(
+        topics,
+        bootstrap_servers=options.bootstrap_servers,
+        options=dict(options.option),
+        partition_by=partition_by,
+        from_timestamp=from_timestamp,
+    )
+    return partition_by
+
+
 def _partitions(given: Sequence[tuple[str, str]]) -> Mapping[str, str] | None:
     names = [name for name, _ in given]
     if twice := [name for name in names if names.count(name) > 1]:
@@ -188,20 +239,28 @@ def _partitions(given: Sequence[tuple[str, str]]) -> Mapping[str, str] | None:
     return dict(given) or None
 
 
-class _Session:
-    """A session of Spark for a command; stopped at the end. Where none is needed there is none."""
+def _session_for(options: argparse.Namespace) -> AbstractContextManager[Any]:
+    """Return the session that a command without jobs needs for its output; one of None for most."""
+    session: _Session = options.session
+    return session if _on_hdfs(options.out) else contextlib.nullcontext()
 
-    def __init__(self, options: argparse.Namespace, *, needed: bool = True) -> None:
+
+class _Session:
+    """A session of Spark for a command; stopped at the end."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
-        self._needed = needed
         self._spark: Any = None
 
     def __enter__(self) -> Any:
-        if self._needed:
-            self._spark = self._start()
+        self._spark = self._start()
         return self._spark
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop the session, if it was started; from any thread, and as often as wanted."""
         if self._spark is not None:
             # It fails if Java is gone already, and would hide what the command did, or why it failed.
             with contextlib.suppress(Exception):

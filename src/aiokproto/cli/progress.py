@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
 import threading
@@ -69,8 +70,10 @@ def _polling(look: Callable[[], None]) -> Iterator[None]:
     end = threading.Event()
 
     def poll() -> None:
-        while not end.wait(INTERVAL):
-            look()
+        # It fails once the session is stopped, as by Ctrl-C: then there is nothing more to show.
+        with contextlib.suppress(Exception):
+            while not end.wait(INTERVAL):
+                look()
 
     thread = threading.Thread(target=poll, name="aiokproto-progress", daemon=True)
     thread.start()

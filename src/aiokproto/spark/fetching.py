@@ -229,7 +229,9 @@ class RangeFetcher:
             )
         problem = f"reading {self._range}: {first - self.position} offsets from {self.position} on were deleted"
         if self._options.fail_on_data_loss:
-            raise DataLossError(f"{problem}: the log begins at offset {first} (failOnDataLoss=false continues there)")
+            raise DataLossError(
+                f"{problem}: the log begins at offset {first}. Set failOnDataLoss=false to continue there"
+            )
         logger.warning("%s", problem)
         self.position = first
 

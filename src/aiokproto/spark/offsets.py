@@ -234,7 +234,7 @@ def resolve(
             f"{partition} begins at offset {log.start}: all records before offset {end} ({ending.option}) were deleted"
         )
         if fail:
-            raise DataLossError(f"{problem} (failOnDataLoss=false reads nothing of it)")
+            raise DataLossError(f"{problem}. Set failOnDataLoss=false to read nothing of it")
         end, warning = start, problem
     if end < start and not resumed:
         raise ConfigurationError(
@@ -267,7 +267,7 @@ def _start(
         lost = log.start - requested
         problem = f"{partition} begins at offset {log.start}: {lost} offsets from {requested} on were deleted"
         if fail:
-            raise DataLossError(f"{problem} (failOnDataLoss=false continues at offset {log.start})")
+            raise DataLossError(f"{problem}. Set failOnDataLoss=false to continue at offset {log.start}")
         return log.start, problem
     if requested > (log.end if log.high_watermark is None else log.high_watermark):
         raise ConfigurationError(f"{bound.option}: {partition} ends at offset {log.end}, before {requested}")

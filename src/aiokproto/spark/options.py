@@ -344,6 +344,9 @@ def connection_options(given: Mapping[str, Any]) -> Mapping[str, Any]:
         # Java accepts an initial backoff above the default of the maximum: then it is the maximum, too.
         if options.get(f"{backoff}_ms", 0) > 1000 * getattr(ClusterConfig, f"{backoff}_max"):
             options.setdefault(f"{backoff}_max_ms", options[f"{backoff}_ms"])
+    # As in Java, where the login module of a JAAS configuration names none. Here it does.
+    if options.get("security_protocol", "").startswith("SASL") and "sasl_jaas_config" not in options:
+        options.setdefault("sasl_mechanism", "GSSAPI")
     check_references(options)
     try:
         if (known := checkable(options)) is not None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -91,6 +93,38 @@ def test_a_column_to_divide_files_by_is_given_once(capsys: pytest.CaptureFixture
     for given_ in (["append", "a", "/out"], ["rerun", "/out", "000001-aa"]):
         assert command.main([*given_, *NEEDED, *twice]) == 2
         assert "--partition-by day is given twice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["append", "a", "/out", "--option", "minPartition=2"], "minPartition"),
+        (["append", "a", "/out", "--option", "kafka.security.protocol=TLS"], "kafka.security.protocol"),
+        (["append", "a,,", "/out", "--option", "startingOffsets=earliest"], "startingOffsets cannot be set"),
+        (["rerun", "/out", "000001-aa", "--option", "subscribe=b"], "subscribe cannot be set"),
+    ],
+)
+def test_options_are_checked_before_java_is_started(
+    arguments: list[str], text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command._Session, "_start", lambda _: pytest.fail("Java was started"))
+    assert command.main([*arguments, *NEEDED]) == 2
+    assert text in capsys.readouterr().err
+
+
+def test_runs_needs_no_pyspark(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.modules['pyspark'] = None; from aiokproto.cli.load import main; sys.exit(main(sys.argv[1:]))"
+    )
+
+    def runs(out: Path) -> subprocess.CompletedProcess[str]:
+        listing = [sys.executable, "-c", program, "runs", str(out)]
+        return subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+    done = runs(tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    missing = runs(tmp_path / "none")
+    assert (missing.returncode, missing.stderr) == (1, f"error: {tmp_path / 'none'}: there is no such directory\n")
 
 
 def test_an_output_without_loads_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -275,6 +309,31 @@ def run(*arguments: str) -> str:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
+
+
+@pytest.mark.extended
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+def test_ctrl_c_ends_a_job_quietly(kafka: Kafka, topic: str, tmp_path: Path) -> None:
+    kafka.create_topic(topic)
+    kafka.produce(topic, 0, [BatchRecord(0, 0, None, b"v")])
+    out = tmp_path / "out"
+    sleeps = ["--partition-by", "slow=java_method('java.lang.Thread', 'sleep', 600000L)", "--progress"]
+    where = ["--bootstrap-servers", kafka.bootstrap_servers, "--master", "local[1]"]
+    where += [part for setting in QUICK for part in ("--conf", setting)]
+    base = [sys.executable, "-m", "aiokproto", "load", "append", topic, str(out)]
+    with subprocess.Popen([*base, *where, *sleeps], cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        while not list(out.glob("run=*")):
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert errors.rstrip().endswith("error: interrupted: `aiokproto load runs` lists the loads that were committed")
+    assert "Traceback" not in errors
+    assert "py4j" not in errors
 
 
 @pytest.mark.extended

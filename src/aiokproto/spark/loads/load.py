@@ -117,9 +117,8 @@ def load(
     directories = parse_partition_by(partition_by)
     output = open_storage(out, spark)
     history = CommitLog(output).latest()
-    given = _options(bootstrap_servers, options)
-    given["subscribe"] = subscribed
-    given |= {TOPIC_IDS: json.dumps(dict(history.topic_ids)), **_starting(from_timestamp)}
+    given = _options(bootstrap_servers, options) | _starting(from_timestamp)
+    given |= {"subscribe": subscribed, TOPIC_IDS: json.dumps(dict(history.topic_ids))}
     parsed = parse_read_options(given)
     plan = plan_load(parsed, history, allow_truncation=on_truncation == "continue")
     if history.cluster_id is not None and plan.cluster_id != history.cluster_id:
@@ -203,7 +202,7 @@ def rerun(
     try:
         plan_now(pinned)
     except DataLossError as error:
-        raise DataLossError(f"run {run_id}: {error}; allow_fewer_rows=True sets it, and replaces the rows") from None
+        raise DataLossError(f"run {run_id}: {error}. allow_fewer_rows=True does so, and replaces the rows") from None
     check_log(pinned, before.partitions, cluster_id=before.cluster_id)
     data, _ = new_directory(datetime.now(timezone.utc))
     manifest = replace(
@@ -233,6 +232,24 @@ def rerun(
         check_log(pinned, before.partitions, cluster_id=before.cluster_id)
 
     return _result(run_attempt(output, history, manifest, job.write, job.count, validate))
+
+
+def check_arguments(
+    topics: Sequence[str],
+    *,
+    bootstrap_servers: str | Sequence[str],
+    options: Mapping[str, object],
+    partition_by: Mapping[str, str] | None,
+    from_timestamp: int | datetime | None = None,
+) -> None:
+    """Check arguments of :func:`load` or :func:`rerun` without a session, and without the cluster.
+
+    Raises:
+        ConfigurationError: An option or argument is invalid.
+    """
+    parse_partition_by(partition_by)
+    given = _options(bootstrap_servers, options) | _starting(from_timestamp)
+    parse_read_options(given | {"subscribe": ",".join(topics)})
 
 
 def runs(out: str | Path, spark: SparkSession | None = None) -> list[Manifest]:

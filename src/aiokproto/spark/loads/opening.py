@@ -38,6 +38,16 @@ def open_storage(out: str | Path, spark: object | None = None) -> Storage:
     return RemoteStorage(uri)
 
 
+def local_directory(out: str | Path) -> Path | None:
+    """Return the directory of an output on a local file system, which need not exist; None for others.
+
+    Raises:
+        ConfigurationError: It is not a path or URI, or Spark would resolve it differently.
+    """
+    scheme, uri = _normalize(out)
+    return Path(uri.removeprefix(LOCAL)) if scheme == "file" else None
+
+
 def _normalize(out: str | Path) -> tuple[str, str]:
     """Return the scheme and the normal form of a URI, so that manifests and data are in the same place."""
     if not isinstance(out, str | PurePath):

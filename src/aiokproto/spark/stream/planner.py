@@ -33,7 +33,7 @@ logger = logging.getLogger("aiokproto.spark")
 _NAMED = 10
 """Most partitions that a message names."""
 
-_CONTINUES = "failOnDataLoss=false continues with the records that are there"
+_CONTINUES = "Set failOnDataLoss=false to continue with the records that are there"
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ class StreamPlanner:
             named = f"{', '.join(map(str, gone[:_NAMED]))}{' …' if len(gone) > _NAMED else ''}"
             problem = f"the checkpoint has partitions that the topics to read do not have: {named}"
             if self._read.fail_on_data_loss:
-                raise DataLossError(f"{problem} (failOnDataLoss=false continues without them)")
+                raise DataLossError(f"{problem}. Set failOnDataLoss=false to continue without them")
             logger.warning("%s", problem)
         return replace(start, offsets={one: offset for one, offset in start.offsets.items() if one not in set(gone)})
 
@@ -286,7 +286,7 @@ class StreamPlanner:
 
     def _lost(self, problem: str) -> None:
         if self._read.fail_on_data_loss:
-            raise DataLossError(f"{problem} ({_CONTINUES})")
+            raise DataLossError(f"{problem}. {_CONTINUES}")
         logger.warning("%s", problem)
 
     def _waits(self, count: int, start: StreamOffset) -> bool:
