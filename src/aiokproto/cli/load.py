@@ -49,8 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         lines = _in_thread(lambda: list(command(options)))
     except KeyboardInterrupt:
-        # Its jobs end with it, and with them the thread that waits for them.
-        options.session.stop()
+        options.session.abandon()
         return _failed("interrupted: `aiokproto load runs` lists the loads that were committed", 130)
     except ConfigurationError as error:
         return _failed(error, 2)
@@ -258,6 +257,13 @@ class _Session:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def abandon(self) -> None:
+        """Stop the session while a job runs, from another thread: the job fails, and Java does not log that."""
+        if self._spark is not None:
+            with contextlib.suppress(Exception):
+                self._spark.sparkContext.setLogLevel("OFF")
+            self.stop()
 
     def stop(self) -> None:
         """Stop the session, if it was started; from any thread, and as often as wanted."""
