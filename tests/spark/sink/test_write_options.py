@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from aiokproto.errors import ConfigurationError
@@ -138,7 +140,7 @@ def exactly_once(stream: bool = False, **options: str) -> TransactionOptions:
 
 def test_options_of_exactly_once() -> None:
     found = exactly_once(transactionalIdPrefix="p", jobId="j", stateTopic="s", onTransactionLoss="SKIP")
-    assert (found.prefix, found.job_id, found.state_topic, found.on_loss) == ("p", "j", "s", "skip")
+    assert (found.prefix, found.run, found.state_topic, found.on_loss) == ("p", "j", "s", "skip")
     default = exactly_once(transactionalIdPrefix="p")
     assert (default.timeout_ms, default.two_phase, default.state_topic) == (900_000, None, STATE_TOPIC)
     two_phase = exactly_once(transactionalIdPrefix="p", kafka__transaction__two__phase__commit__enable="true")
@@ -146,12 +148,39 @@ def test_options_of_exactly_once() -> None:
     assert parse(semantics="at_least_once") == parse()
 
 
-def test_the_prefix_of_a_stream_follows_from_its_checkpoint_however_it_is_written() -> None:
-    paths = ("/a/b", "/a/b/", "file:/a/b", "file:///a/b")
-    assert len({exactly_once(stream=True, checkpointLocation=path).prefix for path in paths}) == 1
-    other = exactly_once(stream=True, checkpointLocation="/a/c").prefix
-    assert other != exactly_once(stream=True, checkpointLocation="/a/b").prefix
-    assert exactly_once(stream=True, checkpointLocation="/a/b", transactionalIdPrefix="p").prefix == "p"
+def test_a_stream_is_identified_by_the_id_in_its_checkpoint_wherever_that_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, query in (("a", "one"), ("moved", "one"), ("b", "other")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metadata").write_text(f'{{"id":"{query}"}}')
+    monkeypatch.chdir(tmp_path)
+    ways = (
+        f"{tmp_path}/a",
+        f"{tmp_path}//a/",
+        f"file:{tmp_path}/a",
+        f"FILE://localhost{tmp_path}/b/../a",
+        "a",
+        "./moved",
+    )
+    for location in ways:
+        found = exactly_once(stream=True, checkpointLocation=location)
+        assert (found.prefix, found.run) == ("spark-one", "one")
+    assert exactly_once(stream=True, checkpointLocation="b").prefix == "spark-other"
+    given = exactly_once(stream=True, checkpointLocation="b", transactionalIdPrefix="p")
+    assert (given.prefix, given.run) == ("p", "other")
+    for broken in ("", "[]", "{}"):
+        (tmp_path / "b" / "metadata").write_text(broken)
+        with pytest.raises(ConfigurationError, match="checkpointLocation=b: its metadata cannot be read"):
+            exactly_once(stream=True, checkpointLocation="b")
+
+
+def test_a_checkpoint_that_is_not_on_this_machine_is_identified_by_its_location() -> None:
+    ways = ("hdfs://nn/a/b", "hdfs://nn/a//b/", "HDFS://nn/a/./c/../b")
+    assert len({exactly_once(stream=True, checkpointLocation=location).prefix for location in ways}) == 1
+    others = ("hdfs://nn/a/c", "hdfs://other/a/b", "s3a://nn/a/b", "/no/such/a/b")
+    assert len({exactly_once(stream=True, checkpointLocation=location).prefix for location in (*ways, *others)}) == 5
+    assert exactly_once(stream=True, checkpointLocation=ways[0]).run is None
 
 
 def test_options_that_contradict_exactly_once() -> None:

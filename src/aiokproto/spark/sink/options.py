@@ -1,4 +1,4 @@
-"""The options of the sink, with the names of Spark's own Kafka connector. Pure.
+"""The options of the sink, with the names of Spark's own Kafka connector. Pure, but for the id of a stream's query.
 
 As for reading, each option of the connector and of the Java clients is honoured, without effect, or refused, and any
 other is an error. Options that are for reading have no effect here, so that a job can use one set for both.
@@ -6,7 +6,6 @@ other is an error. Options that are for reading have no effect here, so that a j
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +21,8 @@ from aiokproto.spark.options_unused import REFUSED as REFUSED_READING
 from aiokproto.spark.options_unused import WITHOUT_EFFECT as UNUSED_READING
 from aiokproto.spark.options_values import INT32_MAX, Reader, boolean, check_topic, integer, one_of
 from aiokproto.spark.payloads.options import PAYLOAD_OPTIONS, Payload, parse_payloads
+from aiokproto.spark.sink.checkpoint import OPTION as CHECKPOINT
+from aiokproto.spark.sink.checkpoint import prefix_of, query_id
 
 BATCH_SIZE = 512 * 1024
 """Default of ``kafka.batch.size``. A task has all its rows at once, so larger batches cost no latency, and brokers have
@@ -123,8 +124,6 @@ REFUSED = {
 }
 """Options that are refused, and why."""
 
-_CHECKPOINT = "checkpointLocation"
-
 WITHOUT_EFFECT = (
     "queryName",
     *(
@@ -135,7 +134,7 @@ WITHOUT_EFFECT = (
 )
 """Options that are accepted without effect: those of reading, and those that Spark itself reads."""
 
-_TABLE = OptionTable(HONOURED, WITHOUT_EFFECT, REFUSED, {_CHECKPOINT: str})
+_TABLE = OptionTable(HONOURED, WITHOUT_EFFECT, REFUSED, {CHECKPOINT: str})
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,7 @@ class TransactionOptions:
         timeout_ms: The transaction timeout, without two-phase commit.
         two_phase: Whether to use two-phase commit; None: if the brokers grant it.
         on_loss: What to do about a batch that is partly lost: "fail", "rewrite" or "skip".
-        job_id: The name of a batch write, which is executed once; None if it has none.
+        run: The id of the query or job; None if a job has none, or that of the query is not known.
     """
 
     connection: Mapping[str, Any]
@@ -158,7 +157,7 @@ class TransactionOptions:
     timeout_ms: int = TRANSACTION_TIMEOUT_MS
     two_phase: bool | None = None
     on_loss: str = "fail"
-    job_id: str | None = None
+    run: str | None = None
 
 
 @dataclass(frozen=True)
@@ -214,9 +213,10 @@ def _transactions(
         return None
     if stream and "jobId" in given:
         raise ConfigurationError("jobId is for batch writes: a stream numbers its batches in its checkpoint")
-    prefix = given.get("transactionalIdPrefix")
-    if prefix is None and stream and given.get(_CHECKPOINT):
-        prefix = _prefix_of(given[_CHECKPOINT])
+    prefix, location = given.get("transactionalIdPrefix"), given.get(CHECKPOINT) if stream else None
+    query = query_id(location) if location else None
+    if prefix is None and location:
+        prefix = prefix_of(location, query)
     if prefix is None:
         raise ConfigurationError(
             "semantics=exactly_once needs transactionalIdPrefix, a name of this query or job that stays the same when "
@@ -229,16 +229,8 @@ def _transactions(
         timeout_ms=given.get("kafka.transaction.timeout.ms", TRANSACTION_TIMEOUT_MS),
         two_phase=given.get("kafka.transaction.two.phase.commit.enable"),
         on_loss=given.get("onTransactionLoss", "fail"),
-        job_id=given.get("jobId"),
+        run=query or given.get("jobId"),
     )
-
-
-def _prefix_of(checkpoint: str) -> str:
-    """Return the prefix of a query with this checkpoint, however a local path is written."""
-    path = checkpoint.strip().rstrip("/")
-    for scheme in ("file://", "file:"):
-        path = path.removeprefix(scheme)
-    return f"spark-{hashlib.sha256(path.encode()).hexdigest()[:24]}"
 
 
 def _compression_level(given: Mapping[str, Any]) -> Mapping[str, int]:

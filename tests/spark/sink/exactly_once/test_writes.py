@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aiokproto.spark.sink.options import STATE_TOPIC
 from tests.patience import PATIENCE
 from tests.spark.kafka import Kafka
 from tests.spark.test_reading import some_records
@@ -64,9 +66,17 @@ def test_a_stream_and_its_next_run(spark: SparkSession, kafka: Kafka, topic: str
     kafka.produce(source, 0, some_records(30))
     run_stream(spark, kafka, source, topic, tmp_path / "checkpoint")
     kafka.produce(source, 1, some_records(7))
-    run_stream(spark, kafka, source, topic, tmp_path / "checkpoint")
+    # A checkpoint that is moved is still that of its query.
+    (tmp_path / "checkpoint").rename(tmp_path / "moved")
+    run_stream(spark, kafka, source, topic, tmp_path / "moved")
     assert committed(spark, kafka, topic) == committed(spark, kafka, source)
     assert len(committed(spark, kafka, topic)) == 37
+    query = json.loads((tmp_path / "moved" / "metadata").read_text())["id"]
+    state = (
+        spark.read.format("aiokproto").options(**kafka.options(subscribe=STATE_TOPIC, includeHeaders="false")).load()
+    )
+    keys = [json.loads(row["key"]) for row in state.select("key").collect() if row["key"] is not None]
+    assert {key["prefix"] for key in keys if key.get("run") == query} == {f"spark-{query}"}
 
 
 @pytest.mark.extended

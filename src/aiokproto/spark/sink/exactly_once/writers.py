@@ -153,7 +153,7 @@ class TransactionalWriter(_Planned, DataSourceArrowWriter):
         self._options = options
         self._transactions = transactions
         self._plan: Plan | None = None
-        self._run = transactions.job_id or str(uuid4())
+        self._run = transactions.run or str(uuid4())
 
     @brief
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenTransaction:
@@ -165,7 +165,7 @@ class TransactionalWriter(_Planned, DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit the transactions of all tasks."""
         # Without a name no later job can ask for it.
-        _commit(self._transactions, messages, 0, forget=self._transactions.job_id is None)
+        _commit(self._transactions, messages, 0, forget=self._transactions.run is None)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Abort the transactions of all tasks."""

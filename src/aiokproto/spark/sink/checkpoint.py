@@ -1,0 +1,53 @@
+"""The identity of a streaming query, by its checkpoint.
+
+It is the query's id, which Spark writes into a new checkpoint before the first batch. A path is none: two machines can
+have checkpoints of the same path, and a checkpoint that is moved is still that of its query.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import posixpath
+import re
+from pathlib import Path
+
+from aiokproto.errors import ConfigurationError
+
+OPTION = "checkpointLocation"
+
+_URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<authority>//[^/]*)?(?P<path>/.*)")
+"""A scheme has more than one letter: one letter is a drive of Windows."""
+
+
+def query_id(location: str) -> str | None:
+    """Return the id of the query with this checkpoint; None if it is on no file system of this machine.
+
+    Raises:
+        ConfigurationError: The checkpoint's metadata cannot be read, or have no id.
+    """
+    match = _URI.fullmatch(location.strip())
+    if match is not None and match["scheme"].lower() != "file":
+        return None
+    path = Path(match["path"] if match is not None else location.strip())
+    try:
+        return str(json.loads((path / "metadata").read_bytes())["id"])
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigurationError(f"{OPTION}={location}: its metadata cannot be read: {error!r}") from error
+
+
+def prefix_of(location: str, query: str | None) -> str:
+    """Return the prefix of the transactional ids of a query.
+
+    Without its id it follows from the location, which on other file systems is the same for all machines.
+    """
+    if query is not None:
+        return f"spark-{query}"
+    match = _URI.fullmatch(location.strip())
+    if match is None:
+        where = posixpath.normpath(location.strip())
+    else:
+        where = f"{match['scheme'].lower()}:{match['authority'] or ''}{posixpath.normpath(match['path'])}"
+    return f"spark-{hashlib.sha256(where.encode()).hexdigest()[:24]}"
