@@ -141,6 +141,7 @@ def exactly_once(stream: bool = False, **options: str) -> TransactionOptions:
 def test_options_of_exactly_once() -> None:
     found = exactly_once(transactionalIdPrefix="p", jobId="j", stateTopic="s", onTransactionLoss="SKIP")
     assert (found.prefix, found.run, found.state_topic, found.on_loss) == ("p", "j", "s", "skip")
+    assert exactly_once(transactionalIdPrefix="p", jobId="j", jobVersion="7").job_version == 7
     default = exactly_once(transactionalIdPrefix="p")
     assert (default.timeout_ms, default.two_phase, default.state_topic) == (900_000, None, STATE_TOPIC)
     two_phase = exactly_once(transactionalIdPrefix="p", kafka__transaction__two__phase__commit__enable="true")
@@ -187,6 +188,8 @@ def test_options_that_contradict_exactly_once() -> None:
     assert "transactionalIdPrefix needs semantics=exactly_once" in refused(transactionalIdPrefix="p")
     assert "needs transactionalIdPrefix" in refused(semantics="exactly_once")
     assert "needs transactionalIdPrefix" in refused(semantics="exactly_once", checkpointLocation="/a")
+    version = refused(semantics="exactly_once", transactionalIdPrefix="p", jobVersion="7")
+    assert version == "jobVersion needs jobId, the job whose batches it numbers"
     with pytest.raises(ConfigurationError, match="jobId is for batch writes"):
         exactly_once(stream=True, transactionalIdPrefix="p", jobId="j")
     for name, value in (("kafka.acks", "1"), ("kafka.enable.idempotence", "false")):

@@ -90,6 +90,7 @@ _EXACTLY_ONCE: Mapping[str, Reader] = {
     "transactionalIdPrefix": _name,
     "stateTopic": _topic,
     "jobId": _name,
+    "jobVersion": integer(0),
     "onTransactionLoss": one_of("fail", "rewrite", "skip"),
     "kafka.transaction.timeout.ms": _integer(1),
     "kafka.transaction.two.phase.commit.enable": boolean,
@@ -149,6 +150,7 @@ class TransactionOptions:
         two_phase: Whether to use two-phase commit; None: if the brokers grant it.
         on_loss: What to do about a batch that is partly lost: "fail", "rewrite" or "skip".
         run: The id of the query or job; None if a job has none, or that of the query is not known.
+        job_version: The number of a job's batch: those of a job increase.
     """
 
     connection: Mapping[str, Any]
@@ -158,6 +160,7 @@ class TransactionOptions:
     two_phase: bool | None = None
     on_loss: str = "fail"
     run: str | None = None
+    job_version: int | None = None
 
 
 @dataclass(frozen=True)
@@ -211,6 +214,8 @@ def _transactions(
         if unused := [name for name in _EXACTLY_ONCE if name in given]:
             raise ConfigurationError(f"{unused[0]} needs semantics=exactly_once: rows are written at least once")
         return None
+    if "jobVersion" in given and "jobId" not in given:
+        raise ConfigurationError("jobVersion needs jobId, the job whose batches it numbers")
     if stream and "jobId" in given:
         raise ConfigurationError("jobId is for batch writes: a stream numbers its batches in its checkpoint")
     prefix, location = given.get("transactionalIdPrefix"), given.get(CHECKPOINT) if stream else None
@@ -230,6 +235,7 @@ def _transactions(
         two_phase=given.get("kafka.transaction.two.phase.commit.enable"),
         on_loss=given.get("onTransactionLoss", "fail"),
         run=query or given.get("jobId"),
+        job_version=given.get("jobVersion"),
     )
 
 

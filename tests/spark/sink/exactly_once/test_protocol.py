@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
 
+from aiokproto.producer.handed_over import HandedOver
 from aiokproto.producer.producer_id import ProducerId
+from aiokproto.spark.sink.exactly_once.coordinator import Coordinator
 from aiokproto.spark.sink.exactly_once.protocol import (
+    KEPT,
     Batch,
+    Ended,
     FreeId,
+    OnLoss,
+    Outcome,
     Plan,
+    Record,
+    State,
     StateError,
+    StateReader,
     batch_record,
     no_batch_record,
-    read_state,
 )
 from aiokproto.spark.sink.options import parse_write_options
 
 PLAN = Plan("p", ProducerId(1, 2), (FreeId("a", 3, 4), FreeId("b", 5, 6)), {"query": 7}, two_phase=False)
+
+
+def read_state(prefix: str, records: Iterable[Record]) -> State:
+    reader = StateReader(prefix)
+    for key, value in records:
+        reader.add(key, value)
+    return reader.state()
 
 
 @pytest.mark.parametrize(("run", "number", "done"), [("query", 7, True), ("query", 8, False), ("other", 0, False)])
@@ -31,7 +46,7 @@ def test_the_last_batch_is_done_when_spark_runs_it_again(run: str, number: int, 
 
 def test_a_checkpoint_that_is_older_than_what_was_written_is_refused() -> None:
     """A batch with this number may have other rows by now: they would be dropped."""
-    with pytest.raises(StateError, match="Prefix=p, and batch 7 is committed: the checkpoint is older"):
+    with pytest.raises(StateError, match=r"batch 7 is committed: the checkpoint \(or jobVersion\) is older"):
         PLAN.is_done("query", 6)
 
 
@@ -47,6 +62,89 @@ def test_a_job_that_is_forgotten_and_other_prefixes_are_not_in_the_state() -> No
     records = [batch_record(prefix, Batch("query", 3, done=True)) for prefix in ("p", "p-1", "q")]
     assert read_state("p", [*records, no_batch_record("p", "query")]).done() == {}
     assert read_state("p-1", [*records, no_batch_record("p", "query")]).done() == {"query": 3}
+
+
+class MemoryLog:
+    """A state topic and transactions in memory, without brokers."""
+
+    token = ProducerId(1, 2)
+
+    def __init__(self) -> None:
+        self.reader = StateReader("p")
+        self.keys: set[bytes] = set()
+
+    async def ensure(self) -> None: ...
+
+    async def grants_two_phase(self) -> bool:
+        return False
+
+    async def acquire(self, known: ProducerId | None = None) -> None: ...
+
+    async def read(self) -> State:
+        return self.reader.state()
+
+    async def write(self, *records: Record) -> None:
+        for key, value in records:
+            self.reader.add(key, value)
+            # What compaction leaves.
+            (self.keys.discard if value is None else self.keys.add)(key)
+
+    async def still_open(self, transactions: Sequence[HandedOver]) -> list[HandedOver]:
+        return list(transactions)
+
+    async def commit(self, transactions: Sequence[HandedOver]) -> list[Ended]:
+        return [Ended(Outcome.COMMITTED, self.token) for _ in transactions]
+
+    async def list_open(self, prefix: str) -> list[str]:
+        return []
+
+    async def is_current(self, name: str, producer: ProducerId) -> bool:
+        return True
+
+    async def abort(self, names: Sequence[str]) -> None: ...
+
+
+async def batches(log: MemoryLog, jobs: Iterable[tuple[str, int]]) -> list[Plan]:
+    """Plan and commit a batch of each of these jobs; the plans."""
+    plans = []
+    for run, number in jobs:
+        plans.append(await Coordinator("p", log, log, OnLoss.FAIL).plan(None, run))
+        transaction = HandedOver("p-a", 3, 4, True)
+        await Coordinator("p", log, log, OnLoss.FAIL).commit(log.token, run, number, [transaction])
+    return plans
+
+
+@pytest.mark.parametrize("count", [3 * KEPT, pytest.param(1_000_000, marks=pytest.mark.thorough)])
+async def test_of_many_jobs_the_newest_are_remembered(count: int) -> None:
+    log = MemoryLog()
+    for begin in range(0, count, KEPT):
+        await batches(log, ((f"job-{number}", 0) for number in range(begin, begin + KEPT)))
+    plan = await Coordinator("p", log, log, OnLoss.FAIL).plan(None)
+    assert list(plan.done) == [f"job-{number}" for number in range(count - KEPT, count)]
+    # One more for the free ids.
+    assert len(log.keys) == KEPT + 1
+
+
+@pytest.mark.parametrize("count", [3000, pytest.param(1_000_000, marks=pytest.mark.thorough)])
+async def test_of_a_job_with_versions_the_newest_one_is_remembered(count: int) -> None:
+    log = MemoryLog()
+    await batches(log, (("job", 2 * version) for version in range(count)))
+    (plan,) = await batches(log, [("job", 2 * count)])
+    assert plan.done == {"job": 2 * count - 2}
+    assert len(log.keys) == 2
+
+
+async def test_a_plan_has_what_its_own_job_has_done() -> None:
+    log = MemoryLog()
+    plans = await batches(log, [("a", 0), ("b", 3), ("a", 1), ("b", 4)])
+    assert [plan.done for plan in plans] == [{}, {}, {"a": 0}, {"b": 3}]
+    assert list(log.reader.state().batches) == ["a", "b"]
+
+
+def test_a_batch_that_is_to_be_committed_is_not_forgotten() -> None:
+    done = {f"{number}": Batch(f"{number}", 0, done=True) for number in range(KEPT + 5)}
+    assert list(State(done).kept().batches) == [*done][5:]
+    assert list(State({**done, "1": Batch("1", 0)}).kept().batches) == ["1", *[*done][5:]]
 
 
 @pytest.mark.parametrize("partition", [0, 1, 2])

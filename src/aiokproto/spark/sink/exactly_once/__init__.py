@@ -13,6 +13,7 @@ A *batch* is what Spark commits as a whole: a micro-batch of a stream, which a q
 
 **The state topic** has what the driver must not forget, under the *prefix* of the transactional ids: for each query or
 job its last batch, as an intent or as done, and the ids that are free. It is compacted, so that these records stay.
+A plan removes the oldest queries and jobs, so that a prefix with another job for each batch does not grow for ever.
 
 **The commit point** is the intent: a record with the batch and all its transactions. Before it nothing of the batch is
 visible, and it can be dropped. After it the batch is committed, whoever dies: the next plan finds the intent, and ends

@@ -63,11 +63,12 @@ class Coordinator:
         self._transactions = transactions
         self._on_loss = on_loss
 
-    async def plan(self, two_phase: bool | None) -> Plan:
+    async def plan(self, two_phase: bool | None, run: str | None = None) -> Plan:
         """Take over the prefix, finish what an earlier run has left, and return what the tasks need.
 
         Args:
             two_phase: Whether transactions have no timeout; None for "if the brokers grant it".
+            run: The query or job that the tasks work for; None if that is not known, and the plan has to have all.
 
         Raises:
             TransactionLossError: A batch was decided, and is partly lost.
@@ -79,12 +80,15 @@ class Coordinator:
             two_phase = await self._state.grants_two_phase()
         await self._state.acquire()
         state = await self._roll_forward(await self._state.read())
-        # Taken out before any task can start: what a killed driver has given away is never free again.
-        if state.free:
-            await self._state.write(free_record(self._prefix, ()))
+        kept = state.kept()
+        forgotten = [no_batch_record(self._prefix, one) for one in state.batches if one not in kept.batches]
+        # The free ids are taken out before any task can start: what a killed driver has given away is never free again.
+        if state.free or forgotten:
+            await self._state.write(*forgotten, free_record(self._prefix, ()))
         # No intent is open, so no batch has what is.
         await self._abort_orphans()
-        return Plan(self._prefix, self._state.token, state.free, state.done(), two_phase)
+        done = {one: number for one, number in kept.done().items() if run in (None, one)}
+        return Plan(self._prefix, self._state.token, state.free, done, two_phase)
 
     async def _roll_forward(self, state: State) -> State:
         """Commit the batches that were decided, and return the state after it."""

@@ -16,6 +16,9 @@ from aiokproto.producer.producer_id import ProducerId
 FORMAT = 1
 """The version of the values in the state topic."""
 
+KEPT = 1000
+"""The most queries and jobs that a prefix remembers: those whose batches are the newest."""
+
 ID_LENGTH = 16
 """The length of a task's id, in hexadecimal digits."""
 
@@ -88,7 +91,7 @@ class State:
     """What the state topic has about a prefix.
 
     Attributes:
-        batches: The last batch of each query or job.
+        batches: The last batch of each query or job, the newest one last.
         free: The ids of tasks that nobody uses.
     """
 
@@ -99,6 +102,13 @@ class State:
     def intents(self) -> list[Batch]:
         """The batches that were decided, and are not done."""
         return [batch for batch in self.batches.values() if not batch.done]
+
+    def kept(self) -> State:
+        """Return the state without the oldest queries and jobs, if there are too many."""
+        if len(self.batches) <= KEPT:
+            return self
+        newest = set(list(self.batches)[-KEPT:])
+        return State({run: batch for run, batch in self.batches.items() if run in newest or not batch.done}, self.free)
 
     def done(self) -> dict[str, int]:
         """Return the number of the last batch that is done, by query or job."""
@@ -133,8 +143,8 @@ class Plan:
         if number < done:
             raise StateError(
                 f"batch {number} of {run} is to be written under transactionalIdPrefix={self.prefix}, and batch {done} "
-                "is committed: the checkpoint is older than what was written, as one from a backup or a copy. Use the "
-                "newest checkpoint; or another transactionalIdPrefix, which writes again what this checkpoint lacks"
+                "is committed: the checkpoint (or jobVersion) is older than what was written, as one from a backup or "
+                "a copy. Use the newest one; or another transactionalIdPrefix, which writes again what this one lacks"
             )
         return number == done
 
@@ -154,7 +164,7 @@ def batch_record(prefix: str, batch: Batch) -> Record:
 
 
 def no_batch_record(prefix: str, run: str) -> Record:
-    """Return the record that forgets a job, which no later one can have the id of."""
+    """Return the record that forgets a query or job."""
     return _json({"prefix": prefix, "run": run}), None
 
 
@@ -163,39 +173,65 @@ def free_record(prefix: str, free: Sequence[FreeId]) -> Record:
     return _json({"prefix": prefix}), _json({"version": FORMAT, "free": list(free)})
 
 
-def read_state(prefix: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> State:
-    """Return what the records of the state topic, in order, say about a prefix; of each key the last one counts.
+class StateReader:
+    """What the records of the state topic, in order, say about a prefix. Of each key the last one counts."""
 
-    Raises:
-        StateError: A record is not one of these.
-    """
-    last: dict[bytes, bytes | None] = {}
-    for key, value in records:
-        if key is not None:
-            last[key] = value
-    batches: dict[str, Batch] = {}
-    free: tuple[FreeId, ...] = ()
-    for key, value in last.items():
-        # Also that of a foreign record that someone has removed.
-        if value is None:
-            continue
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._batches: dict[str, Batch] = {}
+        self._free: tuple[FreeId, ...] = ()
+        # Records that are not understood, until someone removes them.
+        self._damaged: dict[bytes, StateError] = {}
+
+    def add(self, key: bytes | None, value: bytes | None) -> None:
+        """Read a record."""
+        if key is None:
+            return
+        self._damaged.pop(key, None)
+        try:
+            self._add(key, value)
+        except StateError as error:
+            # Someone has removed it.
+            if value is not None:
+                self._damaged[key] = error
+
+    def _add(self, key: bytes, value: bytes | None) -> None:
         name = _object(key)
-        if name.get("prefix") != prefix:
-            continue
+        if name.get("prefix") != self._prefix:
+            return
+        run = name.get("run")
+        # Whatever comes of this record, an older one of the key does not count.
+        if run is not None:
+            self._batches.pop(run, None)
+        if value is None:
+            return
         found = _object(value)
         if found.get("version") != FORMAT:
             raise StateError(
-                f"the state of {prefix!r} has version {found.get('version')!r}, and this release reads {FORMAT}: "
+                f"the state of {self._prefix!r} has version {found.get('version')!r}, and this release reads {FORMAT}: "
                 "it was written by a later release of aiokproto"
             )
         try:
-            if "run" in name:
-                batches[name["run"]] = _batch(prefix, name["run"], found)
+            if run is not None:
+                self._batches[run] = _batch(self._prefix, run, found)
             else:
-                free = tuple(FreeId(str(name), int(id_), int(epoch)) for name, id_, epoch in found["free"])
+                self._free = _free_ids(found["free"])
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(f"a record of the state topic is damaged: key {key!r}, value {value!r}") from error
-    return State(batches, free)
+
+    def state(self) -> State:
+        """Return the state.
+
+        Raises:
+            StateError: A record is not one of this sink.
+        """
+        for error in self._damaged.values():
+            raise error
+        return State(dict(self._batches), self._free)
+
+
+def _free_ids(found: Iterable[Sequence[Any]]) -> tuple[FreeId, ...]:
+    return tuple(FreeId(str(name), int(id_), int(epoch)) for name, id_, epoch in found)
 
 
 def _batch(prefix: str, run: str, found: Mapping[str, Any]) -> Batch:

@@ -38,7 +38,7 @@ from aiokproto.producer.transaction_requests import AddPartitionsExchange, EndTx
 from aiokproto.producer.transactional_id import TransactionalId
 from aiokproto.records import BatchBuilder
 from aiokproto.runtime import current
-from aiokproto.spark.sink.exactly_once.protocol import Record, State, StateError, driver_id, read_state
+from aiokproto.spark.sink.exactly_once.protocol import Record, State, StateError, StateReader, driver_id
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.spark")
@@ -189,7 +189,7 @@ class StateTopic:
         """
         end = await self._end()
         where = TopicPartition(self._topic, 0)
-        records: list[tuple[bytes | None, bytes | None]] = []
+        reader = StateReader(self._prefix)
         consumer = Consumer(**self._connection, auto_offset_reset="earliest", isolation_level="read_committed")
         async with consumer:
             consumer.assign(where)
@@ -197,12 +197,13 @@ class StateTopic:
             while (position := await consumer.position(where)) < end:
                 if position > before:
                     at, before = asyncio.get_running_loop().time() + self._cluster.config.api_timeout, position
-                records += [(one.key, one.value) for one in await consumer.poll(timeout_ms=100, max_records=10_000)]
+                for one in await consumer.poll(timeout_ms=100, max_records=10_000):
+                    reader.add(one.key, one.value)
                 if asyncio.get_running_loop().time() > at:
                     raise DeadlineError(
                         f"stateTopic={self._topic} could not be read up to offset {end}: a transaction stays open in it"
                     )
-        return read_state(self._prefix, records)
+        return reader.state()
 
     async def _end(self) -> int:
         partition = ListOffsetsPartition(partition_index=0, timestamp=-1)

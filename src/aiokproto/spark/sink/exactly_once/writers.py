@@ -64,11 +64,12 @@ class _Planned:
 
     _transactions: TransactionOptions
     _plan: Plan | None
+    _run: str | None
 
     def __getstate__(self) -> dict[str, Any]:
         if self._plan is None:
-            two_phase = self._transactions.two_phase
-            self._plan = driver.run(self._transactions, lambda coordinator: coordinator.plan(two_phase))
+            two_phase, run = self._transactions.two_phase, self._run
+            self._plan = driver.run(self._transactions, lambda coordinator: coordinator.plan(two_phase, run))
         return dict(vars(self))
 
 
@@ -153,19 +154,20 @@ class TransactionalWriter(_Planned, DataSourceArrowWriter):
         self._options = options
         self._transactions = transactions
         self._plan: Plan | None = None
-        self._run = transactions.run or str(uuid4())
+        self._run: str = transactions.run or str(uuid4())
+        self._number = transactions.job_version or 0
 
     @brief
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenTransaction:
         """Write the rows of a task, in a transaction that is left open."""
         assert self._plan is not None, "pickled with a plan"
-        return _write(self._options, self._plan, self._run, 0, iterator)
+        return _write(self._options, self._plan, self._run, self._number, iterator)
 
     @brief
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit the transactions of all tasks."""
         # Without a name no later job can ask for it.
-        _commit(self._transactions, messages, 0, forget=self._transactions.run is None)
+        _commit(self._transactions, messages, self._number, forget=self._transactions.run is None)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Abort the transactions of all tasks."""
@@ -183,6 +185,7 @@ class TransactionalStreamWriter(_Planned, StreamWriter):
         self._transactions = transactions
         self._columns = columns
         self._plan: Plan | None = None
+        self._run = transactions.run
 
     @brief
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenTransaction:
