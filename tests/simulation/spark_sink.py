@@ -19,7 +19,7 @@ from aiokproto.config import ClusterConfig
 from aiokproto.errors import KafkaError
 from aiokproto.producer.handed_over import HandedOver
 from aiokproto.simulation import Simulation
-from aiokproto.spark.sink.exactly_once import tasks
+from aiokproto.spark.sink.exactly_once import state_topic, tasks
 from aiokproto.spark.sink.exactly_once.coordinator import Coordinator
 from aiokproto.spark.sink.exactly_once.protocol import FreeId, OnLoss, Plan, TransactionLossError
 from aiokproto.spark.sink.exactly_once.state_topic import StateTopic
@@ -221,6 +221,7 @@ def run(seed: int, faults: list[Fault]) -> Simulation:
     # In some runs the epochs of an id are soon used up: its next transaction has another producer id.
     last = simulation.random.choice((transaction_metadata.LAST_EPOCH, 6, 9))
     with (
+        patch.object(state_topic, "SNAPSHOT_AFTER", simulation.random.choice((0, 8, 100))),
         patch.object(tasks, "new_name", lambda: f"{simulation.random.getrandbits(64):016x}"),
         patch.multiple(transaction_metadata, LAST_EPOCH=last, MAX_EPOCH=last + 1),
     ):

@@ -91,10 +91,10 @@ def patched_state() -> None:
     writes = 0
     original = StateTopic.write
 
-    async def write(self: StateTopic, *records: Any) -> None:
+    async def write(self: StateTopic, *records: Any) -> Any:
         nonlocal writes
         number, writes = writes, writes + 1
-        await around(f"state {number}", original)(self, *records)
+        return await around(f"state {number}", original)(self, *records)
 
     StateTopic.write = write  # type: ignore[method-assign]
     Transactions.commit = around("commit", Transactions.commit)  # type: ignore[method-assign]

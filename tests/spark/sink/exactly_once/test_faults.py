@@ -14,6 +14,7 @@ from aiokproto.errors import FencedError
 from aiokproto.producer.handed_over import HandedOver, abort_open, end_handed_over
 from aiokproto.producer.producer_id import ProducerId
 from aiokproto.producer.transactional_id import TransactionalId
+from aiokproto.spark.sink.exactly_once import state_topic
 from aiokproto.spark.sink.exactly_once.coordinator import Coordinator
 from aiokproto.spark.sink.exactly_once.protocol import Batch, OnLoss, StateError, TransactionLossError, batch_record
 from aiokproto.spark.sink.exactly_once.state_topic import CONFIGS, StateTopic
@@ -58,10 +59,19 @@ async def abort(job: Job, name: str) -> None:
 
 @pytest.mark.parametrize("after", [False, True])
 async def test_a_driver_killed_at_every_request(
-    cluster: BehaviourCluster, worker: Worker, client: Client, topic: str, version: str, after: bool
+    cluster: BehaviourCluster,
+    worker: Worker,
+    client: Client,
+    topic: str,
+    version: str,
+    after: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In the first batch and in the second; and once more while it recovers."""
     given = batches(2)
+    if after:
+        # So that each plan writes a snapshot.
+        monkeypatch.setattr(state_topic, "SNAPSHOT_AFTER", -1)
     await cluster.create_topic(f"{topic}-state", config={"cleanup.policy": "compact"})
     at, seen = 0, set[str]()
     while True:

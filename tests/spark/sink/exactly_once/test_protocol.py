@@ -26,6 +26,7 @@ from aiokproto.spark.sink.exactly_once.protocol import (
     StateReader,
     batch_record,
     no_batch_record,
+    snapshot_record,
 )
 from aiokproto.spark.sink.options import parse_write_options
 
@@ -83,11 +84,17 @@ class MemoryLog:
     async def read(self) -> State:
         return self.reader.state()
 
-    async def write(self, *records: Record) -> None:
+    snapshot_due = False
+
+    async def write_snapshot(self, state: State, *records: Record) -> None:
+        raise NotImplementedError
+
+    async def write(self, *records: Record) -> int:
         for key, value in records:
             self.reader.add(key, value)
             # What compaction leaves.
             (self.keys.discard if value is None else self.keys.add)(key)
+        return -1
 
     async def still_open(self, transactions: Sequence[HandedOver]) -> list[HandedOver]:
         return list(transactions)
@@ -139,6 +146,15 @@ async def test_a_plan_has_what_its_own_job_has_done() -> None:
     plans = await batches(log, [("a", 0), ("b", 3), ("a", 1), ("b", 4)])
     assert [plan.done for plan in plans] == [{}, {}, {"a": 0}, {"b": 3}]
     assert list(log.reader.state().batches) == ["a", "b"]
+
+
+def test_a_snapshot_replaces_what_is_before_it() -> None:
+    before = [batch_record("p", Batch(run, 3, done=True)) for run in ("a", "b")]
+    snapshot = snapshot_record("p", State({"b": Batch("b", 4, done=True)}, PLAN.free))
+    after = batch_record("p", Batch("c", 5, done=True))
+    found = State({"b": Batch("b", 4, done=True), "c": Batch("c", 5, done=True)}, PLAN.free)
+    assert read_state("p", [*before, snapshot, after]) == read_state("p", [snapshot, after]) == found
+    assert read_state("other", [snapshot]) == State()
 
 
 def test_a_batch_that_is_to_be_committed_is_not_forgotten() -> None:

@@ -13,7 +13,8 @@ A *batch* is what Spark commits as a whole: a micro-batch of a stream, which a q
 
 **The state topic** has what the driver must not forget, under the *prefix* of the transactional ids: for each query or
 job its last batch, as an intent or as done, and the ids that are free. It is compacted, so that these records stay.
-A plan removes the oldest queries and jobs, so that a prefix with another job for each batch does not grow for ever.
+A plan removes the oldest queries and jobs, so that a prefix with another job for each batch does not grow for ever, and
+writes a *snapshot* of the prefix from time to time, where the next one begins to read.
 
 **The commit point** is the intent: a record with the batch and all its transactions. Before it nothing of the batch is
 visible, and it can be dropped. After it the batch is committed, whoever dies: the next plan finds the intent, and ends
@@ -71,6 +72,6 @@ Modules
 =======
 
 ``protocol`` has the records of the state topic, and what follows from them; pure. ``coordinator`` plans, commits and
-aborts, over ``state_topic`` and ``transactions``, which do the requests; ``driver`` runs it. ``tasks`` writes the rows
-of a task. ``writers`` has the classes that Spark calls.
+aborts, over ``state_topic`` and ``transactions``, which do the requests; ``snapshot_offset`` says where to begin to
+read; ``driver`` runs it. ``tasks`` writes the rows of a task. ``writers`` has the classes that Spark calls.
 """

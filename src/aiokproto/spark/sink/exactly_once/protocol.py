@@ -173,8 +173,18 @@ def free_record(prefix: str, free: Sequence[FreeId]) -> Record:
     return _json({"prefix": prefix}), _json({"version": FORMAT, "free": list(free)})
 
 
+def snapshot_record(prefix: str, state: State) -> Record:
+    """Return the record of a whole state without intents: what is before it does not count any more."""
+    value = {"version": FORMAT, "done": list(state.done().items()), "free": list(state.free)}
+    return _json({"prefix": prefix, "snapshot": True}), _json(value)
+
+
 class StateReader:
-    """What the records of the state topic, in order, say about a prefix. Of each key the last one counts."""
+    """What the records of the state topic, in order, say about a prefix. Of each key the last one counts.
+
+    Attributes:
+        has_snapshot: Whether one of them has the whole state.
+    """
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -182,6 +192,7 @@ class StateReader:
         self._free: tuple[FreeId, ...] = ()
         # Records that are not understood, until someone removes them.
         self._damaged: dict[bytes, StateError] = {}
+        self.has_snapshot = False
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
         """Read a record."""
@@ -214,8 +225,12 @@ class StateReader:
         try:
             if run is not None:
                 self._batches[run] = _batch(self._prefix, run, found)
-            else:
-                self._free = _free_ids(found["free"])
+                return
+            if "snapshot" in name:
+                done = ((str(run), int(number)) for run, number in found["done"])
+                self._batches = {run: Batch(run, number, done=True) for run, number in done}
+                self.has_snapshot = True
+            self._free = _free_ids(found["free"])
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(f"a record of the state topic is damaged: key {key!r}, value {value!r}") from error
 

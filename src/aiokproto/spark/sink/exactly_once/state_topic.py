@@ -3,6 +3,10 @@
 Each record is written in a transaction, since only those are fenced: the coordinator refuses them to a driver after
 which another one has acquired the id. Reading waits until no transaction is open before the end that the topic has at
 the start. So whoever has acquired the id, and then reads, sees all that earlier drivers have committed.
+
+What a driver reads does not grow with the history of the topic. Each prefix has a snapshot of its state in it, and
+reading begins there. A driver that has read more than :data:`SNAPSHOT_AFTER` records writes a new one. Compaction is
+not enough, which removes the old ones: it leaves the newest segment alone, and comes when brokers have time.
 """
 
 from __future__ import annotations
@@ -38,7 +42,15 @@ from aiokproto.producer.transaction_requests import AddPartitionsExchange, EndTx
 from aiokproto.producer.transactional_id import TransactionalId
 from aiokproto.records import BatchBuilder
 from aiokproto.runtime import current
-from aiokproto.spark.sink.exactly_once.protocol import Record, State, StateError, StateReader, driver_id
+from aiokproto.spark.sink.exactly_once.protocol import (
+    Record,
+    State,
+    StateError,
+    StateReader,
+    driver_id,
+    snapshot_record,
+)
+from aiokproto.spark.sink.exactly_once.snapshot_offset import SnapshotOffset
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.spark")
@@ -46,13 +58,16 @@ log = logging.getLogger("aiokproto.spark")
 TIMEOUT_MS = 15_000
 """The timeout of the driver's transactions, which take milliseconds. If a driver dies in one, others wait so long."""
 
+SNAPSHOT_AFTER = 100
+"""The most records to read, of all prefixes, before a new snapshot is written: some 30 batches."""
+
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 """``max.message.bytes`` of a new state topic: an intent with some 200,000 transactions."""
 
 CONFIGS = {
     "cleanup.policy": "compact",
     "max.message.bytes": str(MAX_MESSAGE_BYTES),
-    # Each plan reads the whole topic, and the newest segment is not compacted: with Kafka's defaults it has a gigabyte.
+    # The newest segment is not compacted, and who has no snapshot reads it: with Kafka's defaults it has a gigabyte.
     "segment.bytes": str(2 * MAX_MESSAGE_BYTES),
     "min.cleanable.dirty.ratio": "0.1",
     "delete.retention.ms": "3600000",
@@ -81,6 +96,8 @@ class StateTopic:
         self._id = TransactionalId(driver_id(prefix), TIMEOUT_MS, two_phase=False)
         self._id.connect(cluster)
         self._v2 = False
+        self._snapshot = SnapshotOffset(cluster, topic, prefix)
+        self._records_read = 0
         # Of the next record, in version 1, where the epoch stays.
         self._sequence = 0
 
@@ -188,22 +205,38 @@ class StateTopic:
             KafkaError: The topic cannot be read.
         """
         end = await self._end()
+        begin = await self._snapshot.load()
+        reader = await self._read(0 if begin is None or begin >= end else begin, end)
+        # The topic is another one than that whose offset this was.
+        if begin is not None and not reader.has_snapshot:
+            reader = await self._read(0, end)
+        return reader.state()
+
+    @property
+    def snapshot_due(self) -> bool:
+        """Whether the next driver would read too much, without a new snapshot."""
+        return self._records_read > SNAPSHOT_AFTER
+
+    async def _read(self, begin: int, end: int) -> StateReader:
         where = TopicPartition(self._topic, 0)
         reader = StateReader(self._prefix)
+        self._records_read = 0
         consumer = Consumer(**self._connection, auto_offset_reset="earliest", isolation_level="read_committed")
         async with consumer:
             consumer.assign(where)
+            consumer.seek(where, begin)
             at, before = 0.0, -1
             while (position := await consumer.position(where)) < end:
                 if position > before:
                     at, before = asyncio.get_running_loop().time() + self._cluster.config.api_timeout, position
                 for one in await consumer.poll(timeout_ms=100, max_records=10_000):
                     reader.add(one.key, one.value)
+                    self._records_read += 1
                 if asyncio.get_running_loop().time() > at:
                     raise DeadlineError(
                         f"stateTopic={self._topic} could not be read up to offset {end}: a transaction stays open in it"
                     )
-        return reader.state()
+        return reader
 
     async def _end(self) -> int:
         partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
@@ -215,8 +248,23 @@ class StateTopic:
 
     # -- writing
 
-    async def write(self, *records: Record) -> None:
+    async def write_snapshot(self, state: State, *records: Record) -> None:
+        """Write records and then a snapshot, all or none, as :meth:`write`; the next driver reads from there on.
+
+        Raises:
+            FencedError: Another driver has acquired the id.
+            KafkaError: They were refused, or there is no response.
+        """
+        base = await self.write(*records, snapshot_record(self._prefix, state))
+        # Unknown if the leader had the records already, from an attempt whose response was lost.
+        if base >= 0:
+            await self._snapshot.store(base + len(records))
+
+    async def write(self, *records: Record) -> int:
         """Write records, all or none. After an error nothing is known: the next driver reads what was written.
+
+        Returns:
+            The offset of the first one; -1 if it is not known.
 
         Raises:
             FencedError: Another driver has acquired the id.
@@ -228,15 +276,16 @@ class StateTopic:
         if not self._v2:
             partitions = [TopicPartition(self._topic, 0)]
             await self._id.send(AddPartitionsExchange(self._id.identity, partitions), "AddPartitionsToTxn")
-        await self._produce(records)
+        base = await self._produce(records)
         response = await self._id.send(EndTxnExchange(self._id.identity, commit=True, v2=self._v2), "EndTxn")
         if response.producer_id >= 0:
             self._id.current = ProducerId(response.producer_id, response.producer_epoch)
             self._sequence = 0
         else:
             self._sequence += len(records)
+        return base
 
-    async def _produce(self, records: tuple[Record, ...]) -> None:
+    async def _produce(self, records: tuple[Record, ...]) -> int:
         producer = self.token
         builder = BatchBuilder(
             compression="gzip",
@@ -260,9 +309,12 @@ class StateTopic:
         attempt = 0
         async with deadline(at, lambda: f"stateTopic={self._topic} was not written: {failure or 'no response'}"):
             while True:
-                failure = await self._attempt(request)
-                if failure is None or classify(failure, situation) is Action.ACCEPT:
-                    return
+                found = await self._attempt(request)
+                if isinstance(found, int):
+                    return found
+                failure = found
+                if classify(failure, situation) is Action.ACCEPT:
+                    return -1
                 # The batch is the same, so the leader appends it once.
                 if classify(failure, situation) not in RETRIED:
                     raise failure
@@ -270,7 +322,7 @@ class StateTopic:
                 self._cluster.invalidate(str(failure))
                 await asyncio.sleep(self._cluster.backoff(attempt))
 
-    async def _attempt(self, request: ProduceRequest) -> KafkaError | None:
+    async def _attempt(self, request: ProduceRequest) -> KafkaError | int:
         context = f"writing to stateTopic={self._topic}"
         try:
             await self._cluster.topic(self._topic)
@@ -282,6 +334,6 @@ class StateTopic:
             return error
         (result,) = response.responses[0].partition_responses
         if not result.error_code:
-            return None
+            return result.base_offset
         asked = Asked(request.api_key, topic=self._topic, transactional_id=self._id.name)
         return error_for(result.error_code, context, result.error_message, asked)
