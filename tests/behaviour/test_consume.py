@@ -35,8 +35,8 @@ Place = tuple[int, int]
 Reset = Literal["earliest", "latest", "none"]
 
 
-def reader(cluster: BehaviourCluster, *topics: str, reset: Reset = "earliest") -> Consumer:
-    return Consumer(*topics, bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset=reset)
+def reader(cluster: BehaviourCluster, *topics: str, reset: Reset = "earliest", **options: Any) -> Consumer:
+    return Consumer(*topics, bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset=reset, **options)
 
 
 async def take(consumer: Consumer, count: int) -> list[Record]:
@@ -152,6 +152,21 @@ async def test_poll_is_bounded_in_records_and_time(cluster: BehaviourCluster, to
             seen += places(some)
         assert seen == everything(1, 25)
         assert await consumer.poll(max_records=7, timeout_ms=1) == []
+
+
+@pytest.mark.parametrize("in_group", [False, True])
+async def test_poll_collects_min_records_from_several_partitions_and_fetches(
+    cluster: BehaviourCluster, topic: str, in_group: bool
+) -> None:
+    await cluster.create_topic(topic, partitions=2)
+    await fill(cluster, topic, 20, [0, 1])
+    async with reader(cluster, topic, group_id=topic if in_group else None, max_partition_fetch_bytes=100) as consumer:
+        records = await consumer.poll(PATIENCE * 1000, 40, min_records=40)
+        assert sorted(places(records)) == sorted(everything(2, 20))
+        collecting = asyncio.create_task(consumer.poll(PATIENCE * 1000, min_records=2))
+        await fill(cluster, topic, 1, [0, 1])
+        assert [record.offset for record in await collecting] == [20, 20]
+        assert await consumer.poll(1, 2, min_records=2) == []
 
 
 async def test_seek_and_position(cluster: BehaviourCluster, topic: str) -> None:

@@ -95,9 +95,10 @@ class Member:
     async def _read(self, way: str, timeout: float) -> None:
         self._finish()
         if way == "poll":
-            count = self._simulation.random.choice((1, 5, 500))
+            least, count = self._simulation.random.choice(((1, 1), (1, 5), (1, 500), (5, 20)))
+            poll = self.consumer.poll(timeout * 1000, count, min_records=least)
             try:
-                for record in await self._in_time(self.consumer.poll(timeout * 1000, count), timeout, way):
+                for record in await self._in_time(poll, timeout, way):
                     self._receive(record)
             except RecordDeserializationError as error:
                 self._receive(error.record)

@@ -72,8 +72,9 @@ class Reader:
         way = self._random.choice(("poll", "next", "batch"))
         try:
             if way == "poll":
-                count = self._random.choice((1, 5, 500))
-                self._receive(await self._in_time(self._consumer.poll(TIMEOUT * 1000, count), "poll"))
+                least, count = self._random.choice(((1, 1), (1, 5), (1, 500), (5, 20)))
+                poll = self._consumer.poll(TIMEOUT * 1000, count, min_records=least)
+                self._receive(await self._in_time(poll, "poll"))
             elif way == "next":
                 # Cancelled when the time is over.
                 self._receive([await self._in_time(asyncio.wait_for(anext(self._consumer), TIMEOUT), "anext")])

@@ -50,6 +50,11 @@ class Reader:
         for record in await self.consumer.poll(5000, 7):
             self._receive([record])
 
+    async def collect(self) -> None:
+        """Collect records of several batches."""
+        for record in await self.consumer.poll(5000, 40, min_records=25):
+            self._receive([record])
+
     async def batch(self) -> None:
         self._receive(list(await anext(self.consumer.batches())))
 
@@ -74,6 +79,7 @@ Call = Callable[[Reader], Awaitable[object]]
 CALLS: dict[str, Call] = {
     "anext": lambda reader: reader.next(),
     "poll": lambda reader: reader.many(),
+    "collecting": lambda reader: reader.collect(),
     "batches": lambda reader: reader.batch(),
     "commit": lambda reader: reader.consumer.commit(),
     "committed": lambda reader: reader.consumer.committed(WHERE),

@@ -253,6 +253,17 @@ class Assignment(DeliveryState):
             self._turns.popleft()
         return None
 
+    def ready(self) -> list[Cursor]:
+        """Return the partitions that have something to deliver, in turn."""
+        self.end_turn()
+        return [each for each in self._turns if each.ready and self.cursors.get(each.partition) is each]
+
+    def opened(self, cursor: Cursor) -> None:
+        """Take note of records that were opened before it is their turn: there is room to fetch more."""
+        # A thread that opens them has ended the partition's turn.
+        self.enqueue(cursor)
+        self._signals.room()
+
     def serve(self, cursor: Cursor) -> None:
         """Deliver the opened records of this partition from now on."""
         self.yield_turn(cursor)
@@ -299,6 +310,17 @@ class Assignment(DeliveryState):
         # The list has its last record first.
         taken = records[: -count - 1 : -1]
         del records[-count:]
+        return taken
+
+    def take_open(self, cursors: Iterable[Cursor], count: int) -> list[Record]:
+        """Take up to ``count`` of the opened records of these partitions, one after the other."""
+        taken: list[Record] = []
+        for cursor in cursors:
+            if len(taken) == count:
+                break
+            self.end_turn()
+            self.serve(cursor)
+            taken += self.take(count - len(taken))
         return taken
 
     def end_turn(self) -> None:

@@ -1,7 +1,8 @@
 """The buffer of one partition: records fetched and not delivered, and so the position. Pure.
 
 The fetcher only appends chunks (:meth:`RecordBuffer.put`). Everything else is the reader's: it opens the first chunk,
-one batch at a time, into a list with the last record first, so that delivering a record is a ``pop()``.
+one batch at a time, into a list with the last record first, so that delivering a record is a ``pop()``. It opens a
+batch once the one before it is delivered, or earlier for a ``poll()`` that waits for more records than there are.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ class RecordBuffer:
 
     Attributes:
         records: Opened records, last one first.
-        batch: The batch that they belong to.
+        batches: The batches that they belong to, in order; none if it is the one record that stands for a damaged one.
         end: The position after they are delivered; -1 while the position is unknown.
         chunks: Fetched chunks that are not opened.
         opening: The batch or chunk that a thread is opening or has opened, and the thread's result.
         reading: The first batch of the first chunk, if some of its records were opened and others are not.
     """
 
-    __slots__ = ("batch", "chunks", "end", "opening", "reading", "records")
+    __slots__ = ("batches", "chunks", "end", "opening", "reading", "records")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self.batch: RecordBatch | None = None
+        self.batches: list[RecordBatch] = []
         self.end = -1
         self.chunks: deque[Chunk] = deque()
         self.opening: tuple[object, Any] | None = None
@@ -60,7 +61,7 @@ class RecordBuffer:
     def restart(self, offset: int) -> None:
         """Drop everything and set the position."""
         self.records = []
-        self.batch = None
+        self.batches = []
         self.drop()
         self.end = offset
 
@@ -93,11 +94,18 @@ class RecordBuffer:
             chunk.unpark()
 
     def opened(self, records: list[Record], reading: OpenRecords | None = None) -> None:
-        """Store records of the first chunk's first batch, last one first: all of them, or a slice by ``reading``."""
+        """Store records of the first chunk's first batch, last one first, behind those that are open: all of them, or a
+        slice by ``reading``."""
         chunk = self.chunks[0]
+        batch = chunk.batches[0]
         self.opening = None
-        self.records = records
-        self.batch = chunk.batches[0]
+        if not self.records:
+            self.records = records
+            self.batches = [batch]
+        else:
+            self.records = records + self.records
+            if self.batches[-1] is not batch:
+                self.batches.append(batch)
         if reading is not None and not reading.ended:
             self.reading = reading
             self.end = reading.position
@@ -108,9 +116,18 @@ class RecordBuffer:
             self.chunks.popleft()
 
     @property
-    def begun(self) -> RecordBatch | None:
-        """The batch of the opened records, if all of them are open, so that the chunk does not have it any more."""
-        return self.batch if self.records and self.reading is None else None
+    def stands_in(self) -> bool:
+        """Whether the opened record stands for a damaged batch."""
+        return bool(self.records) and not self.batches
+
+    @property
+    def begun(self) -> list[RecordBatch]:
+        """The batches of the undelivered opened records that are open to their end, so that the chunk does not have
+        them any more."""
+        if not self.records:
+            return []
+        position, unfinished = self.position, self.reading and self.reading.batch
+        return [batch for batch in self.batches if batch is not unfinished and batch.next_offset > position]
 
     def replaced(self, record: Record, end: int) -> None:
         """Store the record that stands for the first chunk's first batch, or for its damage; ``end`` is behind that."""
@@ -118,7 +135,7 @@ class RecordBuffer:
         self.opening = self.reading = None
         self.records = [record]
         # batches() cannot deliver the damaged one: see FetchedBatch.error.
-        self.batch = None
+        self.batches = []
         if chunk.batches:
             chunk.take()
         else:
@@ -128,18 +145,18 @@ class RecordBuffer:
             self.chunks.popleft()
 
     def delivered(self) -> None:
-        """Release the batch whose records are delivered: it is a view of the whole fetch response."""
+        """Release the batches whose records are delivered: they are views of whole fetch responses."""
         if not self.records:
-            self.batch = None
+            self.batches = []
 
     def take(self, count: int) -> list[RecordBatch]:
         """Take the first undelivered batches of the first chunk, and move the position behind them.
 
-        ``count`` includes the batch that is open.
+        ``count`` includes the batches that are open.
         """
-        # A batch that `async for` has begun: batches() delivers the whole of it, and FetchedBatch leaves out what comes
-        # before its base offset.
-        batches = [self.begun] if self.begun else []
+        # Batches that `async for` has begun: batches() delivers the whole of them, and FetchedBatch leaves out what
+        # comes before its base offset.
+        batches = self.begun
         self.opening = self.reading = None
         # A new list: the assignment may still hold the old one as its open records.
         self.records = []

@@ -343,24 +343,48 @@ class Consumer(
         )
 
     @foreign_poll
-    async def poll(self, timeout_ms: float = 500, max_records: int = 500) -> list[Record[K, V]]:
-        """Return up to ``max_records`` records as soon as there is one, or none after ``timeout_ms``.
+    async def poll(
+        self, timeout_ms: float = 500, max_records: int = 500, *, min_records: int = 1
+    ) -> list[Record[K, V]]:
+        """Return up to ``max_records`` records as soon as there are ``min_records``, or what there is after
+        ``timeout_ms``.
+
+        ``poll(T, n)`` returns with the first records; ``poll(T, n, min_records=n)`` collects ``n`` records or for ``T``
+        ms, whichever ends first. A cancelled call keeps what it has collected for the next one, of whatever kind.
+        Records of partitions that are sought, paused or taken away meanwhile are not returned. Collecting ends early
+        before a record that cannot be decoded, and at the error of a partition.
 
         With ``timeout_ms=0`` it returns what is buffered; if nothing is, other tasks run first. It can return fewer
         records than are buffered, so that other tasks run in between. All of them count as processed with the next
         call. Raises the errors of ``async for``; records before one that cannot be decoded are returned first.
         ``timeout_ms`` does not limit deserializers, ``default_api_timeout_ms`` does.
+
+        Args:
+            timeout_ms: How long it may wait.
+            max_records: Most records.
+            min_records: How many it waits for; they are decoded meanwhile, and take memory beside
+                ``fetch_buffer_bytes``.
+
+        Raises:
+            ConfigurationError: An argument is invalid, or ``min_records`` is more than ``max_records``.
         """
         self._home.check()
         integer("max_records", max_records, 1)
-        return await self._take(seconds("timeout_ms", timeout_ms), max_records)
+        least = integer("min_records", min_records, 1, max_records)
+        return await self._take(seconds("timeout_ms", timeout_ms), max_records, least)
 
-    async def _take(self, timeout: float, max_records: int, by: object = None) -> list[Record[K, V]]:
+    async def _take(self, timeout: float, max_records: int, least: int = 1, by: object = None) -> list[Record[K, V]]:
         """As :meth:`poll`, by whoever owns the reader; the timeout is in seconds."""
         deadline = asyncio.get_running_loop().time() + timeout
+        if least > 1:
+            await self._engine.reader.collect(least, deadline)
         if self._records is self._deserializing:
-            return await self._deserializing.poll(deadline, max_records, by)
+            return await self._deserializing.poll(deadline, max_records, by, collected=least > 1)
         assignment = self._assignment
+        if least > 1 and (cursors := self._engine.reader.collected()):
+            records = assignment.take_open(cursors, max_records)
+            assignment.current = records
+            return cast("list[Record[K, V]]", records)
         # It returns with records open, or not at all.
         if not await self._engine.reader.open(deadline, by=by):
             return []
@@ -393,6 +417,7 @@ class Consumer(
         and raised. Deserializers are not applied, so that batches can be passed on as they are, and ``to_arrow()`` has
         the stored bytes: :meth:`deserialize` applies them to a record. A batch with a wrong checksum is treated as
         ``on_undecodable`` says; with ``"return"``, ``batch.error`` is set. Raises the errors of ``async for``.
+        ``fetch_min_bytes`` and ``fetch_max_wait_ms`` have the brokers collect records for larger batches.
 
         Args:
             decompress: Whether large compressed batches are decompressed in a thread before they are delivered, so that

@@ -16,6 +16,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from aiokproto.consumer.assignment import Assignment
+from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.deserializers import NOT_ABOUT_THE_RECORD, Deserializers
 from aiokproto.consumer.reader import Reader
 from aiokproto.consumer.undecodable import Undecodable
@@ -79,11 +80,16 @@ class DeserializingReader(Generic[K, V]):
         self._assignment.current = delivered[0]
         return delivered[0]
 
-    async def poll(self, deadline: float, most: int, by: object = None) -> list[Record[K, V]]:
-        """Deliver up to ``most`` records, or none if there are none by that loop time. ``by``: see
-        :meth:`Reader.open <aiokproto.consumer.reader.Reader.open>`."""
+    async def poll(
+        self, deadline: float, most: int, by: object = None, *, collected: bool = False
+    ) -> list[Record[K, V]]:
+        """Deliver up to ``most`` records, or none if there are none by that loop time; with ``collected``, what the
+        reader has collected of all partitions. ``by``: see :meth:`Reader.open <aiokproto.consumer.reader.Reader.open>`."""
         self._check_alone()
-        delivered: list[Record[K, V]] = []
+        if collected and (delivered := await self._deliver_collected(most)):
+            self._assignment.current = delivered
+            return delivered
+        delivered = []
         while not delivered:
             if not await self._reader.open(deadline, by=by):
                 return []
@@ -163,6 +169,31 @@ class DeserializingReader(Generic[K, V]):
                 raise failed
             self._undecodable.settled(failed)
         return made
+
+    async def _deliver_collected(self, most: int) -> list[Record[K, V]]:
+        """Take up to ``most`` of the open records of all partitions, up to the first that cannot be decoded."""
+        ready: list[tuple[Cursor, list[Record], list[Record], list[Record[K, V]]]] = []
+        left = most
+        for cursor in self._reader.collected():
+            opened = cursor.buffer.records
+            chosen = opened[: -left - 1 : -1]
+            made, error = await self._apply_later(chosen, None) if self._deserializers.is_async else self._apply(chosen)
+            ready.append((cursor, opened, chosen[: len(made)], made))
+            left -= len(made)
+            # The next call begins with it.
+            if error is not None or not left:
+                break
+        delivered: list[Record[K, V]] = []
+        # In one step, without those of partitions that were sought, paused or taken away meanwhile.
+        deliverable = self._reader.collected()
+        for cursor, opened, chosen, made in ready:
+            unchanged = cursor in deliverable and cursor.buffer.records is opened
+            if made and unchanged and opened[: -len(made) - 1 : -1] == chosen:
+                self._assignment.end_turn()
+                self._assignment.serve(cursor)
+                self._take(len(made), made)
+                delivered += made
+        return delivered
 
     async def _alone(self, work: Coroutine[Any, Any, T], owner: object) -> T:
         """Await, while no other task may request records, and nothing is being processed."""

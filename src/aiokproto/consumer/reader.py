@@ -165,6 +165,57 @@ class Reader:
         finally:
             self.waiting = False
 
+    async def collect(self, least: int, deadline: float) -> None:
+        """Open records of all partitions until there are ``least``, but deliver none: a cancelled call leaves them open
+        to the next one, and a seek, a pause or a revocation drops or keeps them as anything buffered.
+
+        Returns earlier at that loop time, and before an error or a damaged batch: what is open is delivered first.
+        """
+        self._begin()
+        try:
+            await self._slice.pause()
+            while True:
+                self._check()
+                self._arrived.clear()
+                ready = self._assignment.ready()
+                if sum(len(cursor.buffer.records) for cursor in ready) >= least or not all(map(_continues, ready)):
+                    return
+                opening = next((cursor for cursor in ready if _has_more(cursor.buffer)), None)
+                if opening is None:
+                    if not await self._wait(deadline):
+                        return
+                elif not self._open_behind(opening):
+                    return
+                else:
+                    await self._slice.pause()
+        finally:
+            self.waiting = False
+
+    def collected(self) -> list[Cursor]:
+        """Return the partitions with open records to deliver, in turn."""
+        return [
+            cursor
+            for cursor in self._assignment.ready()
+            if cursor.error is None
+            and cursor.buffer.records
+            # A dead letter would be waited for.
+            and not (self._undecodable.settles and cursor.buffer.stands_in)
+        ]
+
+    def _open_behind(self, cursor: Cursor) -> bool:
+        """Open the next batch of a partition, behind what is open of it. Return False if it is damaged."""
+        if not cursor.buffer.records:
+            self._open(cursor)
+        else:
+            try:
+                self._read(cursor)
+            except (CorruptRecordError, UnsupportedCompressionError):
+                # The next call finds the error again, and raises it once what is open is delivered.
+                cursor.buffer.reading = None
+                return False
+        self._assignment.opened(cursor)
+        return True
+
     def open_at_once(self) -> bool:
         """As :meth:`open`, but neither wait nor work long. Return False also if other tasks should run first."""
         if self._slice.is_over():
@@ -204,11 +255,10 @@ class Reader:
             await self._slice.pause()
             while (cursor := await self._next(deadline)) is not None:
                 buffer = cursor.buffer
-                batches = [buffer.begun] if buffer.begun else []
-                damaged = bool(buffer.records) and buffer.batch is None
-                if buffer.chunks and not damaged:
+                batches = buffer.begun
+                if buffer.chunks:
                     batches += buffer.chunks[0].batches
-                if damaged:
+                if buffer.stands_in:
                     if await self._settled(cursor):
                         continue
                     return self._deliver_damaged(cursor)
@@ -297,11 +347,7 @@ class Reader:
         if not chunk.batches:
             return self._damaged(cursor, chunk.damage)
         try:
-            found = self._read_now(cursor)
-            if found is not None:
-                return found
-            reading = self._reading(cursor)
-            records = self._in_thread(cursor, reading, reading.read)
+            return self._read(cursor)
         except CorruptRecordError as error:
             return self._damaged(cursor, error)
         except UnsupportedCompressionError as error:
@@ -309,9 +355,15 @@ class Reader:
             cursor.buffer.reading = None
             self._fail(cursor, error)
             return False
-        if records is None:
-            return False
-        return self._opened(cursor, records, reading)
+
+    def _read(self, cursor: Cursor) -> bool:
+        """Read the next slice of a partition's first batch. Return whether it has records."""
+        found = self._read_now(cursor)
+        if found is None:
+            reading = self._reading(cursor)
+            records = self._in_thread(cursor, reading, reading.read)
+            return records is not None and self._opened(cursor, records, reading)
+        return found
 
     def _read_now(self, cursor: Cursor) -> bool | None:
         """Read the next records of a partition. Return whether there are any; None if reading is for a thread."""
@@ -454,6 +506,18 @@ class Reader:
         if not isinstance(error, BrokerError | CorruptBatchError):
             error = type(error)(f"{cursor.partition} at offset {cursor.buffer.end}: {error}")
         self._assignment.fail(cursor, error)
+
+
+def _continues(cursor: Cursor) -> bool:
+    """Return whether a partition has no error or damage to deliver after what is open of it."""
+    buffer = cursor.buffer
+    damaged = bool(buffer.records) and bool(buffer.chunks) and not buffer.chunks[0].batches
+    return cursor.error is None and not buffer.stands_in and not damaged
+
+
+def _has_more(buffer: RecordBuffer) -> bool:
+    """Return whether there is a batch to open now, or one that a thread has opened."""
+    return bool(buffer.chunks) and (buffer.opening is None or buffer.opening[1].done())
 
 
 def _is_in_thread(buffer: RecordBuffer, reading: OpenRecords) -> bool:
