@@ -22,6 +22,8 @@ async def later(_: object) -> bool:
         ({"order": later}, "order=.* a coroutine function is not awaited here"),
         ({"order": "keys"}, "order='keys'"),
         ({"order": "key", "batch": 3}, "a batch has records of many keys"),
+        ({"batch_wait_ms": 5}, "batch_wait_ms is how long a batch waits"),
+        ({"batch": 3, "batch_wait_ms": -1}, "batch_wait_ms"),
         ({"concurrency": 0}, "concurrency"),
         ({"retry": 3}, "retry=3: expected Retry"),
         ({"dead_letter": "topic"}, "dead_letter='topic': expected a DeadLetterTopic"),

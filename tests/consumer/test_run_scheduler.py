@@ -261,6 +261,32 @@ def test_a_batch_grows_until_its_first_call() -> None:
     assert [each.offset for each in following.records] == [2, 3, 4]
 
 
+def test_a_batch_that_gathers_starts_once_it_is_full_or_has_waited() -> None:
+    limits = Limits(100, 1 << 20, 3, batch=3, gathers=True)
+    made, backlog = scheduler("partition", record(0, 0), record(0, 1), limits=limits)
+    assert made.start(1.0) is None
+    made.put(backlog, [record(0, offset) for offset in (2, 3)])
+    full = made.start(1.0)
+    assert full is not None
+    assert [each.offset for each in full.records] == [0, 1, 2]
+    made.finish(full)
+    assert made.start(1.0) is None
+    assert backlog.lowest == 3
+    made.gathered(backlog)
+    made.put(backlog, [record(0, 4)])
+    waited = made.start(1.0)
+    assert waited is not None
+    assert [each.offset for each in waited.records] == [3, 4]
+
+
+def test_a_batch_that_gathers_is_dropped_with_its_partition() -> None:
+    made, backlog = scheduler("none", record(0, 0), limits=Limits(100, 1 << 20, 3, batch=3, gathers=True))
+    made.drop(backlog)
+    made.all_gathered()
+    assert made.start(1.0) is None
+    assert (backlog.lowest, made.count) == (0, 0)
+
+
 def test_a_batch_that_is_handled_record_by_record_moves_the_watermark_with_each() -> None:
     made, backlog = scheduler("partition", *(record(0, at) for at in range(3)), limits=Limits(9, 1 << 20, 3, batch=3))
     work = made.start(1.0)

@@ -78,6 +78,7 @@ class Member:
         self._order: Any = random.choice(("partition", "key", "none"))
         self._drain = random.choice((0.0, 0.5, 2.0))
         self._batch = random.choice((None, None, 2, 7)) if self._order != "key" else None
+        self._batch_wait: Any = random.choice((0, 30)) if self._batch else 0
         self._stopped = False
         self.consumer = Consumer(**options)
         self.consumer.subscribe("t", on_assigned=self._moved, on_revoked=self._moved)
@@ -112,6 +113,7 @@ class Member:
             self.consumer.run(
                 handler,
                 batch=batch,
+                batch_wait_ms=self._batch_wait,
                 concurrency=self._most,
                 order=self._order,
                 retry=Retry(attempts=self._random.choice((1, 3)), backoff_ms=20, max_backoff_ms=200, on=self._again),

@@ -363,6 +363,77 @@ def test_a_paused_partition_starts_nothing_more_and_a_sought_one_begins_there() 
     run(program)
 
 
+def test_a_batch_waits_for_its_records_as_long_as_it_may() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        world, calls = World(simulation, cluster, "t"), []
+
+        async def handle(records: list[Record]) -> None:
+            calls.append((round(simulation.time() - began), [record.offset for record in records]))
+
+        async with Consumer(**options) as consumer:
+            consumer.assign(FIRST)
+            consumer.seek(FIRST, RECORDS)
+            began = simulation.time()
+            task = asyncio.create_task(consumer.run(handle, batch=4, batch_wait_ms=10_000))
+            for _ in range(4):
+                world.append(0, b"")
+                await asyncio.sleep(2)
+            for _ in range(3):
+                world.append(0, b"")
+            await asyncio.sleep(12)
+            world.append(0, b"")
+            await asyncio.sleep(1)
+            await ended(consumer, task)
+        assert calls == [(6, [30, 31, 32, 33]), (18, [34, 35, 36])]
+        assert committed(cluster)[0] == 37
+
+    run(program)
+
+
+def test_batches_that_wait_are_handled_when_no_more_records_may_be_taken() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        done: list[int] = []
+
+        async def handle(records: list[Record]) -> None:
+            done.append(len(records))
+
+        async with Consumer("t", **options) as consumer:
+            run = consumer.run(handle, batch=1000, batch_wait_ms=3_600_000, max_pending_records=10)
+            task = asyncio.create_task(run)
+            await until(lambda: sum(done) == PARTITIONS * RECORDS)
+            await ended(consumer, task)
+        assert max(done) <= 10
+
+    run(program)
+
+
+def test_a_batch_that_waits_does_not_outlive_a_seek_or_the_run() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        done: list[list[int]] = []
+
+        async def handle(records: list[Record]) -> None:
+            done.append([record.offset for record in records])
+
+        async with Consumer(**options) as consumer:
+            consumer.assign(FIRST)
+            consumer.seek(FIRST, 0)
+            task = asyncio.create_task(consumer.run(handle, batch=100, batch_wait_ms=10_000))
+            await asyncio.sleep(5)
+            consumer.seek(FIRST, 25)
+            await asyncio.sleep(7)
+            assert done == []
+            await asyncio.sleep(5)
+            assert done == [list(range(25, RECORDS))]
+            consumer.seek(FIRST, 0)
+            await asyncio.sleep(5)
+            await ended(consumer, task)
+            assert len(done) == 1
+            assert await consumer.position(FIRST) == 0
+            assert len(await consumer.poll(5000, min_records=RECORDS)) == RECORDS
+
+    run(program)
+
+
 def test_a_second_cancellation_waits_for_no_handler() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async def handle(record: Record) -> None:

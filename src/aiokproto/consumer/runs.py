@@ -42,6 +42,7 @@ class Runs(ConsumerPart, Generic[K, V]):
         drain_timeout_ms: float = ...,
         handle_signals: bool = ...,
         batch: None = ...,
+        batch_wait_ms: Literal[0] = ...,
     ) -> RunSummary: ...
 
     @overload
@@ -60,6 +61,7 @@ class Runs(ConsumerPart, Generic[K, V]):
         drain_timeout_ms: float = ...,
         handle_signals: bool = ...,
         batch: int,
+        batch_wait_ms: float = ...,
     ) -> RunSummary: ...
 
     async def run(
@@ -77,6 +79,7 @@ class Runs(ConsumerPart, Generic[K, V]):
         drain_timeout_ms: float = 10_000,
         handle_signals: bool = False,
         batch: int | None = None,
+        batch_wait_ms: float = 0,
     ) -> RunSummary:
         """Call a handler for each record, several at a time, until :meth:`stop_run`, a failure, or a cancellation.
 
@@ -127,6 +130,9 @@ class Runs(ConsumerPart, Generic[K, V]):
                 all end, and the last one restores. Needs the main thread.
             batch: Most records of one call. A batch that fails for good is handled record by record, in lists of one,
                 if there are retry topics or a dead-letter topic.
+            batch_wait_ms: How long a batch waits to have as many, from its first record on; 0: it has those that are
+                there. It waits no longer when ``max_pending_records`` or ``max_pending_bytes`` let no more be taken,
+                and is handled as it is; when the run ends it is not handled.
 
         Returns:
             What was done, by topic, if :meth:`stop_run`, a signal or :meth:`close` ended the run.
@@ -150,6 +156,7 @@ class Runs(ConsumerPart, Generic[K, V]):
             "drain_timeout_ms": drain_timeout_ms,
             "handle_signals": handle_signals,
             "batch": batch,
+            "batch_wait_ms": batch_wait_ms,
         }
         options = RunOptions.parse(handler, given)
         engine = self._engine

@@ -44,12 +44,14 @@ class Limits(NamedTuple):
         size: Bytes in all.
         running: Calls of the handler at a time.
         batch: Records for one call; 0 if the handler gets single records.
+        gathers: Whether a batch with fewer waits until :meth:`Scheduler.gathered` says that it has waited long enough.
     """
 
     records: int
     size: int
     running: int
     batch: int = 0
+    gathers: bool = False
 
     @property
     def span(self) -> int:
@@ -175,6 +177,8 @@ class Scheduler:
         self._lane: Lane | None = order if callable(order) else _key if order == "key" else None
         self._one_lane = order == "partition"
         self._turns: deque[Backlog] = deque()
+        # The last batch of each backlog that waits for more records.
+        self._gathering: dict[Backlog, Work] = {}
 
     # Records in
 
@@ -207,10 +211,29 @@ class Scheduler:
             if last is None or not self._may_grow(last):
                 last = Work(backlog, [record], True if self._one_lane else None, record.offset)
                 backlog.works.append(last)
-                self._queue(last)
+                if self.limits.gathers:
+                    self._gathering[backlog] = last
+                else:
+                    self._queue(last)
             else:
                 last.item.append(record)
                 last.count += 1
+            if self.limits.gathers and last.count == self.limits.batch:
+                self.gathered(backlog)
+
+    def gathering(self, backlog: Backlog) -> Work | None:
+        """Return the batch of a backlog that waits for more records; None if there is none."""
+        return self._gathering.get(backlog)
+
+    def gathered(self, backlog: Backlog) -> None:
+        """The batch that waits for more records waits no longer."""
+        if (work := self._gathering.pop(backlog, None)) is not None:
+            self._queue(work)
+
+    def all_gathered(self) -> None:
+        """No more records are taken: no batch waits any longer."""
+        for backlog in list(self._gathering):
+            self.gathered(backlog)
 
     def _may_grow(self, work: Work) -> bool:
         """Whether a batch takes another record: only one that waits for its first call."""
@@ -360,6 +383,7 @@ class Scheduler:
         if backlog.dropped:
             return
         backlog.dropped = backlog.blocked = True
+        self._gathering.pop(backlog, None)
         for work in backlog.works:
             if not work.done and work not in backlog.running:
                 self._shrink(backlog, work.count)

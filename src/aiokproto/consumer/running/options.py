@@ -44,6 +44,7 @@ class RunOptions:
     retry: Retry
     retry_topics: RetryTopics | None
     dead_letter: DeadLetters | None
+    batch_wait: float
 
     @classmethod
     def parse(cls, handler: Handler, given: dict[str, Any]) -> RunOptions:
@@ -66,6 +67,9 @@ class RunOptions:
             integer("batch", batch, 1)
             if order not in ("partition", "none"):
                 raise ConfigurationError("a batch has records of many keys: pass order='partition' or order='none'")
+        batch_wait = seconds("batch_wait_ms", given["batch_wait_ms"])
+        if batch_wait and batch is None:
+            raise ConfigurationError("batch_wait_ms is how long a batch waits for records: pass batch=..., too")
         _check("retry", given["retry"], Retry)
         _check("retry_topics", given["retry_topics"], RetryTopics)
         if given["dead_letter"] is not None and not callable(getattr(given["dead_letter"], "write", None)):
@@ -85,10 +89,12 @@ class RunOptions:
                 size=positive("max_pending_bytes", given["max_pending_bytes"]),
                 running=positive("concurrency", given["concurrency"]),
                 batch=batch or 0,
+                gathers=batch_wait > 0,
             ),
             retry=given["retry"] or NO_RETRY,
             retry_topics=given["retry_topics"],
             dead_letter=given["dead_letter"],
+            batch_wait=batch_wait,
         )
 
 

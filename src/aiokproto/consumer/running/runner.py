@@ -54,6 +54,8 @@ class ConsumerRunner(Runner):
         self._leaving: dict[TopicPartition, set[Backlog]] = {}
         # Partitions of retry topics whose next record is not due, with what continues them.
         self._undue: dict[TopicPartition, asyncio.TimerHandle] = {}
+        # Batches that wait for more records, with what ends that.
+        self._gathering: dict[Backlog, tuple[Work, asyncio.TimerHandle]] = {}
 
     def _begin(self) -> None:
         self._assignment.mark_processed()
@@ -70,7 +72,9 @@ class ConsumerRunner(Runner):
         reader = self._engine.reader
         while True:
             while self._scheduler.full:
+                self._scheduler.all_gathered()
                 self._has_room.clear()
+                self._wake()
                 await self._has_room.wait()
             await reader.open(by=self)
             await self._take()
@@ -101,7 +105,28 @@ class ConsumerRunner(Runner):
                 self._assignment.seek(cursor.partition, first)
                 raise
         backlog.full = self._scheduler.room(backlog, len(self._assignment.cursors)) == 0
+        if self._options.batch_wait:
+            if backlog.full:
+                self._scheduler.gathered(backlog)
+            self._time_gathering(backlog)
         self._fill(cursor)
+        self._wake()
+
+    def _time_gathering(self, backlog: Backlog) -> None:
+        """Have the batch that waits for more records wait no longer than it may."""
+        work = self._scheduler.gathering(backlog)
+        timed, timer = self._gathering.get(backlog, (None, None))
+        if timed is work:
+            return
+        if timer is not None:
+            timer.cancel()
+            del self._gathering[backlog]
+        if work is not None:
+            self._gathering[backlog] = work, self._loop.call_later(self._options.batch_wait, self._gathered, backlog)
+
+    def _gathered(self, backlog: Backlog) -> None:
+        del self._gathering[backlog]
+        self._scheduler.gathered(backlog)
         self._wake()
 
     async def _taken(self, most: int) -> list[Record[Any, Any]]:
@@ -251,6 +276,7 @@ class ConsumerRunner(Runner):
         if (timer := self._undue.pop(partition, None)) is not None:
             timer.cancel()
         self._scheduler.drop(backlog)
+        self._time_gathering(backlog)
         if backlog.running:
             self._leaving.setdefault(partition, set()).add(backlog)
             # After a seek they may end: the partition is still this consumer's.
@@ -284,7 +310,7 @@ class ConsumerRunner(Runner):
         """Give the consumer back: each partition continues at its first unfinished record."""
         unfinished = self.unfinished()
         self._assignment.handling = self._engine.reader.owner = None
-        for timer in (*self._timers, *self._undue.values()):
+        for timer in (*self._timers, *self._undue.values(), *(timer for _, timer in self._gathering.values())):
             timer.cancel()
         for partition, cursor in list(self._assignment.cursors.items()):
             backlog = self._backlogs.get(partition)
