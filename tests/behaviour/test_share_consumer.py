@@ -110,6 +110,23 @@ async def test_lists_and_batches_count_as_a_whole(cluster: BehaviourCluster, top
         assert await left(at, cluster, 6) == dict.fromkeys(range(3, 9), 2)
 
 
+async def test_poll_collects_min_records_of_several_batches_and_fetches(cluster: BehaviourCluster, topic: str) -> None:
+    async with share_harness(cluster, topic) as at:
+        await at.produce(3, 2)
+        async with consumer(cluster, topic, max_poll_records=2, share_acquire_mode="record_limit") as jobs:
+            collecting = asyncio.create_task(jobs.poll(PATIENCE * 1000, 7, min_records=7))
+            await until(lambda: jobs.stats().records_delivered >= 4)
+            collecting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await collecting
+            await at.produce(2)
+            records = await jobs.poll(PATIENCE * 1000, 7, min_records=7)
+            assert seen(records) == dict.fromkeys(range(7), 1)
+            assert await jobs.poll(1, 2, min_records=2) == []
+            assert {outcome.error for outcome in await jobs.commit()} == {None}
+        await nothing_left(at, cluster)
+
+
 async def test_explicit_acknowledgements_decide_about_each_record(cluster: BehaviourCluster, topic: str) -> None:
     async with share_harness(cluster, topic) as at:
         await at.produce(6)

@@ -155,8 +155,9 @@ class Member:
         way, timeout = self._random.choice(("poll", "next", "batch")), self._random.choice((0.0, 0.1, 1.0))
         try:
             if way == "poll":
-                count = self._random.choice((1, 5, None))
-                records = await self._in_time(self.consumer.poll(timeout * 1000, count), timeout, way)
+                least, count = self._random.choice(((1, 1), (1, 5), (4, 20), (1, None)))
+                poll = self.consumer.poll(timeout * 1000, count, min_records=least)
+                records = await self._in_time(poll, timeout, way)
             elif way == "next":
                 records = [await self._in_time(asyncio.wait_for(anext(self.consumer), timeout), timeout, way)]
             else:

@@ -48,6 +48,9 @@ class Reader:
     async def many(self) -> None:
         self._receive(await self.consumer.poll(5000, 3))
 
+    async def collect(self) -> None:
+        self._receive(await self.consumer.poll(5000, 12, min_records=9))
+
     async def batch(self) -> None:
         self._receive(list(await anext(self.consumer.batches())))
 
@@ -71,6 +74,7 @@ Call = Callable[[Reader], Awaitable[object]]
 CALLS: dict[str, Call] = {
     "anext": lambda reader: reader.next(),
     "poll": lambda reader: reader.many(),
+    "collecting": lambda reader: reader.collect(),
     "batches": lambda reader: reader.batch(),
     "commit": lambda reader: reader.consumer.commit(),
     "run": lambda reader: reader.run(),

@@ -221,22 +221,40 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
                 return record
             await self._reader.open()
 
-    async def poll(self, timeout_ms: float = 500, max_records: int | None = None) -> list[ShareRecord]:
-        """Return up to ``max_records`` (default ``max_poll_records``) records as soon as there is one, or none after
-        ``timeout_ms``.
+    async def poll(
+        self, timeout_ms: float = 500, max_records: int | None = None, *, min_records: int = 1
+    ) -> list[ShareRecord]:
+        """Return up to ``max_records`` (default ``max_poll_records``) records as soon as there are ``min_records``, or
+        what there is after ``timeout_ms``.
+
+        ``poll(T, n)`` returns with the first records; ``poll(T, n, min_records=n)`` collects ``n`` records or for ``T``
+        ms, whichever ends first. Their locks are renewed meanwhile, see ``renew_locks``; without that, keep ``T`` well
+        below the lock's duration. A call that is cancelled, or raises, keeps what it has collected for the next one.
 
         With ``timeout_ms=0`` it returns what is buffered; if nothing is, it lets the consumer fetch in the background.
         Raises the errors of ``async for``.
+
+        Args:
+            timeout_ms: How long it may wait.
+            max_records: Most records.
+            min_records: How many it waits for.
+
+        Raises:
+            ConfigurationError: An argument is invalid, or ``min_records`` is more than ``max_records``.
         """
         most = self._most if max_records is None else integer("max_records", max_records, 1)
-        timeout = seconds("timeout_ms", timeout_ms)
+        least = integer("min_records", min_records, 1, most)
+        deadline = asyncio.get_running_loop().time() + seconds("timeout_ms", timeout_ms)
         self._settle(Acknowledgement.ACCEPT)
-        if not await self._reader.open(asyncio.get_running_loop().time() + timeout):
-            return []
-        # No await from here on: a cancellation would lose the records that were taken out.
-        records = self._reader.take_open(most)
-        while len(records) < most and self._reader.open_at_once():
-            records += self._reader.take_open(most - len(records))
+        records: list[ShareRecord] = []
+        try:
+            while len(records) < least and await self._reader.open(deadline):
+                records += self._reader.take_open(most - len(records))
+                while len(records) < most and self._reader.open_at_once():
+                    records += self._reader.take_open(most - len(records))
+        except BaseException:
+            self._reader.keep(records)
+            raise
         self._current = records
         return list(records)
 

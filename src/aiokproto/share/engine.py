@@ -152,6 +152,7 @@ class ShareEngine(Lifecycle):
             return
         wanted = {partition for partition in self._assignment if partition.topic in self.subscription}
         self.fetcher.assign(wanted)
+        self.settle(self.reader.drop_kept(self.subscription), Acknowledgement.RELEASE)
         # Those of a subscribed topic are delivered although the group has moved the partition: their locks are held,
         # and a release would use up a delivery.
         self.buffer.release_if(

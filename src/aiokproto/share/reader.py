@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from aiokproto.errors import CorruptRecordError, KafkaError, UnsupportedCompressionError
@@ -69,6 +69,8 @@ class ShareReader:
         self._interception = interception
         # The part whose records are being delivered, which the observer does not know all of.
         self._delivering: FetchedPart | None = None
+        # Of a call that was interrupted while it collected: they are delivered first.
+        self._kept: deque[ShareRecord] = deque()
         self._errors: deque[KafkaError] = deque()
         self._arrived = asyncio.Event()
         self._slice = TimeSlice()
@@ -91,8 +93,27 @@ class ShareReader:
         self._stopped = True
         self._arrived.set()
 
+    def keep(self, records: Iterable[ShareRecord]) -> None:
+        """Deliver these records, which were taken and not returned, once more."""
+        self._kept.extend(records)
+
+    def drop_kept(self, topics: Collection[str]) -> list[ShareRecord]:
+        """Return the kept records of other topics than these: they are not delivered any more."""
+        dropped = [record for record in self._kept if record.topic not in topics]
+        self._kept = deque(record for record in self._kept if record.topic in topics)
+        return dropped
+
+    def _has_kept(self) -> bool:
+        """Return whether there are kept records. Those whose lock is lost are left out: another member has them."""
+        now = self._time()
+        while self._kept and self._kept[0]._lock.failure(now) is not None:
+            self._kept.popleft()
+        return bool(self._kept)
+
     def next_record(self) -> ShareRecord | None:
         """Deliver the next opened record, without waiting; None if there is none, or its lock is lost."""
+        if self._kept and not self._stopped and self._has_kept():
+            return self._kept.popleft()
         part = self._buffer.first
         if part is None or not part.opened or self._stopped:
             return None
@@ -111,6 +132,8 @@ class ShareReader:
 
     def take_open(self, most: int) -> list[ShareRecord]:
         """Deliver up to ``most`` opened records of one partition, without waiting; none if their lock is lost."""
+        if self._kept and not self._stopped and self._has_kept():
+            return self._take_kept(most)
         now = asyncio.get_running_loop().time()
         part = self._buffer.head(now)
         if part is None or not part.opened or self._stopped:
@@ -123,6 +146,15 @@ class ShareReader:
         self.delivered += len(records)
         self._delivering = part
         self._finish(part, now)
+        return records
+
+    def _take_kept(self, most: int) -> list[ShareRecord]:
+        first, records = self._kept[0], list[ShareRecord]()
+        while len(records) < most and self._has_kept():
+            record = self._kept[0]
+            if (record.topic, record.partition) != (first.topic, first.partition):
+                break
+            records.append(self._kept.popleft())
         return records
 
     async def open(self, deadline: float | None = None) -> bool:
@@ -146,6 +178,8 @@ class ShareReader:
                 self._check()
                 if self._errors:
                     raise self._errors.popleft().with_traceback(None)
+                if self._has_kept():
+                    return True
                 self._arrived.clear()
                 part = self._buffer.head(asyncio.get_running_loop().time())
                 if part is None:
@@ -168,6 +202,8 @@ class ShareReader:
 
     def open_at_once(self) -> bool:
         """As :meth:`open`, but neither wait nor work long. Return False also if other tasks should run first."""
+        if self._has_kept():
+            return True
         while not self._slice.is_over() and not self._errors:
             part = self._buffer.head(asyncio.get_running_loop().time())
             if part is None:
