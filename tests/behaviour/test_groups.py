@@ -525,6 +525,24 @@ async def test_new_partitions_are_noticed(cluster: BehaviourCluster, topic: str)
         await until(lambda: len(consumer.assignment()) == 3, consumer)
 
 
+async def test_partitions_that_are_added_are_read_from_their_first_record(
+    cluster: BehaviourCluster, topic: str
+) -> None:
+    from aiokproto.codec.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+
+    await cluster.create_topic(topic, partitions=1)
+    options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": f"{topic}-group"}
+    async with Consumer(topic, auto_offset_reset="latest", metadata_max_age_ms=200, **options) as consumer:
+        await until(lambda: len(consumer.assignment()) == 1, consumer)
+        await consumer.position((topic, 0))
+        async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+            added = CreatePartitionsTopic(name=topic, count=2, assignments=None)
+            await client.request(CreatePartitionsRequest(topics=[added], timeout_ms=10_000, validate_only=False))
+        await fill(cluster, topic, 3, [1])
+        record = await asyncio.wait_for(anext(consumer), PATIENCE)
+        assert (record.partition, record.offset) == (1, 0)
+
+
 @only_classic
 async def test_members_without_a_common_assignor_are_refused(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)

@@ -27,6 +27,7 @@ class ConsumerConfig:
 
     group: GroupConfig | None
     auto_offset_reset: ResetPolicy
+    reads_new_partitions: bool
     on_offset_reset: ResetListener | None
     enable_auto_commit: bool
     auto_commit_interval: float
@@ -56,6 +57,8 @@ class ConsumerConfig:
         return cls(
             group=_group(options, session, heartbeat, poll, rack),
             auto_offset_reset=ResetPolicy.parse(options["auto_offset_reset"]),
+            reads_new_partitions=one_of("new_partitions", options["new_partitions"], ("earliest", "reset"))
+            == "earliest",
             on_offset_reset=to_listener(options["on_offset_reset"]),
             enable_auto_commit=boolean("enable_auto_commit", options["enable_auto_commit"]),
             auto_commit_interval=duration("auto_commit_interval_ms", options["auto_commit_interval_ms"]),

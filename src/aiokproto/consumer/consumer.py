@@ -110,6 +110,12 @@ class Consumer(
             minutes and seconds, at most 36,500 days (KIP-1106); or ``"nearest"``: as ``"earliest"``, but an offset
             behind the end of the log continues at that end. If the log was truncated (KIP-320), the consumer
             continues where it diverges from what was read; ``"none"`` raises ``LogTruncationError``.
+        new_partitions: Where to start in partitions, and topics of a pattern, that appear after the subscription began:
+            ``"earliest"``: at their first record, whatever ``auto_offset_reset`` says; ``"reset"``: as
+            ``auto_offset_reset`` says, as the Java client does, which with ``"latest"`` loses what was written before
+            the group noticed the partition. Without a committed offset, a partition is new if this consumer has seen
+            the topic without it, or if the group has committed offsets for the topic's first partitions, without a gap,
+            and for none from this one on. A group that has committed nothing starts by ``auto_offset_reset``.
         on_offset_reset: A function that is called with an :class:`~aiokproto.consumer.OffsetReset` whenever the
             consumer has moved a position by itself. It must not block; an exception in it ends the consumer.
         enable_auto_commit: Whether processed records are committed automatically.
@@ -162,6 +168,7 @@ class Consumer(
         value_deserializer: Callable[[bytes], Awaitable[V] | V] | None = None,
         on_undecodable: Literal["raise", "skip", "return"] | DeadLetterTopic = "raise",
         auto_offset_reset: str = "latest",
+        new_partitions: Literal["earliest", "reset"] = "earliest",
         on_offset_reset: Callable[[OffsetReset], None] | None = None,
         enable_auto_commit: bool = True,
         auto_commit_interval_ms: float = 5000,
@@ -189,6 +196,7 @@ class Consumer(
                 "group_remote_assignor": group_remote_assignor,
                 "on_undecodable": on_undecodable,
                 "auto_offset_reset": auto_offset_reset,
+                "new_partitions": new_partitions,
                 "on_offset_reset": on_offset_reset,
                 "enable_auto_commit": enable_auto_commit,
                 "auto_commit_interval_ms": auto_commit_interval_ms,

@@ -18,6 +18,7 @@ from aiokproto.consumer.cursor import Cursor, PartitionState, PartitionStatus
 from aiokproto.consumer.fetcher import Fetcher
 from aiokproto.consumer.find_topics import find_topics
 from aiokproto.consumer.metric_source import metric_source
+from aiokproto.consumer.new_partitions import SeenTopics
 from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.offsets import OffsetLookup
 from aiokproto.consumer.position_resolver import PositionResolver
@@ -28,7 +29,7 @@ from aiokproto.consumer.silence import SilenceWatch
 from aiokproto.consumer.start_lookup import COMMITTED, EARLIEST
 from aiokproto.consumer.subscription import SubscriptionState
 from aiokproto.consumer.undecodable import Undecodable
-from aiokproto.errors import CommitError, ConfigurationError, DeadlineError, KafkaError
+from aiokproto.errors import CommitError, ConfigurationError, DeadlineError, KafkaError, UnknownTopicError
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.gates import DELIVER, READ, Obstacle
 from aiokproto.group.config import LeaveMode
@@ -98,7 +99,11 @@ class Engine(Lifecycle):
             self._ownership_changed,
         )
         self.member = make_member(cluster, group, self.rebalancing) if group else None
-        self.resolver = PositionResolver(cluster, self.assignment, self.lookup, self.member, config.auto_offset_reset)
+        # What the topics were when the subscription began.
+        self._seen = SeenTopics()
+        self.resolver = PositionResolver(
+            cluster, self.assignment, self.lookup, self.member, config.auto_offset_reset, self._may_be_new
+        )
         self.validator = PositionValidator(cluster, self.assignment, self.resolver.truncated)
         self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.resolver.reset, self.validator)
         # From the subscription task: topics that cannot be found. Raised by the next read.
@@ -361,9 +366,17 @@ class Engine(Lifecycle):
         if wanted.partitions is not None:
             topics = frozenset(partition.topic for partition in wanted.partitions)
         found, failures = await find_topics(self.cluster, topics)
+        existing = {name: len(info.partitions) for name, info in found.items()}
+        if regex is not None and self._seen.begins(wanted):
+            # The broker matches topics: those that it will add later are told from these.
+            everything = await self.cluster.topics()
+            existing |= {name: len(everything[name].partitions) for name in wanted.matching(everything)}
         # subscribe() was called during the lookup; the task applies the new one next.
         if wanted is not self.subscription:
             return
+        if wanted.by_topic:
+            missing = [name for name, failure in failures.items() if isinstance(failure, UnknownTopicError)]
+            self._seen.note(wanted, existing, missing, pattern=wanted.pattern is not None)
         if wanted.partitions is None:
             if self.member is not None:
                 # Also topics that were not found: the leader assigns them once they exist.
@@ -376,6 +389,13 @@ class Engine(Lifecycle):
             # Without tasks start() is running: it raises for every topic.
             if name not in known or not self._tasks:
                 raise failure
+
+    def _may_be_new(self, partition: TopicPartition) -> bool | None:
+        """Return whether a partition without a committed offset has appeared since the subscription began; None if this
+        consumer has not seen its topic without it."""
+        if not self.config.reads_new_partitions or not self.subscription.by_topic:
+            return False
+        return True if self._seen.lacked(partition) else None
 
     async def _regex(self, wanted: SubscriptionState) -> str | None:
         """Return the pattern for the broker to match; None if there is none, or this client has to match it."""
@@ -390,11 +410,10 @@ class Engine(Lifecycle):
         }
         cursors = self.assignment.cursors
         waiting = {partition for partition in cursors if partition.topic in topics and partition.topic not in found}
-        known = {partition.topic for partition in cursors}
         self.assignment.remove(cursors.keys() - everything - waiting)
         for partition in sorted(everything - cursors.keys()):
-            # A partition added to a known topic is read from its start: records written before it was noticed count.
-            self.assignment.add([partition], EARLIEST if partition.topic in known else COMMITTED)
+            is_new = self.config.reads_new_partitions and self._seen.lacked(partition)
+            self.assignment.add([partition], EARLIEST if is_new else COMMITTED)
 
     async def unsubscribed(self, timeout: float) -> None:
         """Wait until the member has left the group, and what is processed is committed."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.list_offsets import ListOffsetsRequest
@@ -17,10 +18,11 @@ from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.fetch_response import MISSING_FOR
 from aiokproto.consumer.lookups import Lookups
+from aiokproto.consumer.new_partitions import follows_committed
 from aiokproto.consumer.offset_reset import ResetPolicy
 from aiokproto.consumer.offsets import FoundOffset, OffsetLookup, may_pass, why_missing
 from aiokproto.consumer.reset_reason import ResetReason
-from aiokproto.consumer.start_lookup import COMMITTED, NEAREST, FormerPosition, StartLookup
+from aiokproto.consumer.start_lookup import COMMITTED, EARLIEST, NEAREST, FormerPosition, StartLookup
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, LogTruncationError, UnknownTopicError, error_for
 from aiokproto.failures import Action, Situation, classify
@@ -44,6 +46,7 @@ class PositionResolver(Lookups[StartLookup]):
         lookup: OffsetLookup,
         group: GroupMember | None,
         policy: ResetPolicy,
+        is_new: Callable[[TopicPartition], bool | None],
     ) -> None:
         """Create a resolver; :meth:`run` does the work.
 
@@ -53,12 +56,15 @@ class PositionResolver(Lookups[StartLookup]):
             lookup: Looks up offsets in the log.
             group: The member, which looks up committed offsets; None without a group.
             policy: ``auto_offset_reset``.
+            is_new: Returns whether a partition is read from its beginning because it has appeared since the
+                subscription began; None if only the group's other offsets can tell.
         """
         super().__init__(cluster)
         self._assignment = assignment
         self._lookup = lookup
         self._group = group
         self._policy = policy
+        self._is_new = is_new
 
     # Events
 
@@ -207,11 +213,13 @@ class PositionResolver(Lookups[StartLookup]):
         """Query the coordinator for committed offsets. Return whether to retry."""
         committed: Mapping[TopicPartition, OffsetAndMetadata | None] = {}
         failures: Mapping[TopicPartition, KafkaError] = {}
+        new: Collection[TopicPartition] = ()
         if self._group is not None:
             try:
                 committed, failures = await self._group.committed(
                     [cursor.partition for cursor in lookups], self._cluster.config.api_timeout
                 )
+                new = await self._new_ones(self._group, committed)
             except KafkaError as error:
                 # Never apply auto_offset_reset to a failure: that would skip records, or repeat all of them.
                 return self._group_failed(lookups, error)
@@ -225,6 +233,8 @@ class PositionResolver(Lookups[StartLookup]):
             position = committed.get(cursor.partition)
             if position is not None:
                 self._assignment.resolved(cursor, position.offset, position.leader_epoch)
+            elif cursor.partition in new:
+                cursor.lookup.start = EARLIEST
             elif self._policy.raises:
                 no_offset = "the group has committed no offset" if self._group is not None else "no offset is given"
                 self._fail(cursor, f"{cursor.partition}: {no_offset}")
@@ -232,6 +242,36 @@ class PositionResolver(Lookups[StartLookup]):
                 # The next round looks in the log. Not a new lookup: attempts and `needed` carry over.
                 cursor.lookup.start = self._policy.start(current().wall())
         return again
+
+    async def _new_ones(
+        self, group: GroupMember, committed: Mapping[TopicPartition, OffsetAndMetadata | None]
+    ) -> set[TopicPartition]:
+        """Return the partitions without a committed offset that have appeared since the group began."""
+        if self._policy.start_at == EARLIEST:
+            return set()
+        none = [partition for partition, position in committed.items() if position is None]
+        seen = {partition: self._is_new(partition) for partition in none}
+        new = {partition for partition, is_new in seen.items() if is_new}
+        unclear = {partition for partition, is_new in seen.items() if is_new is None}
+        topics = self._cluster.snapshot.topics
+        others = [
+            TopicPartition(name, number)
+            for name in sorted({partition.topic for partition in unclear if partition.topic in topics})
+            for number in range(len(topics[name].partitions))
+            if (name, number) not in committed
+        ]
+        found = dict(committed)
+        if others:
+            more, failures = await group.committed(others, self._cluster.config.api_timeout)
+            found |= more
+            # Refused for one: what the group has cannot be known, and a guess would skip records or repeat all.
+            for failure in failures.values():
+                raise failure
+        numbers: dict[str, set[int]] = defaultdict(set)
+        for (name, number), position in found.items():
+            if position is not None:
+                numbers[name].add(number)
+        return new | {partition for partition in unclear if follows_committed(partition, numbers[partition.topic])}
 
     def _group_failed(self, lookups: Mapping[Cursor, StartLookup], error: KafkaError) -> bool:
         action = classify(error, Situation(OffsetFetchRequest.api_key))

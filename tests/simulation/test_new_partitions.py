@@ -1,0 +1,172 @@
+"""Where a group starts to read partitions and topics that appear after it began."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from aiokproto import Consumer
+from aiokproto.broker import Cluster
+from aiokproto.simulation import Simulation
+from aiokproto.types import OffsetAndMetadata, TopicPartition
+from tests.simulation.test_group_topics import grow
+from tests.simulation.world import World, until
+
+Program = Callable[[World, dict[str, Any]], Awaitable[None]]
+PROTOCOLS = ["classic", "consumer"]
+
+
+def run(program: Program, **options: Any) -> None:
+    """Run a program with a topic of two partitions that have one old record each, and the options of a member."""
+    simulation = Simulation(1)
+
+    async def main() -> None:
+        async with Cluster(1) as cluster:
+            await cluster.create_topic("t", 2)
+            world = World(simulation, cluster, "t")
+            for partition in range(2):
+                world.append(partition, b"old")
+            given = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": "g", "metadata_max_age_ms": 5000}
+            await program(world, given | options)
+
+    simulation.run(main())
+
+
+async def ready(consumer: Consumer, partitions: int = 2) -> None:
+    """Wait until the consumer has the positions of its partitions, and commit them."""
+    await until(lambda: len(consumer.assignment()) == partitions)
+    for partition in consumer.assignment():
+        await consumer.position(partition)
+
+
+async def values(consumer: Consumer, within: float = 30) -> list[tuple[str, int, bytes | None]]:
+    """What is delivered within some seconds."""
+    return [(each.topic, each.partition, each.value) for each in await consumer.poll(within * 1000, min_records=500)]
+
+
+async def grown(world: World, partitions: int = 3) -> None:
+    """Add partitions, and write to the last one before anybody can have noticed it."""
+    await grow(world.cluster, partitions)
+    world.append(partitions - 1, b"first")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(("option", "expected"), [("earliest", [("t", 2, b"first")]), ("reset", [])])
+def test_a_partition_added_while_the_group_reads_is_read_from_its_first_record(
+    protocol: str, option: str, expected: list[Any]
+) -> None:
+    async def program(world: World, options: dict[str, Any]) -> None:
+        async with Consumer("t", **options) as consumer:
+            await ready(consumer)
+            await grown(world)
+            assert await values(consumer) == expected
+
+    run(program, group_protocol=protocol, new_partitions=option)
+
+
+@pytest.mark.parametrize("reset", ["latest", "none", "by_duration:PT0S"])
+def test_a_new_partition_is_read_from_its_first_record_whatever_auto_offset_reset_says(reset: str) -> None:
+    async def program(world: World, options: dict[str, Any]) -> None:
+        async with Consumer("t", **options) as first:
+            first_commit = {("t", number): OffsetAndMetadata(1, "") for number in range(2)}
+            await until(lambda: len(first.assignment()) == 2)
+            await first.commit({TopicPartition(*where): offset for where, offset in first_commit.items()})
+            await grown(world)
+        async with Consumer("t", **options) as second:
+            assert await values(second) == [("t", 2, b"first")]
+
+    run(program, auto_offset_reset=reset)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(("option", "expected"), [("earliest", [("t", 2, b"first")]), ("reset", [])])
+def test_a_partition_added_while_the_group_was_down_is_read_from_its_first_record(
+    protocol: str, option: str, expected: list[Any]
+) -> None:
+    async def program(world: World, options: dict[str, Any]) -> None:
+        async with Consumer("t", **options) as consumer:
+            await ready(consumer)
+        await grown(world)
+        async with Consumer("t", **options) as consumer:
+            assert await values(consumer) == expected
+
+    run(program, group_protocol=protocol, new_partitions=option)
+
+
+def test_a_member_that_joins_after_partitions_were_added_reads_them_from_their_first_record() -> None:
+    async def program(world: World, options: dict[str, Any]) -> None:
+        async with Consumer("t", auto_commit_interval_ms=100, **options) as first:
+            await ready(first)
+            reading = asyncio.create_task(values(first))
+            await asyncio.sleep(1)
+            await grown(world, 4)
+            async with Consumer("t", **options) as second:
+                seen = await values(second) + await reading
+        assert seen == [("t", 3, b"first")]
+
+    run(program)
+
+
+def test_a_group_that_has_committed_nothing_starts_by_auto_offset_reset() -> None:
+    async def program(world: World, options: dict[str, Any]) -> None:
+        async with Consumer("t", **options) as first, Consumer("t", **options) as second:
+            reading = asyncio.create_task(values(first))
+            assert await values(second) + await reading == []
+
+    run(program, enable_auto_commit=False)
+
+
+def test_a_group_that_commits_single_records_does_not_go_back_to_the_first_ones() -> None:
+    """It has no offset of a partition of which it has processed none; a gap shows that it is not new."""
+
+    async def program(world: World, options: dict[str, Any]) -> None:
+        async with Consumer("t", **options) as first:
+            await until(lambda: len(first.assignment()) == 2)
+            await first.commit({TopicPartition("t", 1): OffsetAndMetadata(1, "")})
+        async with Consumer("t", **options) as second:
+            assert await values(second) == []
+
+    run(program, enable_auto_commit=False)
+
+
+@pytest.mark.parametrize("group", ["g", None])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_topic_that_a_pattern_finds_later_is_read_from_its_first_record(protocol: str, group: str | None) -> None:
+    async def program(world: World, options: dict[str, Any]) -> None:
+        consumer = Consumer(**options | {"group_id": group})
+        consumer.subscribe(pattern="t.*")
+        async with consumer:
+            await ready(consumer)
+            await world.cluster.create_topic("tt", 1)
+            World(world.simulation, world.cluster, "tt").append(0, b"first")
+            assert await values(consumer) == [("tt", 0, b"first")]
+
+    run(program, group_protocol=protocol if group else "classic")
+
+
+def test_a_topic_that_is_subscribed_later_starts_by_auto_offset_reset() -> None:
+    async def program(world: World, options: dict[str, Any]) -> None:
+        await world.cluster.create_topic("other", 1)
+        World(world.simulation, world.cluster, "other").append(0, b"old")
+        async with Consumer("t", **options) as consumer:
+            await ready(consumer)
+            consumer.subscribe("t", "other")
+            assert await values(consumer) == []
+
+    run(program)
+
+
+def test_assigned_partitions_start_by_auto_offset_reset() -> None:
+    async def program(world: World, options: dict[str, Any]) -> None:
+        async with Consumer("t", **options) as consumer:
+            await ready(consumer)
+        await grown(world)
+        consumer = Consumer(**options)
+        consumer.assign(("t", 2))
+        async with consumer:
+            assert await values(consumer) == []
+
+    run(program)
