@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -168,5 +169,48 @@ def test_assigned_partitions_start_by_auto_offset_reset() -> None:
         consumer.assign(("t", 2))
         async with consumer:
             assert await values(consumer) == []
+
+    run(program)
+
+
+def starts(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if "has committed no offset" in record.getMessage()]
+
+
+def test_a_group_that_starts_at_the_end_of_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(world: World, options: dict[str, Any]) -> None:
+        with caplog.at_level(logging.INFO, logger="aiokproto.consumer"):
+            for _ in range(2):
+                async with Consumer("t", **options) as consumer:
+                    await ready(consumer)
+        (line,) = starts(caplog)
+        assert "no offset of t-0 at offset 1, t-1 at offset 1: it starts with new records" in line
+        assert "auto_offset_reset='earliest'" in line
+
+    run(program)
+
+
+def test_no_other_start_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(world: World, options: dict[str, Any]) -> None:
+        with caplog.at_level(logging.INFO, logger="aiokproto.consumer"):
+            async with Consumer("t", auto_offset_reset="earliest", **options) as consumer:
+                await ready(consumer)
+                consumer.seek_to_end()
+                await ready(consumer)
+            async with Consumer("t", **options | {"group_id": None}) as consumer:
+                await ready(consumer)
+        assert starts(caplog) == []
+
+    run(program)
+
+
+def test_a_log_line_names_some_of_many_partitions(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(world: World, options: dict[str, Any]) -> None:
+        await grow(world.cluster, 20)
+        with caplog.at_level(logging.INFO, logger="aiokproto.consumer"):
+            async with Consumer("t", **options) as consumer:
+                await ready(consumer, 20)
+        (line,) = starts(caplog)
+        assert "t-4 at offset 0 and 15 more: it starts" in line
 
     run(program)

@@ -22,7 +22,7 @@ from aiokproto.consumer.new_partitions import follows_committed
 from aiokproto.consumer.offset_reset import ResetPolicy
 from aiokproto.consumer.offsets import FoundOffset, OffsetLookup, may_pass, why_missing
 from aiokproto.consumer.reset_reason import ResetReason
-from aiokproto.consumer.start_lookup import COMMITTED, EARLIEST, NEAREST, FormerPosition, StartLookup
+from aiokproto.consumer.start_lookup import COMMITTED, EARLIEST, LATEST, NEAREST, FormerPosition, StartLookup
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, LogTruncationError, UnknownTopicError, error_for
 from aiokproto.failures import Action, Situation, classify
@@ -31,6 +31,9 @@ from aiokproto.runtime import current
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.consumer")
+
+_NAMED = 5
+"""Most partitions that a log line names."""
 
 _GROUP = -1
 """Stands for the group coordinator among broker ids."""
@@ -163,9 +166,12 @@ class PositionResolver(Lookups[StartLookup]):
         epochs = {partition: snapshot.leader_epoch(*partition) for partition in wanted}
         found, failures = await self._lookup.once(wanted, self._cluster.config.request_timeout)
         again = False
+        at_end: dict[TopicPartition, int] = {}
         for partition, answer in found.items():
             cursor = by_name[partition]
             if _is_current(cursor, lookups):
+                if cursor.lookup.uncommitted and cursor.lookup.start == LATEST:
+                    at_end[partition] = answer.offset
                 # First half of a lookup by time; the next round asks for the timestamp.
                 if cursor.lookup.needs_end:
                     cursor.lookup.end = answer.offset
@@ -176,6 +182,7 @@ class PositionResolver(Lookups[StartLookup]):
                     self._assignment.resolved(cursor, cursor.lookup.end)
                 else:
                     self._assignment.resolved(cursor, answer.offset, answer.leader_epoch, epochs[partition])
+        _report_starts(at_end)
         for partition, failure in failures.items():
             if _is_current(by_name[partition], lookups):
                 again |= self._lookup_failed(by_name[partition], failure)
@@ -241,6 +248,7 @@ class PositionResolver(Lookups[StartLookup]):
             else:
                 # The next round looks in the log. Not a new lookup: attempts and `needed` carry over.
                 cursor.lookup.start = self._policy.start(current().wall())
+                cursor.lookup.uncommitted = self._group is not None
         return again
 
     async def _new_ones(
@@ -284,6 +292,20 @@ class PositionResolver(Lookups[StartLookup]):
                 if action is Action.FAIL:
                     self._assignment.fail(cursor, error)
         return action is not Action.FAIL
+
+
+def _report_starts(at_end: Mapping[TopicPartition, int]) -> None:
+    """Log that a group begins at the end of the log: most who see no records have not expected that."""
+    if not at_end:
+        return
+    some = ", ".join(f"{partition} at offset {at_end[partition]}" for partition in sorted(at_end)[:_NAMED])
+    more = f" and {len(at_end) - _NAMED} more" if len(at_end) > _NAMED else ""
+    log.info(
+        "consumer: the group has committed no offset of %s%s: it starts with new records there; "
+        "auto_offset_reset='earliest' starts with the first ones",
+        some,
+        more,
+    )
 
 
 def _is_current(cursor: Cursor, lookups: Mapping[Cursor, StartLookup]) -> bool:

@@ -61,9 +61,10 @@ class StartLookup(Lookup):
         needed: Whether a call waits for the position although the partition is held.
         end: For a timestamp or ``NEAREST``, the end of the log as it was before the lookup; -1 while unknown.
         reset: Why the position is looked up although there was one, and that one; None for a start or a seek.
+        uncommitted: Whether the group has committed no offset, so that ``start`` is that of ``auto_offset_reset``.
     """
 
-    __slots__ = ("end", "missing_since", "needed", "reset", "start")
+    __slots__ = ("end", "missing_since", "needed", "reset", "start", "uncommitted")
 
     def __init__(self, start: int, reset: FormerPosition | None = None) -> None:
         super().__init__()
@@ -72,6 +73,7 @@ class StartLookup(Lookup):
         self.needed = False
         self.end = -1
         self.reset = reset
+        self.uncommitted = False
 
     @property
     def needs_end(self) -> bool:
