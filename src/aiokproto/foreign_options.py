@@ -192,7 +192,7 @@ _CLIENTS = {
     "Consumer": (
         "auto_commit_interval_ms auto_offset_reset enable_auto_commit fetch_buffer_bytes group_instance_id"
         " group_protocol group_remote_assignor heartbeat_interval_ms isolation_level keep_control_records"
-        " key_deserializer max_partition_fetch_bytes max_poll_interval_ms on_offset_reset on_undecodable"
+        " key_deserializer max_partition_fetch_bytes max_poll_interval_ms new_partitions on_offset_reset on_undecodable"
         " partition_assignment_strategy session_timeout_ms value_deserializer"
     ),
     "Consumer and ShareConsumer": (

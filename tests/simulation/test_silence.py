@@ -210,6 +210,21 @@ def test_a_rebalance_that_does_not_end_is_named(caplog: pytest.LogCaptureFixture
     assert "joining" in warnings(program, caplog, group="g")[0]
 
 
+def test_a_member_that_waits_for_a_busy_one_is_told_that_the_group_rebalances(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, consumer: Consumer) -> None:
+        await anext(consumer)
+        options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": "g"}
+        async with Consumer("t", **options) as second:
+            await wait_in_vain(second, 12)
+            assert "the group rebalances, and its coordinator waits for the other members" in str(second.health())
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(anext(consumer), 1)
+
+    found = warnings(program, caplog, group="g", partition_assignment_strategy="range")
+    assert any("the group rebalances, and its coordinator waits for the other members" in each for each in found)
+    assert "MEMBER_ID_REQUIRED" not in "".join(found)
+
+
 def test_partitions_that_start_at_the_end_of_their_log_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def program(simulation: Simulation, cluster: Cluster, consumer: Consumer) -> None:
         await wait_in_vain(consumer, 100)

@@ -412,7 +412,7 @@ class ClusterClient:
         return await self._driver.coordinator(kind, key, self.config.api_timeout if timeout is None else timeout)
 
     def coordinator_failure(self, kind: CoordinatorKind, key: str) -> str:
-        """Return why a coordinator that is being looked up was not found yet; empty if nothing has failed."""
+        """Return why a coordinator was not found yet, or cannot be reached; empty if nothing has failed."""
         return self._driver.coordinator_failure(kind, key)
 
     def push_metrics(self, source: MetricSource) -> None:

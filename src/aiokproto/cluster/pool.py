@@ -105,6 +105,8 @@ class Pool:
         self._doubted_at = -INFINITY
         # Addresses at which a broker has reported its versions: it will not become an old one.
         self._answering: set[tuple[str, int]] = set()
+        # Addresses that have led to a broker.
+        self._reached: set[tuple[str, int]] = set()
 
     @property
     def bootstrap_nodes(self) -> list[int]:
@@ -147,7 +149,9 @@ class Pool:
         """Use the brokers of a new snapshot. Connections to brokers that are gone or have moved are retired."""
         before, self._brokers = self._brokers, brokers
         self._cluster_id = cluster_id
-        self._answering &= {(node.host, node.port) for node in (*brokers.values(), *self._bootstrap.values())}
+        known = {(node.host, node.port) for node in (*brokers.values(), *self._bootstrap.values())}
+        self._answering &= known
+        self._reached &= known
         for node_id, node in before.items():
             now = brokers.get(node_id)
             if now is None or (now.host, now.port) != (node.host, node.port):
@@ -296,7 +300,8 @@ class Pool:
                 release,
                 (node.host, node.port) in self._answering,
             )
-        except KafkaError as error:
+        except KafkaError as failure:
+            error = self._explained(node, failure)
             # It is stopping, or away: that has ended the connection before.
             self._refusals.pop((node.id, channel), None)
             state.failures += 1
@@ -305,7 +310,8 @@ class Pool:
             logger.debug("connecting to %s failed (%d in a row): %s", node, state.failures, error)
             observer.not_connected(str(node), channel, state.failures, error)
             self._handle_failure(error)
-            raise
+            raise error from error.__cause__
+        self._reached.add((node.host, node.port))
         connection.report_open(channel, loop.time() - started)
         found = connection.versions.assumed_release
         if found is None:
@@ -322,6 +328,27 @@ class Pool:
         self._connections[node.id, channel] = connection
         logger.debug("connected to %s for %s", node, channel)
         return connection
+
+    def _explained(self, node: BrokerNode, error: KafkaError) -> KafkaError:
+        """Name ``advertised.listeners`` in the error of an address that only the metadata has, and never led anywhere,
+        while a bootstrap address did."""
+        address = (node.host, node.port)
+        bootstrap = {(each.host, each.port): str(each) for each in self._bootstrap.values()}
+        worked = next((text for each, text in bootstrap.items() if each in self._reached), None)
+        if (
+            type(error) is not BrokerConnectionError
+            or worked is None
+            or address in bootstrap
+            or address in self._reached
+        ):
+            return error
+        explained = BrokerConnectionError(
+            f"{error}; {worked} can be reached, and the metadata from there names {node.host}:{node.port} "
+            "(the broker's advertised.listeners): have it advertise an address that leads to it from here, or set "
+            "address_map"
+        )
+        explained.__cause__ = error.__cause__
+        return explained
 
     def _doubt_version(self, node: BrokerNode, channel: str, api: str) -> None:
         """Warn of ``broker_version`` if a broker ends connections on the same request, twice in a row.

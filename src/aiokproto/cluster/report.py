@@ -66,16 +66,18 @@ def client_findings(
         findings.ended = ended
         # What follows from it says nothing new.
         return findings
-    unreachable = [node for node in metadata.snapshot.brokers if pool.failures(node)[0]]
+    brokers = metadata.snapshot.brokers
+    unreachable = [node for node in brokers if pool.failures(node)[0]]
+    # A connection that is open proves that there is a broker.
+    reached = any(pool.connections(node) for node in brokers)
     if metadata.failing is not None:
         since, error = metadata.failing
         text = f"no broker has sent metadata for {now - since:.0f} s: {error}"
-        # A connection that is open proves that there is a broker.
-        reached = any(pool.connections(node) for node in metadata.snapshot.brokers)
         (findings.degraded if reached else findings.failed).append(text)
     for node in unreachable:
         count, last = pool.failures(node)
-        findings.degraded.append(f"{pool.address(node)} cannot be reached ({count} failures in a row): {last}")
+        text = f"{pool.address(node)} cannot be reached ({count} failures in a row): {last}"
+        (findings.failed if len(unreachable) == len(brokers) and not reached else findings.degraded).append(text)
     # Refreshes begin at that age, and take up to a request timeout before the next broker is tried.
     limit = config.metadata_max_age + config.request_timeout
     if metadata.updated_at is not None and now - metadata.updated_at > limit:

@@ -352,8 +352,11 @@ class RequestDriver:
         return await self._finding.run((kind, key), lambda: self._find(kind, key), timeout, late)
 
     def coordinator_failure(self, kind: CoordinatorKind, key: str) -> str:
-        lookup = self._lookups.get((kind, key))
-        return "" if lookup is None else lookup.failure
+        if (lookup := self._lookups.get((kind, key))) is not None:
+            return lookup.failure
+        node = self._coordinators.get(kind, key)
+        _, error = (0, None) if node is None else self._pool.failures(node)
+        return "" if error is None else str(error)
 
     async def _find(self, kind: CoordinatorKind, key: str) -> int:
         # Not the caller's: others may be waiting for the same lookup, with more time.

@@ -144,7 +144,7 @@ class ClassicMember:
         """Why the member has no partitions, if something is wrong; else empty."""
         if (self.outside and not self._rebalance.has_subscription) or self._rebalance.settled.is_set() or self.owned:
             return ""
-        return f"{self.state}: {self._rebalance.join_failure or 'no response from the coordinator'}"
+        return f"{self.state}: {self._rebalance.trouble}"
 
     # Lifecycle
 

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Generic, TypeVar
 
-from aiokproto.cluster import ClusterClient
+from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest
 from aiokproto.error_codes import ErrorCode
@@ -85,8 +85,14 @@ class EpochMember(Generic[Item]):
     @property
     def trouble(self) -> str:
         """Why the member cannot join or take its assignment; empty if nothing is wrong."""
-        why = self.heartbeat.failure or self.reconciliation.look_up_failure
+        why = self.heartbeat.failure or self.reconciliation.look_up_failure or self._unreached()
         return f"{self.state}: {why}" if why else ""
+
+    def _unreached(self) -> str:
+        """Return why the coordinator cannot be reached, while the member has to join."""
+        if self.membership.state not in (MemberState.JOINING, MemberState.FENCED):
+            return ""
+        return self._cluster.coordinator_failure(CoordinatorKind.GROUP, self._group_id)
 
     async def run(self) -> None:
         """Be a member whenever there is a subscription, until cancelled.

@@ -7,8 +7,9 @@ import logging
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
-from aiokproto.cluster import ClusterClient
-from aiokproto.errors import KafkaError
+from aiokproto.cluster import ClusterClient, CoordinatorKind
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError, KafkaError
 from aiokproto.failures import Action
 from aiokproto.group.changes import Change, ChangeKind, PartitionOwner
 from aiokproto.group.config import GroupConfig
@@ -62,6 +63,8 @@ class RebalanceLoop:
         self.join_failure = ""
         self.rebalances = Timing()
         self.joining_since: float | None = None
+        # Whether the last response to a JoinGroup was that the member is known from now on (KIP-394).
+        self._known = False
         self._cluster = cluster
         self._config = config
         self._membership = membership
@@ -239,11 +242,22 @@ class RebalanceLoop:
         else:
             self._interrupted(partitions)
 
+    @property
+    def trouble(self) -> str:
+        """Why joining has not ended yet."""
+        failure = self.join_failure or self._cluster.coordinator_failure(CoordinatorKind.GROUP, self._config.group_id)
+        if failure:
+            return failure
+        if self._known:
+            return "the group rebalances, and its coordinator waits for the other members to join again"
+        return "no response from the coordinator: it is silent, or waits for other members, as the group rebalances"
+
     async def _join(self) -> set[TopicPartition] | None:
         """Join, with retries, and return the assigned partitions. None if the owned ones are lost, or joining must
         stop."""
         failures, loop = 0, asyncio.get_running_loop()
         started = self.joining_since = loop.time()
+        self._known = False
         self.settled.clear()
         try:
             while self._can_join():
@@ -256,7 +270,9 @@ class RebalanceLoop:
                         self.rebalances.add(loop.time() - started)
                     return result
                 action, error = result.action, result.error
-                self.join_failure = str(error)
+                # The coordinator has given the member its id, and takes its time for the next response.
+                self._known = isinstance(error, BrokerError) and error.code == ErrorCode.MEMBER_ID_REQUIRED
+                self.join_failure = "" if self._known else str(error)
                 failures += 1
                 if action in LOST:
                     # The group may have continued without this member.
