@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -137,3 +138,36 @@ async def test_records_end_when_none_came_in_time_and_can_go_on(cluster: Behavio
         waiting = asyncio.ensure_future(anext(records))
         await fill(cluster, topic, 1, start=25)
         assert (await waiting).offset == 25
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+async def test_a_partition_without_records_is_at_its_end_at_once(
+    cluster: BehaviourCluster, topic: str, isolation: str
+) -> None:
+    await cluster.create_topic(topic, partitions=2)
+    await fill(cluster, topic, 3, [0])
+    async with reader(cluster, topic, isolation=isolation) as consumer:
+        assert len([record async for record in consumer.read_to_end()]) == 3
+        assert [consumer.at_end((topic, number)) for number in range(2)] == [True, True]
+        assert consumer.lag((topic, 1)) == 0
+
+
+async def test_a_member_waits_for_its_first_assignment(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, partitions=2)
+    await fill(cluster, topic, 3, [0, 1])
+    options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": topic}
+    async with Consumer(topic, auto_offset_reset="earliest", default_api_timeout_ms=LONG, **options) as consumer:
+        assert not consumer.assignment()
+        assert len([record async for record in consumer.read_to_end()]) == 6
+
+
+async def test_a_member_without_partitions_has_nothing_to_read(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic)
+    options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": topic}
+    async with Consumer(topic, auto_offset_reset="earliest", **options) as first:
+        async for _ in first.read_to_end(timeout_ms=LONG):
+            pass
+        await first.position((topic, 0))
+        async with Consumer(topic, **options) as second:
+            with pytest.raises(DeadlineError, match="the group has assigned no partition"):
+                await anext(second.read_to_end(timeout_ms=10))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from inspect import signature
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, get_args
@@ -42,7 +42,7 @@ from aiokproto.gates import CONSUMER, gated
 from aiokproto.group.assignors import Assignor
 from aiokproto.group.config import GroupProtocol, LeaveMode
 from aiokproto.tracebacks import hiding_options
-from aiokproto.types import K, Record, V
+from aiokproto.types import K, Record, TopicPartition, V
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -325,30 +325,33 @@ class Consumer(
         """Return an iterator of the records up to the end that the log has when the iteration starts.
 
         It reads from the positions to the ends (``read_committed``: to the first open transaction), of all assigned
-        partitions if none are given. It also ends where the last offsets have no records: in empty, compacted and
-        transactional logs. Later records, and other partitions, are left to other reads. A partition that is taken
-        away meanwhile has ended.
+        partitions if none are given; a member of a group waits for its first assignment. It also ends where the last
+        offsets have no records: in empty, compacted and transactional logs. Later records, and other partitions, are
+        left to other reads. A partition that is taken away meanwhile has ended.
 
         Args:
             partitions: Assigned partitions.
-            timeout_ms: The longest wait for the next record; by default ``default_api_timeout_ms``.
+            timeout_ms: The longest wait for the assignment, and for the next record; by default
+                ``default_api_timeout_ms``.
 
         Raises:
-            ConfigurationError: No partition is assigned, or one of these is not.
-            DeadlineError: No record came in time, although the end is not reached: a partition is paused, or cannot be
-                read. Reading on continues.
+            ConfigurationError: No partition is assigned and there is no group, or one of these is not assigned.
+            DeadlineError: The group has assigned nothing in time. Or no record came in time, although the end is not
+                reached: a partition is paused, or cannot be read. Reading on continues.
             BrokerError: As ``async for``.
         """
-        chosen = self._assigned(partitions)
+        awaits_group = not partitions and self._engine.member is not None and self._engine.subscription.by_topic
+        chosen = [] if awaits_group else self._assigned(partitions)
         for partition in chosen:
             self._assignment.get(partition)
         timeout = self._seconds(timeout_ms)
-        return RecordsToEnd(
-            self._engine,
-            self._deserializing,
-            lambda: self.end_offsets(*chosen, timeout_ms=timeout_ms),
-            timeout,
-        )
+
+        async def ends() -> Mapping[TopicPartition, int]:
+            if awaits_group:
+                await self._engine.assigned(timeout)
+            return await self.end_offsets(*(chosen or self._assignment.cursors), timeout_ms=timeout_ms)
+
+        return RecordsToEnd(self._engine, self._deserializing, ends, timeout)
 
     @foreign_poll
     async def poll(

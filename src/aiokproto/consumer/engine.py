@@ -149,6 +149,19 @@ class Engine(Lifecycle):
         await self._moved.wait()
         self.check_running()
 
+    async def assigned(self, timeout: float) -> None:
+        """Wait until the group has assigned a partition."""
+        assert self.member is not None
+
+        def late() -> str:
+            assert self.member is not None
+            return f"the group has assigned no partition in {timeout:g} s: {self.member.trouble or self.member.state}"
+
+        async with until(asyncio.get_running_loop().time() + timeout, late):
+            while not self.assignment.cursors:
+                self.check()
+                await self.moved()
+
     def set_subscription(self, subscription: SubscriptionState) -> None:
         """Replace what is read."""
         self.cluster.check_loop()

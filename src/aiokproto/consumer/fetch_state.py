@@ -1,4 +1,4 @@
-"""The fetch state of one partition. Written by the fetcher alone; a seek resets it. Pure."""
+"""The fetch state of one partition. Written by the fetcher, apart from seeks and :meth:`FetchState.note_end`. Pure."""
 
 from __future__ import annotations
 
@@ -77,6 +77,13 @@ class FetchState:
         self.wanted_size = 0
         for epoch, first in epochs:
             self.epochs.add(epoch, first)
+
+    def note_end(self, end: int, *, stable: bool) -> None:
+        """The log ends there, by a lookup and not a fetch; ``stable``: for ``read_committed``. A fetch knows better."""
+        if stable and self.last_stable_offset < 0:
+            self.last_stable_offset = end
+        elif not stable and self.high_watermark < 0:
+            self.high_watermark = end
 
     def rewind(self, offset: int, epoch: int) -> None:
         """Fetch again from an offset, before which the leader's log agrees; ``epoch`` is that of its record there."""

@@ -90,6 +90,7 @@ class RecordsToEnd:
         if self._ends is None:
             # With the first record, so that creating the iterator needs no await.
             self._ends = dict(await self._look_up())
+            self._note_ends(self._ends)
         assignment, reader = self._engine.assignment, self._engine.reader
         record = await _next(
             self._engine,
@@ -106,6 +107,13 @@ class RecordsToEnd:
         raise DeadlineError(
             f"read_to_end: no record in {self._timeout:g} s, and the end of {names(remaining)} is not reached: {states}"
         )
+
+    def _note_ends(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Let ``at_end()`` know the ends of partitions that were not fetched, as none is whose position is its end."""
+        stable = self._engine.config.fetch.read_committed
+        for partition, end in ends.items():
+            if (cursor := self._engine.assignment.cursors.get(partition)) is not None:
+                cursor.fetch.note_end(end, stable=stable)
 
     def _is_open(self, records: Sequence[Record[Any, Any]]) -> bool:
         """Return whether the next open record is one to deliver."""
