@@ -83,8 +83,11 @@ class DeserializingReader(Generic[K, V]):
     async def poll(
         self, deadline: float, most: int, by: object = None, *, collected: bool = False
     ) -> list[Record[K, V]]:
-        """Deliver up to ``most`` records, or none if there are none by that loop time; with ``collected``, what the
-        reader has collected of all partitions. ``by``: see :meth:`Reader.open <aiokproto.consumer.reader.Reader.open>`."""
+        """Deliver up to ``most`` records, or none if there are none by that loop time.
+
+        With ``collected``, what the reader has collected of all partitions. ``by``: see
+        :meth:`Reader.open <aiokproto.consumer.reader.Reader.open>`.
+        """
         self._check_alone()
         if collected and (delivered := await self._deliver_collected(most)):
             self._assignment.current = delivered
