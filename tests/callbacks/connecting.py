@@ -10,7 +10,7 @@ from aiokproto import Client
 from aiokproto.broker import Cluster
 from aiokproto.codec.messages.list_groups import ListGroupsRequest
 from aiokproto.config import ClusterConfig
-from aiokproto.net.transport import _Dial, _is_name
+from aiokproto.net.transport import Dialled, _Dial, _is_name
 from tests.callbacks.cases import Misbehaving, Outcome, attempt
 
 Options = dict[str, Any]
@@ -51,7 +51,7 @@ async def ssl_secret(misbehaving: Misbehaving, cluster: Cluster, options: Option
 
     async def read() -> None:
         began = loop.time()
-        dial: Any = _Dial(asyncio.Protocol, config, "a", 9, began + 5, "broker 1", None)
+        dial: Any = _Dial(Dialled, config, "a", 9, began + 5, "broker 1", None)
         try:
             await dial._certificates(config.tls)
         finally:
@@ -67,7 +67,7 @@ async def _asked(option: str, misbehaving: Misbehaving, valid: Any) -> Outcome:
 
     async def ask() -> None:
         began = loop.time()
-        dial: Any = _Dial(asyncio.Protocol, config, "a", 9, began + 5, "broker 1", None)
+        dial: Any = _Dial(Dialled, config, "a", 9, began + 5, "broker 1", None)
         try:
             await dial._ask(option, misbehaving.started, "a", 9, valid)
         finally:

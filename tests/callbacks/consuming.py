@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from inspect import isawaitable
+from types import MappingProxyType
 from typing import Any
 
 from aiokproto import Consumer
@@ -285,14 +286,14 @@ class Assigning(RoundRobinAssignor):
         self._misbehaving._good = good
         return self._misbehaving.plain(*arguments)
 
-    def assign(self, *arguments: Any) -> Any:
-        return self._call("assign", super().assign, *arguments)
+    def assign(self, partitions: Any, members: Any, racks: Any = MappingProxyType({})) -> Any:
+        return self._call("assign", super().assign, partitions, members, racks)
 
     def user_data(self, topics: Any) -> Any:
         return self._call("user_data", super().user_data, topics)
 
-    def on_assignment(self, *arguments: Any) -> Any:
-        return self._call("on_assignment", super().on_assignment, *arguments)
+    def on_assignment(self, assigned: Any, generation: int) -> Any:
+        return self._call("on_assignment", super().on_assignment, assigned, generation)
 
 
 class AssigningInThread(Assigning):

@@ -119,6 +119,8 @@ def _in_a_run(own: tuple[Cell, Cell, Cell], wrong: Cell) -> Cells:
 
 
 IN_A_RUN = (THE_EXCEPTION, CALLBACK, raises(ClientClosedError))
+_NONE = raises(BrokerConnectionError)
+NOT_CONNECTED: Cells = (_NONE, _NONE, _NONE, _NONE, _NONE, _NONE)
 CREDENTIALS: Cells = (AGAIN, AGAIN, AGAIN, AGAIN, AGAIN, AGAIN)
 """A connection is tried again, with its backoff, until the deadline of the call that needs it."""
 
@@ -448,7 +450,7 @@ CONNECTIONS = Group(
             "`dialer`",
             ("ConnectionOptions[dialer]",),
             "the same; the connection is tried again after the error",
-            (raises(BrokerConnectionError),) * 6,
+            NOT_CONNECTED,
             connecting.dialer,
             good=lambda host, port: "a socket",
             wrong=None,
@@ -457,7 +459,7 @@ CONNECTIONS = Group(
             "`ssl_server_hostname`",
             ("ConnectionOptions[ssl_server_hostname]",),
             "the same",
-            (raises(BrokerConnectionError),) * 6,
+            NOT_CONNECTED,
             connecting.ssl_server_hostname,
             good=lambda host, port: "b",
             wrong=None,
@@ -475,7 +477,7 @@ CONNECTIONS = Group(
                 "Secret(source)",
             ),
             "the same",
-            (raises(BrokerConnectionError),) * 6,
+            NOT_CONNECTED,
             connecting.ssl_secret,
             good=lambda: trustme.CA().cert_pem.bytes().decode(),
             wrong=None,
