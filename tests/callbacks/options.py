@@ -116,7 +116,7 @@ def _calls(kind: object, module: types.ModuleType, seen: frozenset[str] = frozen
         kind = kind.__forward_arg__
     if isinstance(kind, str):
         # A recursive type names itself.
-        names = set() if kind in seen else set(_names(kind))
+        names = frozenset[str]() if kind in seen else _names(kind)
         return any(_calls(*_looked_up(name, module), seen | {kind}) for name in names)
     origin = typing.get_origin(kind)
     if kind is collections.abc.Callable or origin is collections.abc.Callable:
@@ -130,18 +130,21 @@ def _calls(kind: object, module: types.ModuleType, seen: frozenset[str] = frozen
     return kind in BASE_CLASSES or (getattr(kind, "_is_protocol", False) and kind.__module__.startswith("aiokproto"))
 
 
-def _names(text: str) -> Iterator[str]:
+@functools.cache
+def _names(text: str) -> frozenset[str]:
     """The names in an annotation, also in strings within it, but not in literals."""
+    found: set[str] = set()
     waiting: list[ast.AST] = [ast.parse(text, mode="eval")]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Literal":
             continue
         if isinstance(node, ast.Name):
-            yield node.id
+            found.add(node.id)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield from _names(node.value)
+            found |= _names(node.value)
         waiting += ast.iter_child_nodes(node)
+    return frozenset(found)
 
 
 def _looked_up(name: str, module: types.ModuleType) -> tuple[object, types.ModuleType]:
@@ -154,11 +157,24 @@ def _looked_up(name: str, module: types.ModuleType) -> tuple[object, types.Modul
 
 
 @functools.cache
+def _nodes(module: types.ModuleType) -> list[ast.ImportFrom | ast.If]:
+    """The imports of a module, and the conditions, of which one is that for type checkers."""
+    waiting: list[ast.stmt] = list(ast.parse(inspect.getsource(module)).body)
+    found: list[ast.ImportFrom | ast.If] = []
+    for node in waiting:
+        if isinstance(node, ast.ImportFrom | ast.If):
+            found.append(node)
+        if isinstance(node, ast.If | ast.Try):
+            waiting += node.body
+    return found
+
+
+@functools.cache
 def _imports(module: types.ModuleType) -> dict[str, tuple[str, str]]:
     """What a module imports of the package, also for type checkers alone: name → module and name there."""
     return {
         alias.asname or alias.name: (node.module or "", alias.name)
-        for node in ast.walk(ast.parse(inspect.getsource(module)))
+        for node in _nodes(module)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("aiokproto")
         for alias in node.names
     }
@@ -169,7 +185,7 @@ def _aliases(module: types.ModuleType) -> dict[str, str]:
     """The types that a module declares for type checkers alone, as text."""
     return {
         each.targets[0].id: ast.unparse(each.value)
-        for node in ast.walk(ast.parse(inspect.getsource(module)))
+        for node in _nodes(module)
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         for each in node.body
         if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name)
