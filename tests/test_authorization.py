@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import Any
 
 import pytest
 
 from aiokproto.authorization import Asked, refusal
 from aiokproto.broker.security.required_operations import REQUIRED_OPERATIONS
 from aiokproto.codec import registry
+from aiokproto.config import ClusterConfig
 from aiokproto.error_codes import ErrorCode, Policy
 from aiokproto.errors import AuthorizationError, error_for
 
@@ -52,6 +54,33 @@ def test_texts(code: ErrorCode, asked: Asked, what: str, arguments: str) -> None
 def test_a_refusal_of_an_unknown_request_says_what_is_known() -> None:
     text = "access to the topic is refused to this client: grant the operation it needs with kafka-acls.sh"
     assert str(error_for(TOPIC)) == f"TOPIC_AUTHORIZATION_FAILED (29): {text}"
+
+
+def test_the_command_has_the_principal_and_all_topics() -> None:
+    asked = Asked(api("Fetch"), principal="User:alice")
+    names = ("a", "b", "a", "c d")
+    errors = [AuthorizationError(TOPIC, "Fetch", None, asked._replace(topic=name)) for name in names]
+    together = AuthorizationError.together(errors)
+    assert together.resource_names == ("a", "b", "c d")
+    assert str(together).endswith(
+        "READ on topics 'a', 'b', 'c d' is refused to User:alice; grant it: kafka-acls.sh --add --allow-principal "
+        "User:alice --operation Read --topic a --topic b --topic 'c d'"
+    )
+    assert AuthorizationError.together(errors[:1]) is errors[0]
+    assert str(pickle.loads(pickle.dumps(together))) == str(together)
+
+
+@pytest.mark.parametrize(
+    ("options", "principal"),
+    [
+        ({"sasl_mechanism": "PLAIN", "sasl_username": "alice"}, "User:alice"),
+        ({"sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "bob"}, "User:bob"),
+        ({"sasl_mechanism": "PLAIN", "sasl_username": lambda: "later"}, ""),
+    ],
+)
+def test_the_principal_is_that_of_the_user_name(options: dict[str, Any], principal: str) -> None:
+    servers = {"bootstrap_servers": "localhost", "security_protocol": "SASL_SSL", "sasl_password": "x"}
+    assert ClusterConfig.parse(servers | options).principal == principal
 
 
 def test_attributes_survive_copies() -> None:

@@ -110,15 +110,22 @@ class Asked(NamedTuple):
         topic: The topic that the error code is about, or would be about.
         group: The group.
         transactional_id: The transactional id.
+        principal: Who asked, as ACLs name it, ``"User:alice"``; empty if it is not known.
+        also: Other topics that were refused likewise.
     """
 
     api: int = -1
     topic: str = ""
     group: str = ""
     transactional_id: str = ""
+    principal: str = ""
+    also: tuple[str, ...] = ()
 
 
 NOTHING = Asked()
+
+_NAMED = 8
+"""Most resources that a text names."""
 
 
 class Refusal(NamedTuple):
@@ -128,22 +135,33 @@ class Refusal(NamedTuple):
         operation: The operation as ACLs name it, ``"WRITE"``; empty if it is not known.
         resource_type: ``"topic"``, ``"group"``, ``"cluster"``, ``"transactional id"`` or ``"delegation token"``.
         resource_name: The resource; empty if it is not known, and for a cluster ``"kafka-cluster"``.
+        also: The names of other resources of this type, which were refused likewise.
+        principal: Who may not do it, as ACLs name it; empty if it is not known.
     """
 
     operation: str
     resource_type: str
     resource_name: str
+    also: tuple[str, ...] = ()
+    principal: str = ""
 
     def __str__(self) -> str:
-        kind, name = self.resource_type, self.resource_name
-        what = kind if kind == CLUSTER or not name else f"{kind} {name!r}"
+        kind, names = self.resource_type, (self.resource_name, *self.also)[:_NAMED]
+        if kind == CLUSTER or not self.resource_name:
+            what, resource = kind, _FLAGS[kind] if kind == CLUSTER else f"{_FLAGS[kind]} …"
+        else:
+            more = len(self.also) + 1 - len(names)
+            what = (
+                f"{kind}{'s' if self.also else ''} {', '.join(map(repr, names))}{f' and {more} more' if more else ''}"
+            )
+            # Quoted, because names of groups and transactional ids can have spaces.
+            resource = " ".join(f"{_FLAGS[kind]} {_quoted(name)}" for name in names)
         if not self.operation:
             return f"access to the {what} is refused to this client: grant the operation it needs with kafka-acls.sh"
-        # Quoted, because names of groups and transactional ids can have spaces.
-        names = "" if kind == CLUSTER else f" {_quoted(name)}" if name else " …"
         operation = "".join(word.capitalize() for word in self.operation.split("_"))
-        command = f"kafka-acls.sh --add --allow-principal User:… --operation {operation} {_FLAGS[kind]}{names}"
-        return f"{self.operation} on {what} is refused to this client; grant it: {command}"
+        principal = _quoted(self.principal, ":") if self.principal else "User:…"
+        command = f"kafka-acls.sh --add --allow-principal {principal} --operation {operation} {resource}"
+        return f"{self.operation} on {what} is refused to {self.principal or 'this client'}; grant it: {command}"
 
 
 def refusal(code: ErrorCode, asked: Asked = NOTHING) -> Refusal | None:
@@ -157,9 +175,10 @@ def refusal(code: ErrorCode, asked: Asked = NOTHING) -> Refusal | None:
         TRANSACTIONAL_ID: asked.transactional_id,
         CLUSTER: CLUSTER_NAME,
     }
-    return Refusal(_OPERATIONS.get(asked.api, {}).get(kind, ""), kind, names.get(kind, ""))
+    also = asked.also if kind == TOPIC else ()
+    return Refusal(_OPERATIONS.get(asked.api, {}).get(kind, ""), kind, names.get(kind, ""), also, asked.principal)
 
 
-def _quoted(name: str) -> str:
-    plain = all(character.isalnum() or character in "._-" for character in name)
+def _quoted(name: str, more: str = "") -> str:
+    plain = all(character.isalnum() or character in "._-" or character in more for character in name)
     return name if plain else "'" + name.replace("'", "'\\''") + "'"

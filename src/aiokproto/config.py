@@ -242,6 +242,12 @@ class ClusterConfig:
     metrics_push: bool = True
     application_metrics: ApplicationMetrics = NO_APPLICATION_METRICS
 
+    @property
+    def principal(self) -> str:
+        """Who this client is, as ACLs name it, ``"User:alice"``; empty if only the brokers know."""
+        user = getattr(self.sasl, "user", "")
+        return f"User:{user}" if isinstance(user, str) and user else ""
+
     @classmethod
     def parse(cls, options: ConnectionOptions | Mapping[str, Any], own: Iterable[str] = ()) -> ClusterConfig:
         """Validate options.

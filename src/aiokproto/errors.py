@@ -40,6 +40,7 @@ and remedies of each class.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -344,6 +345,9 @@ class BrokerError(KafkaError):
         detail: The broker's error message, or None.
     """
 
+    _shown = 500
+    """Characters of the detail in the text: it is a peer's."""
+
     def __init__(self, code: int, context: str = "", detail: str | None = None) -> None:
         self.code = ErrorCode(code)
         self.context = context
@@ -354,7 +358,7 @@ class BrokerError(KafkaError):
 
     def __str__(self) -> str:
         text = f"{self.code.name} ({self.code.value})"
-        hint = shortened(self.detail) if self.detail else _HINTS.get(self.code)
+        hint = shortened(self.detail, self._shown) if self.detail else _HINTS.get(self.code)
         if self.context:
             text = f"{shortened(self.context)}: {text}"
         return f"{text}: {hint}" if hint else text
@@ -437,17 +441,33 @@ class AuthorizationError(BrokerError):
         operation: The operation as ACLs name it, ``"WRITE"``; empty if it is not known.
         resource_type: ``"topic"``, ``"group"``, ``"cluster"``, ``"transactional id"`` or ``"delegation token"``.
         resource_name: The resource; empty if it is not known. The cluster is ``"kafka-cluster"``.
+        resource_names: With it, all others of this type that were refused at the same time.
+        principal: Who may not do it, ``"User:alice"``: with the user name of PLAIN and SCRAM; else empty.
     """
 
     consequence = Consequence.CORRECT
+    # Twice each of the names that the command has at most, and the broker's words.
+    _shown = 5000
 
     def __init__(self, code: int, context: str = "", detail: str | None = None, asked: Asked = NOTHING) -> None:
         refused = refusal(ErrorCode(code), asked) or Refusal("", "", "")
         text = str(refused) if refused.resource_type else None
-        super().__init__(code, context, "; ".join(each for each in (text, detail) if each) or None)
+        said = shortened(detail) if detail else ""
+        super().__init__(code, context, "; ".join(each for each in (text, said) if each) or None)
         # As it was called, for copies and pickles.
         self.args = (code, context, detail, asked)
-        self.operation, self.resource_type, self.resource_name = refused
+        self.operation, self.resource_type, self.resource_name, also, self.principal = refused
+        self.resource_names = (self.resource_name, *also) if self.resource_name else ()
+
+    @classmethod
+    def together(cls, errors: Sequence[AuthorizationError]) -> AuthorizationError:
+        """Return one error for those that are about the same operation on other topics than the first."""
+        first = errors[0]
+        code, context, detail, asked = first.args
+        same = (first.code, first.operation)
+        names = dict.fromkeys(each.resource_name for each in errors if (each.code, each.operation) == same)
+        also = tuple(name for name in names if name != first.resource_name)
+        return cls(code, context, detail, asked._replace(also=also)) if also else first
 
 
 class FencedError(BrokerError):

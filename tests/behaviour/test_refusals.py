@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from tests.broker.secure import (
     grant,
     unsecured,
 )
+from tests.patience import PATIENCE
 
 
 class Unsecured:
@@ -179,6 +181,53 @@ async def test_an_error_names_what_was_refused(secured: Secured, topic: str, use
     assert (found.operation, found.resource_type, found.resource_name) == (case.operation, case.resource_type, resource)
     assert f"{case.operation} on {case.resource_type}" in str(found)
     assert "kafka-acls.sh --add --allow-principal" in str(found)
+
+
+@pytest.mark.parametrize("granted", [[], [DESCRIBE]])
+async def test_one_error_names_all_topics_that_are_refused_and_the_principal(
+    secured: Secured, topic: str, user: str, granted: list[int]
+) -> None:
+    class Named(Unsecured):
+        """As PLAIN and SCRAM are, whose user name is an option."""
+
+        user = ""
+
+    mechanism, topics = Named(user), {topic, f"{topic}-b"}
+    mechanism.user = user
+    async with as_user(secured, "admin") as admin:
+        for name in topics:
+            await create(admin, name)
+            await grant(admin, *(rule(user, TOPIC, name, operation) for operation in granted))
+        consumer = Consumer(
+            *topics,
+            bootstrap_servers=secured.bootstrap_servers,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism=mechanism,
+            auto_offset_reset="earliest",
+        )
+
+        async def until_all_are_named() -> AuthorizationError:
+            while True:
+                try:
+                    await consumer.poll(10)
+                except AuthorizationError as error:
+                    if len(error.resource_names) == 2:
+                        return error
+
+        try:
+            if granted:
+                async with consumer:
+                    found = await asyncio.wait_for(until_all_are_named(), PATIENCE)
+            else:
+                with pytest.raises(AuthorizationError) as raised:
+                    await consumer.start()
+                found = raised.value
+        finally:
+            await revoke(admin, user)
+    assert set(found.resource_names) == topics
+    assert found.principal == f"User:{user}"
+    assert f"--allow-principal User:{user} " in str(found)
+    assert all(f"--topic {name}" in str(found) for name in topics)
 
 
 async def test_a_topic_that_a_producer_may_write_and_not_create(user: str) -> None:

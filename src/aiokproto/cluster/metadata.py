@@ -502,7 +502,9 @@ class MetadataUpdater:
             # A broker that may not create the topic for this client says the same as one that may not describe it.
             refused = create and code.policy & Policy.AUTHORIZATION
             detail = "if the topic does not exist yet, it needs CREATE too" if refused else None
-            raise error_for(code, f"topic {name!r}", detail, Asked(MetadataRequest.api_key, topic=name))
+            raise error_for(
+                code, f"topic {name!r}", detail, Asked(MetadataRequest.api_key, name, principal=self._config.principal)
+            )
 
     def _unknown(self, names: Iterable[str]) -> list[str]:
         return [name for name in dict.fromkeys(names) if name not in self.snapshot.topics]

@@ -22,7 +22,7 @@ from aiokproto.consumer.handling import Handling
 from aiokproto.consumer.losses import Losses
 from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.start_lookup import FormerPosition
-from aiokproto.errors import ConfigurationError, KafkaError, UnknownTopicError
+from aiokproto.errors import AuthorizationError, ConfigurationError, KafkaError, UnknownTopicError
 from aiokproto.observe.observers import ConsumerObserver
 from aiokproto.types import OffsetAndMetadata, Record, TopicPartition
 
@@ -302,6 +302,9 @@ class Assignment(DeliveryState):
         else:
             # Behind the others: at the head it would keep them from ever delivering again.
             self.enqueue(cursor)
+        if isinstance(error, AuthorizationError):
+            others = [each.error for each in self.cursors.values() if isinstance(each.error, AuthorizationError)]
+            return AuthorizationError.together([error, *others])
         return error
 
     def take(self, count: int) -> list[Record]:

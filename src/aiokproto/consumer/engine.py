@@ -29,7 +29,14 @@ from aiokproto.consumer.silence import SilenceWatch
 from aiokproto.consumer.start_lookup import COMMITTED, EARLIEST
 from aiokproto.consumer.subscription import SubscriptionState
 from aiokproto.consumer.undecodable import Undecodable
-from aiokproto.errors import CommitError, ConfigurationError, DeadlineError, KafkaError, UnknownTopicError
+from aiokproto.errors import (
+    AuthorizationError,
+    CommitError,
+    ConfigurationError,
+    DeadlineError,
+    KafkaError,
+    UnknownTopicError,
+)
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.gates import DELIVER, READ, Obstacle
 from aiokproto.group.config import LeaveMode
@@ -398,10 +405,12 @@ class Engine(Lifecycle):
                 self._assign_all(topics, found)
         # An assigned partition reports by itself that its topic is gone.
         known = {partition.topic for partition in self.assignment.cursors}
-        for name, failure in failures.items():
-            # Without tasks start() is running: it raises for every topic.
-            if name not in known or not self._tasks:
-                raise failure
+        # Without tasks start() is running: it raises for every topic.
+        raised = [failure for name, failure in failures.items() if name not in known or not self._tasks]
+        if refused := [failure for failure in raised if isinstance(failure, AuthorizationError)]:
+            raise AuthorizationError.together(refused)
+        for failure in raised:
+            raise failure
 
     def _may_be_new(self, partition: TopicPartition) -> bool | None:
         """Return whether a partition without a committed offset has appeared since the subscription began; None if this

@@ -211,7 +211,7 @@ class FetchResponseHandler:
         self.results += 1
         code, fetch = ErrorCode(data.error_code), cursor.fetch
         context = f"Fetch of {cursor.partition} at offset {fetch.offset} from broker {node}"
-        asked = Asked(FetchRequest.api_key, topic=cursor.partition.topic)
+        asked = Asked(FetchRequest.api_key, cursor.partition.topic, principal=self._cluster.config.principal)
         # The replica as it is now: only a follower's refusal sends the client back to the leader.
         action = classify(code, Situation(FetchRequest.api_key, follower=fetch.replica is not None))
         if action is Action.STOP:

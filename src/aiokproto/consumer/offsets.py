@@ -151,7 +151,7 @@ class OffsetLookup:
                     code,
                     f"ListOffsets of {partition} from broker {node}",
                     None,
-                    Asked(ListOffsetsRequest.api_key, topic=partition.topic),
+                    Asked(ListOffsetsRequest.api_key, partition.topic, principal=self._cluster.config.principal),
                 )
                 if action is Action.REFRESH_METADATA:
                     self._cluster.invalidate(str(failures[partition]))

@@ -143,7 +143,9 @@ class Joining:
     def _refused(self, code: int, request: type[Request[Any]]) -> KafkaError:
         group = self._membership.group_id
         context = f"{api_name(request.api_key)} of {self._config.named}"
-        return error_for(code, context, None, Asked(request.api_key, group=group))
+        return error_for(
+            code, context, None, Asked(request.api_key, group=group, principal=self._cluster.config.principal)
+        )
 
     def _failed(self, action: Action, error: KafkaError) -> JoinFailure:
         # FAIL ends the join for good as well: there is no call to whom it could be raised instead.

@@ -94,7 +94,8 @@ class GroupOffsets:
         exchange = FetchExchange(self._cluster, self.group_id, partitions, member)
         response = await self._requests.send(exchange, at)
         context = f"OffsetFetch of group {self.group_id!r}"
-        asked = Asked(exchange.request_type.api_key, group=self.group_id)
+        principal = self._cluster.config.principal
+        asked = Asked(exchange.request_type.api_key, group=self.group_id, principal=principal)
         top, entries = exchange.entries(response)
         if top and classify(ErrorCode(top), exchange.situation) is Action.ACCEPT:
             return FoundOffsets(dict.fromkeys(exchange.partitions), {})

@@ -22,6 +22,11 @@ class Plain:
         self._username = Secret("sasl_username", username)
         self._password = Secret("sasl_password", password)
 
+    @property
+    def user(self) -> str:
+        """The user name; empty if it is read for each authentication."""
+        return self._username.text
+
     def exchange(self, host: str) -> SaslExchange:
         """Begin an exchange."""
         return _PlainExchange(self._username, self._password)

@@ -58,6 +58,11 @@ class Scram:
         self._delegation_token = delegation_token
         self._salted = SaltedPassword(DIGESTS[name])
 
+    @property
+    def user(self) -> str:
+        """The user name; empty if it is read for each authentication, or belongs to a delegation token's owner."""
+        return "" if self._delegation_token else self._username.text
+
     def exchange(self, host: str) -> SaslExchange:
         """Begin an exchange."""
         return ScramExchange(self._salted, self._username, self._password, delegation_token=self._delegation_token)

@@ -49,6 +49,11 @@ class Secret:
         """Whether it comes from a file."""
         return isinstance(self._source, Path)
 
+    @property
+    def text(self) -> str:
+        """The secret, if it was given as text; else empty."""
+        return self._source if isinstance(self._source, str) else ""
+
     def read_file(self) -> str:
         """Return the secret in the file. It blocks; raises as :meth:`read`."""
         assert isinstance(self._source, Path)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.lifecycle import DISCONNECT, Lifecycle
-from aiokproto.errors import ConfigurationError, KafkaError
+from aiokproto.errors import AuthorizationError, ConfigurationError, KafkaError
 from aiokproto.gates import DELIVER, Obstacle
 from aiokproto.group.leaving import leave_group
 from aiokproto.group.share_member import ShareMember
@@ -193,6 +193,8 @@ class ShareEngine(Lifecycle):
         """Report topics to the member, and have the cluster metadata include them. Raises the first one's error."""
         self.member.set_topics(topics)
         answers = await asyncio.gather(*(self.cluster.topic(name) for name in sorted(topics)), return_exceptions=True)
+        if refused := [answer for answer in answers if isinstance(answer, AuthorizationError)]:
+            raise AuthorizationError.together(refused)
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
