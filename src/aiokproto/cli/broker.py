@@ -16,15 +16,18 @@ from pathlib import Path
 from aiokproto.broker import Cluster, Security
 from aiokproto.broker.handlers.served_apis import markdown
 from aiokproto.broker.security.settings import PROTOCOLS
+from aiokproto.cli.interrupts import interruptible
 from aiokproto.errors import ConfigurationError, KafkaError
 
 _EPILOG = """\
 The first line of output is the address for clients, printed once they can connect.
 
-exit codes: 0 ended by SIGINT or SIGTERM, 1 it could not run, 2 the command line is wrong
+exit codes: 0 ended by SIGINT or SIGTERM, 1 it could not run, 2 the command line is wrong, 130 ended by SIGINT before it
+served
 """
 
 
+@interruptible
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and run the broker. Returns the exit code."""
     options = _parser().parse_args(argv)

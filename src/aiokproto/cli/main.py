@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from aiokproto._version import __version__
+from aiokproto.cli.interrupts import interruptible
 
 _TOOLS = {
     "broker": ("aiokproto.cli.broker", "run the embedded broker"),
@@ -17,6 +18,7 @@ _TOOLS = {
 }
 
 
+@interruptible
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a tool; returns its exit code, 2 if there is no such tool."""
     # JSON is UTF-8, whatever the locale.

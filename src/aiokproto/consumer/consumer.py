@@ -222,9 +222,7 @@ class Consumer(
         self._home = cluster.home
         self._engine = engine = Engine(cluster, config, subscription)
         deserializers = Deserializers(key_deserializer, value_deserializer)
-        self._deserializing = reader = _deserializing(engine, deserializers)
-        # Without deserializers nothing of them is on the path of a record.
-        self._records = reader if deserializers else RecordIterator(engine.assignment, engine.reader.open)
+        self._deserializing, self._records = _readers(engine, deserializers)
 
     @property
     def config(self) -> ConsumerConfig:
@@ -443,6 +441,11 @@ OPTIONS = tuple(name for name in signature(Consumer).parameters if name not in (
 """Names of the options that only the consumer has."""
 
 
-def _deserializing(engine: Engine, deserializers: Deserializers[K, V]) -> DeserializingReader[K, V]:
+def _readers(
+    engine: Engine, deserializers: Deserializers[K, V]
+) -> tuple[DeserializingReader[K, V], RecordIterator | DeserializingReader[K, V]]:
+    """Return what applies deserializers, and what delivers single records."""
     timeout = engine.cluster.config.api_timeout
-    return DeserializingReader(engine.assignment, engine.reader, deserializers, engine.undecodable, timeout)
+    reader = DeserializingReader(engine.assignment, engine.reader, deserializers, engine.undecodable, timeout)
+    # Without deserializers nothing of them is on the path of a record.
+    return reader, reader if deserializers else RecordIterator(engine.assignment, engine.reader.open)

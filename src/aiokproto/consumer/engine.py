@@ -388,7 +388,7 @@ class Engine(Lifecycle):
         found, failures = await find_topics(self.cluster, topics)
         existing = {name: len(info.partitions) for name, info in found.items()}
         if regex is not None and self._seen.begins(wanted):
-            # The broker matches topics: those that it will add later are told from these.
+            # The broker matches topics: those that it adds later are not among these.
             everything = await self.cluster.topics()
             existing |= {name: len(everything[name].partitions) for name in wanted.matching(everything)}
         # subscribe() was called during the lookup; the task applies the new one next.
