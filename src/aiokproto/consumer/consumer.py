@@ -221,8 +221,7 @@ class Consumer(
         cluster = ClusterClient(ClusterConfig.parse(connection, own=OPTIONS))
         self._home = cluster.home
         self._engine = engine = Engine(cluster, config, subscription)
-        deserializers = Deserializers(key_deserializer, value_deserializer)
-        self._deserializing, self._records = _readers(engine, deserializers)
+        self._deserializing, self._records = _readers(engine, Deserializers(key_deserializer, value_deserializer))
 
     @property
     def config(self) -> ConsumerConfig:
