@@ -20,8 +20,9 @@ import asyncio, os
 from aiokproto import Broker, Consumer, Producer
 
 async def main():
-    async with Broker() as broker, Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        await producer.send_many("t", [b"a", b"b", b"c"], partition=0)
+    async with Broker() as broker, Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000) as producer:
+        await producer.post_many("t", [b"a", b"b", b"c"], partition=0)
+        await producer.flush()
         # With a batch open, which needs nothing but an append.
         await producer.post("t", b"d", partition=0)
         async with Consumer("t", bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest") as consumer:
@@ -43,7 +44,9 @@ async def main():
                         print(type(error).__name__, error, flush=True)
                 os._exit(0)
             os.waitpid(child, 0)
-            print((await anext(records)).offset, (await producer.send("t", b"parent", partition=0)).offset)
+            sent = await producer.post("t", b"parent", partition=0)
+            await producer.flush()
+            print((await anext(records)).offset, (await sent).offset)
 
 asyncio.run(main())
 """

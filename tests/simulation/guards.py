@@ -13,7 +13,7 @@ class Mutant(NamedTuple):
         file: The module, below the package.
         guard: Its text, which must be there once.
         without: What takes its place.
-        tests: Where its own test is, if that is no simulation.
+        tests: Where its own test is, to be run first.
     """
 
     name: str
@@ -740,33 +740,35 @@ MUTANTS = (
         "cluster/answers.py",
         '            odd.append(Odd("not requested", _named(above, keys)))\n        elif',
         "            found.append(item)\n        elif",
-        "tests/cluster/test_answers.py",
+        "tests/cluster/test_answers.py::test_each_item_is_answered_once_whatever_the_response_has",
     ),
     Mutant(
         "an impossible value is none",
         "cluster/answers.py",
         '            what, found[place] = "an impossible value", None\n',
         "            continue\n",
-        "tests/cluster/test_answers.py",
+        "tests/cluster/test_answers.py::test_offsets_that_are_not_given_are_not_known",
     ),
     Mutant(
         "a topic without partitions is not ready",
         "cluster/answers.py",
         "        if not partitions and not topic.error_code:\n",
         "        if False:\n",
-        "tests/cluster/test_answers.py",
+        "tests/cluster/test_answers.py::test_a_topic_without_partitions_is_not_ready",
     ),
     Mutant(
         "a member that the group loses again and again joins after a pause",
         "group/epoch_heartbeat.py",
         "        if losses > max(seen, 1):\n",
         "        if losses < 0:\n",
+        "tests/simulation/test_refusals.py",
     ),
     Mutant(
         "a log that refuses its own offset is requested after a pause",
         "consumer/position_resolver.py",
         "        if cursor.fetch.moves > 1:\n            cursor.lookup",
         "        if cursor.fetch.moves < 0:\n            cursor.lookup",
+        "tests/simulation/test_refusals.py",
     ),
     Mutant(
         "a session that aborts again and again pauses",

@@ -78,3 +78,47 @@ async def _read(cluster: Cluster) -> set[int]:
                 assert found[PARTITION] is not None
                 assert (await consumer.end_offsets(PARTITION))[PARTITION] >= len(offsets)
     return offsets
+
+
+@pytest.mark.parametrize(
+    ("api", "code"),
+    [
+        ("ConsumerGroupHeartbeat", ErrorCode.UNKNOWN_MEMBER_ID),
+        ("ConsumerGroupHeartbeat", ErrorCode.FENCED_MEMBER_EPOCH),
+        ("Fetch", ErrorCode.OFFSET_OUT_OF_RANGE),
+    ],
+)
+def test_what_is_refused_for_ever_is_repeated_after_pauses(api: str, code: ErrorCode) -> None:
+    """The first repetition comes at once, as it usually succeeds. Without pauses there were hundreds in a second."""
+    counts: list[int] = []
+
+    async def main() -> None:
+        async with Cluster(1) as cluster:
+            await cluster.create_topic("t", 1)
+            async with (
+                Producer(bootstrap_servers=cluster.bootstrap_servers) as producer,
+                Consumer(
+                    "t",
+                    bootstrap_servers=cluster.bootstrap_servers,
+                    group_id="g",
+                    group_protocol="consumer",
+                    auto_offset_reset="earliest",
+                ) as consumer,
+            ):
+                await producer.send("t", b"x")
+                await anext(consumer)
+                topic = {"topic": "t"} if api == "Fetch" else {}
+                with cluster.faults.fail(request_class(api), code, **topic) as rule:
+                    reading = asyncio.create_task(_read_on(consumer))
+                    await asyncio.sleep(30)
+                    counts.append(rule.count)
+                    reading.cancel()
+                    await asyncio.wait([reading])
+
+    Simulation(1).run(main())
+    assert 5 <= counts[0] <= 100
+
+
+async def _read_on(consumer: Consumer) -> None:
+    while True:
+        await consumer.poll(1000)
