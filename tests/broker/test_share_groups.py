@@ -240,7 +240,7 @@ async def test_invalid_start_offsets_are_refused(broker: Broker, wire: Wire) -> 
 async def test_a_transaction_cannot_commit_offsets_for_a_share_group(broker: Broker, wire: Wire) -> None:
     await heartbeat(wire, "m")
     for identity in (Identity(""), Identity("m", generation=2)):
-        assert broker._running.groups.check_transactional_commit("g", identity, []) is ErrorCode.GROUP_ID_NOT_FOUND
+        assert broker._running.groups.check_transactional_commit("g", identity, ()) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def states_asked(topic: bytes) -> list[Request[Any]]:

@@ -107,7 +107,7 @@ def test_what_is_refused_for_ever_is_repeated_after_pauses(api: str, code: Error
             ):
                 await producer.send("t", b"x")
                 await anext(consumer)
-                topic = {"topic": "t"} if api == "Fetch" else {}
+                topic: dict[str, Any] = {"topic": "t"} if api == "Fetch" else {}
                 with cluster.faults.fail(request_class(api), code, **topic) as rule:
                     reading = asyncio.create_task(_read_on(consumer))
                     await asyncio.sleep(30)
