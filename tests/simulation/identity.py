@@ -123,8 +123,10 @@ class Application:
         self.world = world
         self.random = world.random
         self.losses = Losses(world.clock)
-        static = {"group_instance_id": f"static-{number}"} if "group_instance_id" in world.protocol else {}
-        self.consumer = Consumer(**{**world.options, **world.protocol, **static})
+        own: dict[str, Any] = {**world.options, **world.protocol}
+        if "group_instance_id" in own:
+            own["group_instance_id"] = f"static-{number}"
+        self.consumer = Consumer(**own)
         take = self.losses.take
         self.consumer.subscribe("t", on_revoked=take, on_lost=take if self.random.random() < 0.5 else None)
         self._late: set[asyncio.Task[None]] = set()
