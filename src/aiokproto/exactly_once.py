@@ -114,7 +114,7 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
                 "exactly-once processing decides about its transactions itself: leave out "
                 "transaction_two_phase_commit_enable"
             )
-        if producer._session_of is not None:
+        if producer._in_session:
             raise ConfigurationError("another session writes with this producer: make another one")
         consumer._engine.own(self)
         producer._session_of = self

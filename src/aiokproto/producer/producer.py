@@ -228,6 +228,10 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         """The producer's options, as they are in use."""
         return self._settings
 
+    @property
+    def _in_session(self) -> bool:
+        return self._session_of is not None
+
     def _admit(self, use: Use) -> None:
         if use.obstacles:
             self._buffer.check_loop()
@@ -236,7 +240,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
                 refuse(use, Obstacle.NOT_STARTED, self._buffer.closed)
             else:
                 refuse(use, Obstacle.CLOSED if self._closing else Obstacle.FAILED, self._buffer.closed)
-        if self._session_of is not None:
+        if self._in_session:
             refuse(use, Obstacle.SESSION)
 
     # -- lifecycle
