@@ -43,6 +43,7 @@ from aiokproto.spark.options_values import (
     one_of,
     pattern,
     topic_ids,
+    topic_name,
     topics,
 )
 from aiokproto.spark.payloads.options import PAYLOAD_OPTIONS, Payload, parse_payloads
@@ -130,6 +131,7 @@ HONOURED: Mapping[str, Reader] = {
     "includeHeaders": boolean,
     "columns": names,
     "filterPushdown": boolean,
+    "deadLetterTopic": topic_name,
     "failOnDataLoss": boolean,
     "maxOffsetsPerTrigger": integer(1),
     "minOffsetsPerTrigger": integer(1),
@@ -214,6 +216,7 @@ class ReadOptions:
         offset_retry_interval: Seconds between retries (``fetchOffset.retryIntervalMs``, 1 s).
         topic_ids: The expected topic ids, in hex.
         payloads: The formats of keys and values that are not raw.
+        dead_letter_topic: The topic that malformed records are written to; None for none.
     """
 
     connection: Mapping[str, Any]
@@ -231,6 +234,7 @@ class ReadOptions:
     offset_retry_interval: float
     topic_ids: Mapping[str, str]
     payloads: tuple[Payload, ...] = ()
+    dead_letter_topic: str | None = None
 
     @property
     def include_headers(self) -> bool:
@@ -283,7 +287,24 @@ def read_options(given: Mapping[str, Any], starting: Bound, ending: Bound) -> Re
         offset_retry_interval=max(given.get("fetchOffset.retryIntervalMs", 1000), 0) / 1000,
         topic_ids=given.get(TOPIC_IDS, {}),
         payloads=payloads_of(given),
+        dead_letter_topic=_dead_letter_topic(given),
     )
+
+
+def _dead_letter_topic(given: Mapping[str, Any]) -> str | None:
+    name: str | None = given.get("deadLetterTopic")
+    if name is None:
+        return None
+    selection = _selection(given)
+    if name in (*selection.topics, *(selection.assignment or ())) or (
+        selection.pattern is not None and re.search(selection.pattern, name)
+    ):
+        raise ConfigurationError(f"deadLetterTopic={name} is read, too: its letters would become letters again")
+    if all(one.mode == "failfast" for one in payloads_of(given)):
+        raise ConfigurationError(
+            "deadLetterTopic has no effect: no column has a format with mode permissive or dropmalformed"
+        )
+    return name
 
 
 def payloads_of(given: Mapping[str, Any]) -> tuple[Payload, ...]:

@@ -84,6 +84,12 @@ def check_topic(name: str) -> None:
         )
 
 
+def topic_name(text: str) -> str:
+    """Parse the name of a topic."""
+    check_topic(text.strip())
+    return text.strip()
+
+
 def names(text: str) -> tuple[str, ...]:
     """Parse names separated by commas, at least one. As in the official connector, empty ones are ignored."""
     found = tuple(name.strip() for name in text.split(",") if name.strip())

@@ -10,6 +10,7 @@ from aiokproto.errors import CorruptRecordError, UnknownTopicError, UnsupportedC
 from aiokproto.records import RecordBatch
 from aiokproto.records.pieces import in_pieces
 from aiokproto.records.runs import Run
+from aiokproto.spark.dead_letters import DeadLetters
 from aiokproto.spark.fetching import RangeFetcher, topic_deleted
 from aiokproto.spark.offsets import OffsetRange
 from aiokproto.spark.options import ReadOptions
@@ -35,19 +36,21 @@ def read_range(worker: Worker, offsets: OffsetRange, options: ReadOptions) -> It
         CorruptRecordError: A batch is damaged; names partition and offset.
         PayloadError: A key or value is not what its format says, and that is an error; names partition and offset.
         RegistryError: The schema registry does not have the schema of a record, or does not respond.
-        KafkaError: See :meth:`RangeFetcher.fetch`.
+        KafkaError: See :meth:`RangeFetcher.fetch`; or a dead letter could not be written.
     """
     try:
         cluster = worker.cluster(options.connection, offsets.topic)
     except UnknownTopicError:
         raise topic_deleted(offsets) from None
     decoder = PayloadDecoder(worker, options.payloads) if options.payloads else None
+    topic = options.dead_letter_topic
+    letters = DeadLetters(worker, options, topic) if topic is not None else None
     fetcher = RangeFetcher(cluster, offsets, options)
     pending = worker.start(fetcher.fetch())
     try:
         while fetched := pending.result():
             pending = worker.start(fetcher.fetch())
-            yield from to_arrow(fetched.batches, replace(offsets, start=fetched.start), options, decoder)
+            yield from to_arrow(fetched.batches, replace(offsets, start=fetched.start), options, decoder, letters)
             # Otherwise the loop would keep this response until the next one is complete.
             del fetched
     finally:
@@ -60,8 +63,9 @@ def to_arrow(
     offsets: OffsetRange,
     options: ReadOptions,
     decoder: PayloadDecoder | None = None,
+    letters: DeadLetters | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Verify and decode batches, without the records outside the range.
+    """Verify and decode batches, without the records outside the range; malformed ones become dead letters, too.
 
     The memory in use does not depend on the decompressed size of batches: see :func:`in_pieces`.
     """
@@ -73,7 +77,9 @@ def to_arrow(
                     offsets.topic, offsets.partition, headers=options.include_headers, columns=options.columns
                 )
                 if decoder is not None:
-                    batch = decoder.decode(batch, columns.offset, offsets.topic_partition)
+                    batch, malformed = decoder.decode(batch, columns.offset, offsets.topic_partition)
+                    if letters is not None and malformed:
+                        letters.write(columns, malformed, offsets.topic_partition)
                 yield batch
                 del batch
             # They reference the bytes of their piece, which must be freed before the next piece is decompressed.

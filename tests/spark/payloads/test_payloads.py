@@ -57,6 +57,33 @@ def test_json(spark: SparkSession, kafka: Kafka, topic: str) -> None:
     assert rows_of(spark, kafka, topic, **json, columns="offset").count() == 4
 
 
+@pytest.mark.extended
+def test_malformed_records_of_batches_streams_and_loads_become_dead_letters(
+    spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path
+) -> None:
+    kafka.create_topic(topic)
+    kafka.produce(topic, 0, [BatchRecord(at, 1000, None, text) for at, text in enumerate([b'{"a":1}', b"nope"])])
+
+    def options(use: str) -> dict[str, str]:
+        kafka.create_topic(f"{topic}-{use}")
+        json = {"value.format": "json", "value.schema": "a INT", "value.mode": "dropmalformed"}
+        return {**json, "deadLetterTopic": f"{topic}-{use}"}
+
+    assert shown(rows_of(spark, kafka, topic, **options("batch"))) == [{"a": 1}]
+    query = (
+        spark.readStream.format("aiokproto")
+        .options(**kafka.options(subscribe=topic, startingOffsets="earliest", **options("stream")))
+        .load()
+        .writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "stream"))
+    )
+    assert query.awaitTermination(int(4 * PATIENCE))
+    load(spark, topic, tmp_path / "out", bootstrap_servers=kafka.bootstrap_servers, options=options("load"))
+    for use in ("batch", "stream", "load"):
+        assert {bytes(value) for value in shown(rows_of(spark, kafka, f"{topic}-{use}"))} == {b"nope"}
+
+
 def test_avro_is_written_read_streamed_and_loaded(
     spark: SparkSession, kafka: Kafka, topic: str, registry: SchemaRegistry, tmp_path: Path
 ) -> None:

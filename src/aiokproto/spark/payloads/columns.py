@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from aiokproto.errors import ConfigurationError, KafkaError
 from aiokproto.spark.payloads.avro_format import AvroDecoder
@@ -78,6 +78,18 @@ def _check_corrupt(payload: Payload, kind: pa.DataType) -> None:
         )
 
 
+class DecodedBatch(NamedTuple):
+    """Rows whose columns were decoded.
+
+    Attributes:
+        rows: The rows, without those that shall be dropped.
+        malformed: The numbers of the malformed rows, before any was dropped, each with what is wrong.
+    """
+
+    rows: pa.RecordBatch
+    malformed: dict[int, str]
+
+
 class PayloadDecoder:
     """Decodes the columns of batches, in a task."""
 
@@ -86,8 +98,8 @@ class PayloadDecoder:
         self._payloads = {one.column: one for one in payloads}
         self._decoders = {one.column: _decoder(loop, one) for one in payloads}
 
-    def decode(self, batch: pa.RecordBatch, offsets: Any, partition: object) -> pa.RecordBatch:
-        """Return a batch with typed columns, and without the rows that shall be dropped.
+    def decode(self, batch: pa.RecordBatch, offsets: Any, partition: object) -> DecodedBatch:
+        """Return a batch with typed columns, and without the rows that shall be dropped; and which are malformed.
 
         Args:
             batch: The rows.
@@ -100,7 +112,7 @@ class PayloadDecoder:
         """
         import pyarrow as pa
 
-        arrays, dropped = batch.columns, set[int]()
+        arrays, dropped, malformed = batch.columns, set[int](), dict[int, str]()
         for place, name in enumerate(batch.schema.names):
             payload = self._payloads.get(name)
             if payload is None:
@@ -114,9 +126,12 @@ class PayloadDecoder:
                 )
             if payload.mode == "dropmalformed":
                 dropped |= decoded.malformed.keys()
+            for row, problem in decoded.malformed.items():
+                before = f"{malformed[row]}; " if row in malformed else ""
+                malformed[row] = f"{before}the {name} is malformed: {problem}"
             arrays[place] = decoded.column
         found = pa.RecordBatch.from_arrays(arrays, batch.schema.names)
-        return found.filter(_kept(len(batch), dropped)) if dropped else found
+        return DecodedBatch(found.filter(_kept(len(batch), dropped)) if dropped else found, malformed)
 
 
 def _kept(count: int, dropped: set[int]) -> pa.Array:

@@ -19,7 +19,7 @@ from aiokproto.spark.options import CLIENT, PROVIDER_OPTIONS, connection_options
 from aiokproto.spark.options import HONOURED as READING
 from aiokproto.spark.options_unused import REFUSED as REFUSED_READING
 from aiokproto.spark.options_unused import WITHOUT_EFFECT as UNUSED_READING
-from aiokproto.spark.options_values import INT32_MAX, Reader, boolean, check_topic, integer, one_of
+from aiokproto.spark.options_values import INT32_MAX, Reader, boolean, integer, one_of, topic_name
 from aiokproto.spark.payloads.options import PAYLOAD_OPTIONS, Payload, parse_payloads
 from aiokproto.spark.sink.checkpoint import OPTION as CHECKPOINT
 from aiokproto.spark.sink.checkpoint import prefix_of, query_id
@@ -39,11 +39,6 @@ STATE_TOPIC = "aiokproto-spark-state"
 """Default of ``stateTopic``."""
 
 _ROUND_ROBIN = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
-
-
-def _topic(text: str) -> str:
-    check_topic(text.strip())
-    return text.strip()
 
 
 def _partitioner(text: str) -> str:
@@ -88,7 +83,7 @@ _LEVELS: Mapping[str, Reader] = {
 
 _EXACTLY_ONCE: Mapping[str, Reader] = {
     "transactionalIdPrefix": _name,
-    "stateTopic": _topic,
+    "stateTopic": topic_name,
     "jobId": _name,
     "jobVersion": integer(0),
     "onTransactionLoss": one_of("fail", "rewrite", "skip"),
@@ -98,7 +93,7 @@ _EXACTLY_ONCE: Mapping[str, Reader] = {
 """Options that need ``semantics=exactly_once``."""
 
 HONOURED: Mapping[str, Reader] = {
-    "topic": _topic,
+    "topic": topic_name,
     "semantics": one_of("at_least_once", "exactly_once"),
     **_EXACTLY_ONCE,
     **{name: reader for name, (_, reader) in _PRODUCER.items()},
