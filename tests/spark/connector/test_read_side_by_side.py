@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aiokproto.producer import Producer
+from aiokproto.records import BatchRecord
 from tests.behaviour.test_log import COMPACT, read
 from tests.behaviour.waiting import until
 from tests.clusters import real_cluster
@@ -155,3 +156,26 @@ def test_both_read_the_same_rows_of_a_compacted_topic(official: SparkSession, ka
         assert [row["offset"] for row in found] == of(KEPT, start, end)
         assert [row["offset"] for row in found if row["value"] is None] == of(TOMBSTONES, start, end)
         assert found == rows("kafka", **ends) == rows("aiokproto", **ends, minPartitions="7")
+
+
+@pytest.mark.extended
+def test_both_divide_a_topic_into_as_many_tasks(official: SparkSession, kafka: Kafka, topic: str) -> None:
+    counts = [5000, *[3] * 7, 700]
+    kafka.create_topic(topic, len(counts))
+    for partition, count in enumerate(counts):
+        kafka.produce(topic, partition, [BatchRecord(number, 0, None, b"v") for number in range(count)])
+    # Ranges without numbers the official connector divides by rules of their own.
+    ends = {
+        "startingOffsets": json.dumps({topic: {str(partition): 0 for partition in range(len(counts))}}),
+        "endingOffsets": json.dumps({topic: {str(partition): count for partition, count in enumerate(counts)}}),
+    }
+
+    def tasks(connector: str, **options: str) -> int:
+        given = kafka.options(subscribe=topic, **ends, **options)
+        return official.read.format(connector).options(**given).load().rdd.getNumPartitions()
+
+    more: list[dict[str, str]] = [{}, {"maxRecordsPerPartition": "400"}]
+    for wanted in (1, 9, 10, 11, 13, 20, 40, 97):
+        for one in more:
+            options = {"minPartitions": str(wanted), **one}
+            assert tasks("aiokproto", **options) == tasks("kafka", **options), options

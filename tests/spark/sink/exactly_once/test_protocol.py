@@ -121,7 +121,7 @@ async def batches(log: MemoryLog, jobs: Iterable[tuple[str, int]]) -> list[Plan]
     return plans
 
 
-@pytest.mark.parametrize("count", [3 * KEPT, pytest.param(1_000_000, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("count", [3 * KEPT, pytest.param(200_000, marks=pytest.mark.thorough)])
 async def test_of_many_jobs_the_newest_are_remembered(count: int) -> None:
     log = MemoryLog()
     for begin in range(0, count, KEPT):
