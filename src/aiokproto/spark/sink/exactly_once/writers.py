@@ -154,14 +154,15 @@ class TransactionalWriter(_Planned, DataSourceArrowWriter):
         self._options = options
         self._transactions = transactions
         self._plan: Plan | None = None
-        self._run: str = transactions.run or str(uuid4())
+        self._job = transactions.run or str(uuid4())
+        self._run = self._job
         self._number = transactions.job_version or 0
 
     @brief
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenTransaction:
         """Write the rows of a task, in a transaction that is left open."""
         assert self._plan is not None, "pickled with a plan"
-        return _write(self._options, self._plan, self._run, self._number, iterator)
+        return _write(self._options, self._plan, self._job, self._number, iterator)
 
     @brief
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
