@@ -5,7 +5,6 @@ On the embedded broker and on real Kafka, where ``transaction.version`` decides.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 
@@ -16,9 +15,11 @@ from aiokproto.codec.messages.leave_group import LeaveGroupRequest, MemberIdenti
 from aiokproto.codec.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from aiokproto.errors import CommitError, TransactionAbortedError
 from aiokproto.producer import Transaction
-from aiokproto.types import Record
+from aiokproto.types import Record, TopicPartition
+from tests.behaviour.waiting import until as eventually
 from tests.behaviour.waiting import written
 from tests.clusters import BehaviourCluster
+from tests.net.waiting import until
 
 SAFE_DOWNGRADE, UPGRADE = 2, 1
 COUNT = 6
@@ -115,8 +116,7 @@ async def test_a_member_that_was_removed_and_is_back_does_not_commit_what_it_had
                 if removed:
                     member = MemberIdentity(member_id=before.member_id)
                     await client.request(LeaveGroupRequest(group_id=source, members=[member]))
-                    while not consumer.assignment() or consumer.stats().member_id == before.member_id:
-                        await asyncio.sleep(0.01)
+                    await until(lambda: consumer.assignment() and consumer.stats().member_id != before.member_id)
                 await txn.send_offsets(consumer if way == "consumer" else consumer.progress(records))
 
         with pytest.raises(TransactionAbortedError) as caught:
@@ -149,12 +149,7 @@ async def timed_out(cluster: BehaviourCluster, topic: str) -> None:
     """Wait until the coordinator has aborted: the stable offset is behind the marker then."""
     async with Consumer(bootstrap_servers=cluster.bootstrap_servers, isolation_level="read_committed") as committed:
         partition = (f"{topic}-out", 0)
-
-        async def aborted() -> bool:
-            return next(iter((await committed.end_offsets(partition)).values())) >= 2
-
-        while not await aborted():
-            await asyncio.sleep(0.05)
+        await eventually(lambda: committed.end_offsets(partition), lambda ends: ends[TopicPartition(*partition)] >= 2)
 
 
 async def test_a_session_goes_on_after_a_timeout(cluster: BehaviourCluster, source: str, version: int) -> None:

@@ -123,7 +123,8 @@ def test_a_second_setup_says_that_it_waits(
 
 def test_programs_that_outlive_the_setup_keep_its_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(project, "CACHE", tmp_path)
-    find = "import os, sys; sys.exit(not any(os.path.realpath(f'/proc/self/fd/{n}') == sys.argv[1] for n in range(99)))"
+    opened = "{os.path.realpath(f'/proc/self/fd/{number}') for number in os.listdir('/proc/self/fd')}"
+    find = f"import os, sys; sys.exit(sys.argv[1] not in {opened})"
     with setup._alone():
         system.run([sys.executable, "-c", find, str(tmp_path / "setup.lock")])
 

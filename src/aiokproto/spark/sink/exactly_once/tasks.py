@@ -104,8 +104,7 @@ def write_transaction(
     cluster = worker.cluster(transactions.connection)
     producer = worker.start(start_producer(cluster, options, transactions, plan, free)).result()
     try:
-        transaction = producer.transaction()
-        worker.start(transaction.__aenter__()).result()
+        transaction = worker.start(_begin(producer)).result()
         writing = Writing(producer, transaction, options)
         writing.write_all(worker, chain([first], batches))
         handed_over = worker.start(_hand_over(transaction)).result()
@@ -114,6 +113,10 @@ def write_transaction(
         with suppress(KafkaError):
             worker.start(producer.close(CLOSE_MS)).result()
     return writing.rows, writing.size, handed_over
+
+
+async def _begin(producer: Producer[bytes, bytes]) -> Transaction[bytes, bytes]:
+    return await producer.transaction().__aenter__()
 
 
 async def _hand_over(transaction: Transaction[bytes, bytes]) -> HandedOver:
