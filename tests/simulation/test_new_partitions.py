@@ -137,7 +137,8 @@ def test_a_group_that_commits_single_records_does_not_go_back_to_the_first_ones(
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_topic_that_a_pattern_finds_later_is_read_from_its_first_record(protocol: str, group: str | None) -> None:
     async def program(world: World, options: dict[str, Any]) -> None:
-        consumer = Consumer(**options | {"group_id": group})
+        given: dict[str, Any] = options | {"group_id": group}
+        consumer = Consumer(**given)
         consumer.subscribe(pattern="t.*")
         async with consumer:
             await ready(consumer)
@@ -197,7 +198,8 @@ def test_no_other_start_is_reported(caplog: pytest.LogCaptureFixture) -> None:
                 await ready(consumer)
                 consumer.seek_to_end()
                 await ready(consumer)
-            async with Consumer("t", **options | {"group_id": None}) as consumer:
+            alone: dict[str, Any] = options | {"group_id": None}
+            async with Consumer("t", **alone) as consumer:
                 await ready(consumer)
         assert starts(caplog) == []
 
