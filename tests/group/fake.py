@@ -160,7 +160,7 @@ class FakeCluster:
     """
 
     def __init__(self, **topics: int) -> None:
-        self.config: Any = SimpleNamespace(request_timeout=30.0, api_timeout=60.0)
+        self.config: Any = SimpleNamespace(request_timeout=30.0, api_timeout=60.0, principal="")
         self.group = FakeCoordinator()
         self.requests: list[Request[Any]] = []
         self.next: dict[type, list[Any]] = defaultdict(list)
