@@ -261,9 +261,13 @@ class RecordBatch:
         # Few of this size decompress to more, and are decompressed again in slices.
         if len(self.raw) > SMALL_BYTES // 4:
             return None
-        unpacked = self.unpacked()
-        body = next(unpacked, b"")
-        return body if len(body) <= SMALL_BYTES and next(unpacked, None) is None else None
+        size, parts = 0, []
+        for part in self.unpacked():
+            size += len(part)
+            if size > SMALL_BYTES:
+                return None
+            parts.append(part)
+        return joined(parts)
 
     def slices(self, make: Make[T]) -> Slices[T]:
         """Return the records in slices of bounded memory, each built by ``make(offset, timestamp, key, value,
