@@ -156,6 +156,12 @@ def test_no_module_imports_the_package_root() -> None:
     assert not guilty
 
 
+def test_every_module_is_compiled_with_the_check_for_none() -> None:
+    """What it does is shown by `tests/accelerator/test_none.py`."""
+    assert '"nonecheck": True' in (ROOT / "setup.py").read_text()
+    assert not [name for name, text in compiled_modules().items() if "nonecheck" in text]
+
+
 def test_every_public_name_is_where_the_package_says() -> None:
     """Also that `__all__`, the table behind it and the block for type checkers agree."""
     import aiokproto

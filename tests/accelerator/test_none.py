@@ -7,12 +7,6 @@ import pytest
 from aiokproto.producer.appender import RecordAppender
 from aiokproto.producer.queue import TopicQueues
 from aiokproto.runtime import thread_id
-from tests.test_layers import ROOT, compiled_modules
-
-
-def test_every_module_is_compiled_with_the_check() -> None:
-    assert '"nonecheck": True' in (ROOT / "setup.py").read_text()
-    assert not [name for name, text in compiled_modules().items() if "nonecheck" in text]
 
 
 def test_a_topic_without_a_partition_is_an_error() -> None:
