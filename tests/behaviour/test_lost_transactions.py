@@ -108,6 +108,7 @@ async def test_a_member_that_was_removed_and_is_back_does_not_commit_what_it_had
     async with consumer, producer, Client(bootstrap_servers=cluster.bootstrap_servers) as client:
         records = await read_all(consumer)
         before = consumer.group_metadata()
+        gone = (None, "", before.member_id)
 
         async def copy(records: list[Record], *, removed: bool) -> None:
             async with producer.transaction() as txn:
@@ -116,7 +117,8 @@ async def test_a_member_that_was_removed_and_is_back_does_not_commit_what_it_had
                 if removed:
                     member = MemberIdentity(member_id=before.member_id)
                     await client.request(LeaveGroupRequest(group_id=source, members=[member]))
-                    await until(lambda: consumer.assignment() and consumer.stats().member_id != before.member_id)
+                    # Removed, it has no id until it is back.
+                    await until(lambda: consumer.assignment() and consumer.stats().member_id not in gone)
                 await txn.send_offsets(consumer if way == "consumer" else consumer.progress(records))
 
         with pytest.raises(TransactionAbortedError) as caught:
