@@ -38,4 +38,6 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented_params"
 napoleon_use_ivar = True
+# In the page's contents: `send()`, below `Producer`.
+toc_object_entries_show_parents = "hide"
 exclude_patterns = ["_build"]
