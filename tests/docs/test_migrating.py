@@ -154,7 +154,7 @@ def our_names(cell: str) -> dict[str, object]:
     """Also the messages, and the structs of those that a cell of a table names."""
     names = {**names_of("aiokproto"), **VARIABLES}
     for message in map(request, api_keys()):
-        if message.__name__ in cell:
+        if re.search(rf"\b{message.__name__}\b", cell):
             names |= vars(importlib.import_module(message.__module__))
     return names
 
