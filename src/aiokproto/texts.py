@@ -15,6 +15,15 @@ def shortened(text: object, shown: int = _SHOWN) -> str:
     return whole if len(whole) <= shown else f"{whole[:shown]}… ({len(whole)} characters)"
 
 
+def is_unicode(text: str) -> bool:
+    """Return whether UTF-8 can have a text: not if it has a lone surrogate, which JSON and file names can bring in."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def address(host: str, port: int) -> str:
     """Return ``host:port``, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -113,6 +113,7 @@ async def test_nothing_is_sent_before_start() -> None:
         ({"value": b"", "headers": [(b"a", b"1")]}, "header's key must be str, got bytes"),
         ({"value": b"", "headers": [("a", "1")]}, "header 'a' must be bytes, got str"),
         ({"value": b"", "headers": ["ab"]}, "a header must be a"),
+        ({"value": b"", "headers": [("a", b"1"), ("\ud800", b"1")]}, r"header '\\ud800': UTF-8 cannot have the key"),
         ({"value": b"", "partition": 3}, "partition 3 does not exist: topic"),
     ],
 )

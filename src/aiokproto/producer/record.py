@@ -7,6 +7,7 @@ from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from aiokproto.errors import InvalidRecordError
+from aiokproto.texts import is_unicode
 from aiokproto.types import Header, K, V
 
 INT64_MAX = 0x7FFFFFFFFFFFFFFF
@@ -93,7 +94,7 @@ def check_headers(headers: Sequence[Header]) -> Sequence[Header]:
     """Return the headers with their values as bytes.
 
     Raises:
-        InvalidRecordError: They are not a list or tuple of (str, bytes or None) tuples.
+        InvalidRecordError: They are not a list or tuple of (str, bytes or None) tuples, or UTF-8 cannot have a key.
     """
     if not isinstance(headers, list | tuple):
         remedies = {dict: "; pass list(headers.items())", type(None): "; leave it out for none"}
@@ -108,5 +109,8 @@ def check_headers(headers: Sequence[Header]) -> Sequence[Header]:
         name, content = header
         if not isinstance(name, str):
             raise InvalidRecordError(f"a header's key must be str, got {type(name).__name__}")
+        # Found only when it is written, it would leave a batch without records behind, which ends the producer.
+        if not name.isascii() and not is_unicode(name):
+            raise InvalidRecordError(f"header {name!r}: UTF-8 cannot have the key, which has a lone surrogate")
         checked.append((name, as_bytes(f"header {name!r}", content)))
     return checked

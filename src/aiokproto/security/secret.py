@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from aiokproto.application import failure
 from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaError
+from aiokproto.texts import is_unicode
 
 SecretSource: TypeAlias = "str | Path | Callable[[], str | Awaitable[str]]"
 """A text, a file that has it, or a function that returns it."""
@@ -40,7 +41,7 @@ class Secret:
             raise ConfigurationError(f"{option}: expected text, a pathlib.Path of a file, or a function")
         if source == "":
             raise ConfigurationError(f"{option} is empty")
-        if isinstance(source, str) and not _is_unicode(source):
+        if isinstance(source, str) and not is_unicode(source):
             raise ConfigurationError(f"{option}: {_NO_UNICODE}")
         self._source: Any = source
 
@@ -93,7 +94,7 @@ class Secret:
         if not isinstance(text, str) or not text:
             what = "empty text" if text == "" else type(text).__name__
             raise BrokerConnectionError(f"{self.option} gave {what}: expected text")
-        if not _is_unicode(text):
+        if not is_unicode(text):
             raise BrokerConnectionError(f"{self.option}: {_NO_UNICODE}")
         return text
 
@@ -106,14 +107,6 @@ class Secret:
 def padding(option: str, text: str) -> str:
     """Return a hint if white space surrounds a text, as of a secret that was encoded with its line end; or ``""``."""
     return f"; {option} begins or ends with white space" if text != text.strip() else ""
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def read_file(path: Path) -> str:
