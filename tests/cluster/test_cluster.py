@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from typing import Any
 
 import pytest
@@ -122,11 +123,13 @@ async def test_a_topic_whose_leader_is_being_elected_is_waited_for() -> None:
         assert {request.allow_auto_topic_creation for request in fake.metadata_requests[1:]} == {True}
 
 
-async def test_an_invalid_topic_is_an_error_at_once_and_forgotten() -> None:
+@pytest.mark.parametrize("name", ["b d", "\ud800"])
+async def test_an_invalid_topic_is_an_error_at_once_that_is_not_asked_for_and_forgotten(name: str) -> None:
     async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
-        fake.errors["b d"] = 17
-        with pytest.raises(InvalidTopicError, match="topic 'b d'"):
-            await cluster.topic("b d")
+        with pytest.raises(InvalidTopicError, match=re.escape(f"topic {name!r}")):
+            await cluster.topic(name)
+        asked = {topic.name for request in fake.metadata_requests for topic in request.topics or ()}
+        assert name not in asked
         generation = cluster.snapshot.generation
         cluster.invalidate("test")
         await cluster.wait_for_update(generation)

@@ -442,8 +442,9 @@ class MetadataUpdater:
         connection = await self._pool.connection(node.id, MAIN, timeout)
         versions = connection.versions
         version = versions.pick(MetadataRequest)
-        # Brokers before 0.10 that get one invalid name refuse every topic of the request, with that name's error.
-        invalid = [] if version or names is None else [name for name in names if not is_topic_name(name)]
+        # One invalid name would keep the others from being found: brokers before 0.10 refuse every topic of the request
+        # with its error, and one with a lone surrogate cannot be written.
+        invalid = [name for name in names or () if not is_topic_name(name)]
         if invalid and names is not None:
             names = [name for name in names if name not in invalid]
         request = metadata_request(names, create, version)
