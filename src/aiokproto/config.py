@@ -31,6 +31,7 @@ from aiokproto.security.mechanism import SaslMechanism
 from aiokproto.security.option_types import SaslOptions
 from aiokproto.security.secret import SecretSource
 from aiokproto.security.tls.options import TLS_OPTIONS, parse_tls
+from aiokproto.texts import is_unicode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -482,7 +483,7 @@ def one_of(name: str, value: T, choices: Collection[T]) -> T:
 
 def text(name: str, value: object) -> str:
     """Check a string that is not empty and fits a Kafka STRING (int16 length)."""
-    if not isinstance(value, str) or not value or len(value.encode()) > 0x7FFF:
+    if not isinstance(value, str) or not value or not is_unicode(value) or len(value.encode()) > 0x7FFF:
         raise ConfigurationError(f"{name}={value!r}: expected text of 1 to 32767 bytes")
     return value
 
@@ -519,7 +520,7 @@ def _server_hostname(name: str, value: object) -> HostnameMap | None:
 
 
 def _rack(name: str, value: object) -> str:
-    if not isinstance(value, str) or len(value.encode()) > 0x7FFF:
+    if not isinstance(value, str) or not is_unicode(value) or len(value.encode()) > 0x7FFF:
         raise ConfigurationError(f"{name}={value!r}: expected text of at most 32767 bytes")
     return value
 

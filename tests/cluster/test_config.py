@@ -88,6 +88,8 @@ def test_every_option_is_read() -> None:
         ({"request_timeout_ms": True}, "request_timeout_ms=True: expected a number"),
         ({"request_timeout_ms": float("nan")}, "request_timeout_ms=nan: expected a number"),
         ({"client_id": ""}, "client_id='': expected text of 1 to 32767 bytes"),
+        ({"client_id": "\ud800"}, r"client_id='\ud800': expected text of 1 to 32767 bytes"),
+        ({"client_rack": "\ud800"}, r"client_rack='\ud800': expected text of at most 32767 bytes"),
         ({"max_response_size": 1000}, "max_response_size=1000: expected a number of at least 65536"),
         ({"max_response_size": 1e6}, "max_response_size=1000000.0: expected a whole number"),
         ({"security_protocol": "TLS"}, "security_protocol='TLS': expected 'PLAINTEXT' or 'SSL' or 'SASL_PLAINTEXT'"),
