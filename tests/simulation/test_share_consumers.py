@@ -68,6 +68,18 @@ def test_locks_that_run_out_in_the_buffer_drop_their_records() -> None:
     Simulation(1).run(program())
 
 
+def test_poll_does_not_return_records_whose_locks_ran_out_while_it_collected_others() -> None:
+    """Without renewal each is acquired again and again meanwhile, and was returned as often."""
+
+    async def program() -> None:
+        async with broker(*[1] * 3) as cluster, consumer(cluster, renew_locks=False) as jobs:
+            records = await jobs.poll(2.5 * LOCK * 1000, 100, min_records=100)
+            assert sorted(record.offset for record in records) == [0, 1, 2]
+            assert [outcome.error for outcome in await jobs.commit()] == [None]
+
+    Simulation(1).run(program())
+
+
 def test_nothing_is_requested_while_the_application_requests_nothing() -> None:
     async def program() -> None:
         async with broker(1) as cluster, consumer(cluster, acknowledgement_mode="explicit") as jobs:

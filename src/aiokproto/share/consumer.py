@@ -229,7 +229,8 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
 
         ``poll(T, n)`` returns with the first records; ``poll(T, n, min_records=n)`` collects ``n`` records or for ``T``
         ms, whichever ends first. Their locks are renewed meanwhile, see ``renew_locks``; without that, keep ``T`` well
-        below the lock's duration. A call that is cancelled, or raises, keeps what it has collected for the next one.
+        below the lock's duration: a record whose lock is lost is not returned, and its delivery counts. A call that is
+        cancelled, or raises, keeps what it has collected for the next one.
 
         With ``timeout_ms=0`` it returns what is buffered; if nothing is, it lets the consumer fetch in the background.
         Raises the errors of ``async for``.
@@ -249,9 +250,13 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
         records: list[ShareRecord] = []
         try:
             while len(records) < least and await self._reader.open(deadline):
+                # Those of before the wait.
+                records = self._reader.held(records)
                 records += self._reader.take_open(most - len(records))
                 while len(records) < most and self._reader.open_at_once():
                     records += self._reader.take_open(most - len(records))
+            if len(records) < least:
+                records = self._reader.held(records)
         except BaseException:
             self._reader.keep(records)
             raise

@@ -97,6 +97,11 @@ class ShareReader:
         """Deliver these records, which were taken and not returned, once more."""
         self._kept.extend(records)
 
+    def held(self, records: list[ShareRecord]) -> list[ShareRecord]:
+        """Return those of some delivered records of which the locks are held still: the others are acquired again."""
+        now = self._time()
+        return [record for record in records if record._lock.failure(now) is None]
+
     def drop_kept(self, topics: Collection[str]) -> list[ShareRecord]:
         """Return the kept records of other topics than these: they are not delivered any more."""
         dropped = [record for record in self._kept if record.topic not in topics]
