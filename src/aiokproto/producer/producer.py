@@ -438,7 +438,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
 
         Raises:
             DeadlineError: Some records were not delivered in time. The text has their number per partition and the
-                reason; each of their deliveries raises too.
+                reason; each of their deliveries raises ClientClosedError.
             KafkaError: Some records failed for another reason during the close, and no task awaited their deliveries.
         """
         _check_timeout(timeout_ms)
