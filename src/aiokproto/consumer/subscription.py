@@ -9,7 +9,7 @@ from inspect import signature
 from typing import Any
 
 from aiokproto.errors import ConfigurationError
-from aiokproto.group.arguments import to_int64
+from aiokproto.group.arguments import to_int64, to_topic
 from aiokproto.types import TopicPartition
 
 Listener = Callable[[list[TopicPartition]], Awaitable[None] | None]
@@ -101,9 +101,7 @@ def to_topics(topics: Iterable[object], call: str) -> frozenset[str]:
             raise ConfigurationError(f"{name!r} is not a topic name; pass several topics as {call}({several})")
         if isinstance(name, str) and not _REGEX.isdisjoint(name):
             raise ConfigurationError(f"{name!r} is not a topic name; pass a regular expression as subscribe(pattern=)")
-        if not isinstance(name, str) or not name:
-            raise ConfigurationError(f"{name!r} is not a topic name; a name is a str of 1 to 249 characters")
-    return frozenset(str(name) for name in names)
+    return frozenset(map(to_topic, names))
 
 
 def to_timestamp(value: object) -> int:

@@ -1,4 +1,4 @@
-"""Partitions and offsets as users pass them."""
+"""Topics, partitions and offsets as users pass them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from aiokproto.errors import ConfigurationError
+from aiokproto.texts import is_unicode, shortened
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 Partition = TypeVar("Partition", bound=tuple[str, int])
@@ -16,6 +17,19 @@ Offsets = Mapping[Partition, int | OffsetAndMetadata]
 
 _LARGEST = 2**63 - 1
 _LAST_PARTITION = 2**31 - 1
+_LONGEST_TOPIC = 249
+
+
+def to_topic(value: object) -> str:
+    """Return a topic's name as the user has passed it. Whether it has other characters than brokers accept, they say.
+
+    Raises:
+        ConfigurationError: It cannot be sent, which would end the member of a group.
+    """
+    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_TOPIC or not is_unicode(value):
+        text = shortened(repr(value), _LONGEST_TOPIC)
+        raise ConfigurationError(f"{text} is not a topic name; a name is a str of 1 to {_LONGEST_TOPIC} characters")
+    return str(value)
 
 
 def to_partition(value: object) -> TopicPartition:
@@ -26,8 +40,8 @@ def to_partition(value: object) -> TopicPartition:
     """
     if isinstance(value, tuple) and len(value) == 2:
         topic, number = value
-        if isinstance(topic, str) and topic and isinstance(number, int) and 0 <= number <= _LAST_PARTITION:
-            return TopicPartition(topic, number)
+        if isinstance(topic, str) and isinstance(number, int) and 0 <= number <= _LAST_PARTITION:
+            return TopicPartition(to_topic(topic), number)
         if isinstance(topic, str) and isinstance(number, int):
             raise ConfigurationError(f"{value!r} is not a partition; its number must be 0 to {_LAST_PARTITION}")
     several = isinstance(value, tuple) and value and isinstance(value[0], tuple)

@@ -16,6 +16,7 @@ from aiokproto.coroutines import is_async
 from aiokproto.errors import ConfigurationError
 from aiokproto.foreign_calls import SHARE_CONSUMER_METHODS, ForeignCalls
 from aiokproto.gates import READ, RUN, SHARE_CONSUMER, gated
+from aiokproto.group.arguments import to_topic
 from aiokproto.running.runner import Plan
 from aiokproto.running.summary import RunStatus, RunSummary
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
@@ -486,7 +487,7 @@ def _topic_names(topics: tuple[str, ...], call: str) -> frozenset[str]:
     for topic in topics:
         if not isinstance(topic, str) or not topic:
             raise ConfigurationError(f"{call}({topic!r}): expected topic names (str), each as an argument of its own")
-    return frozenset(topics)
+    return frozenset(map(to_topic, topics))
 
 
 OPTIONS = tuple(name for name in signature(ShareConsumer).parameters if name not in ("topics", "connection"))
