@@ -126,6 +126,16 @@ async def test_a_record_that_cannot_be_sent_says_why(make: Make, record: dict[st
         assert isinstance(await producer.send("flights", b"good"), RecordMetadata)
 
 
+async def test_a_topic_that_is_no_text_is_refused_by_every_call(make: Make) -> None:
+    async with make(FakeCluster()) as producer:
+        topic: Any = None
+        for call in (producer.send, producer.post):
+            with pytest.raises(InvalidRecordError, match="topic must be a str, got None"):
+                await call(topic, b"v")
+        with pytest.raises(InvalidRecordError, match="topic must be a str, got None"):
+            producer.try_post(topic, b"v")
+
+
 async def test_a_buffer_is_copied(make: Make) -> None:
     fake = FakeCluster()
     async with make(fake) as producer:

@@ -243,6 +243,8 @@ class Buffer:
             # Not _ready_topics: that lacks topics for other reasons too, each of which has an error of its own here.
             queues = self.accumulator.topics.get(record.topic)
             if queues is None:
+                # Else it would be tried again for ever.
+                check_topic(record.topic)
                 raise BufferFullError(
                     f"the metadata of topic {record.topic!r} is not known yet: await partitions_for() first"
                 )
