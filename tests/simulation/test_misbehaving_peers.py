@@ -84,8 +84,9 @@ def test_every_declared_api_is_tried() -> None:
     assert ANSWERS.keys() - CONNECTING <= SENDERS.keys()
 
 
-BELIEVED = (18, 65)
-"""ApiVersions says what the broker serves, and DescribeTransactions which producer has an id now."""
+BELIEVED = (14, 18, 22, 65)
+"""SyncGroup has what the group's leader wrote, ApiVersions what the broker serves, InitProducerId the identity of later
+requests, and DescribeTransactions which producer has an id now."""
 
 
 def mutations() -> list[Any]:

@@ -115,6 +115,8 @@ class Engine(Lifecycle):
         self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.resolver.reset, self.validator)
         # From the subscription task: topics that cannot be found. Raised by the next read.
         self._trouble: KafkaError | None = None
+        # Whether the last lookup of the subscribed topics has not found all of them.
+        self._unfound = False
         # Something in the assignment has changed; for calls that wait for a condition of their own.
         self._moved = asyncio.Event()
         # The subscription has to be applied again.
@@ -345,8 +347,10 @@ class Engine(Lifecycle):
             generation = snapshot.generation
             if self.member is not None:
                 self.member.metadata_changed()
-            # With a group the leader watches the topics; this member only has to notice that one is gone.
-            if self.subscription.by_topic and (self.member is None or self._has_lost_a_match(snapshot)):
+            # With a group the leader watches the topics; this member only has to notice that one is gone. While a topic
+            # cannot be found, each lookup is an update, too, and the next one has to come after a pause.
+            watches = self.member is None or self._has_lost_a_match(snapshot)
+            if self.subscription.by_topic and watches and not self._unfound:
                 self._follow.set()
             self.fetcher.metadata_changed()
             self.resolver.metadata_changed()
@@ -368,7 +372,9 @@ class Engine(Lifecycle):
             try:
                 await self._resolve(wanted)
                 self._trouble = None
-                if wanted.pattern is not None:
+                if self._unfound:
+                    again = _TOPIC_RETRY
+                elif wanted.pattern is not None:
                     again = self.cluster.config.metadata_max_age
             except KafkaError as error:
                 if wanted is self.subscription:
@@ -380,12 +386,14 @@ class Engine(Lifecycle):
 
     async def _resolve(self, wanted: SubscriptionState) -> None:
         """Look up the subscribed topics, and assign their partitions or report them to the group member."""
+        self._unfound = True
         topics, regex = wanted.topics, await self._regex(wanted)
         if wanted.pattern is not None and regex is None:
             topics = wanted.matching(await self.cluster.topics())
         if wanted.partitions is not None:
             topics = frozenset(partition.topic for partition in wanted.partitions)
         found, failures = await find_topics(self.cluster, topics)
+        self._unfound = bool(failures)
         existing = {name: len(info.partitions) for name, info in found.items()}
         if regex is not None and self._seen.begins(wanted):
             # The broker matches topics: those that it adds later are not among these.
