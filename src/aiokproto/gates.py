@@ -180,7 +180,7 @@ def gated(table: Table) -> Callable[[T], T]:
 
 
 def public_methods(cls: type) -> set[str]:
-    """Return the names of methods that applications call, iteration included; those of Python's own protocols, and
+    """Return the names of methods that applications call, iteration included; methods of Python's own protocols, and
     properties, do nothing with the client."""
     found = {name for name in dir(cls) if not name.startswith("_")} | ({"__aiter__", "__anext__"} & set(dir(cls)))
     return {name for name in found if callable(getattr(cls, name)) and not isinstance(getattr(cls, name), type)}
@@ -254,7 +254,7 @@ READ = Use(
 )
 """Takes records; those before are processed."""
 DELIVER = Use(READ.obstacles - {Obstacle.SESSION, Obstacle.RUN}, READ.instead)
-"""As :data:`READ`, by whoever owns the reader."""
+"""As :data:`READ`, for the owner of the reader."""
 RUN = Use(
     _READS,
     {
@@ -283,7 +283,7 @@ SEEK = Use(
 """Moves positions."""
 BEGIN = Use(
     AWAY | {Obstacle.SESSION},
-    {Obstacle.SESSION: "an ExactlyOnce begins the transactions of this producer: write in that of its batch"},
+    {Obstacle.SESSION: "an ExactlyOnce begins the transactions of this producer: write in the one of its batch"},
 )
 """Makes a transaction."""
 DECIDE = Use(

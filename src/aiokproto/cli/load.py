@@ -148,7 +148,7 @@ def _append(options: argparse.Namespace) -> Iterator[str]:
 def _rerun(options: argparse.Namespace) -> Iterator[str]:
     from aiokproto.spark import rerun
 
-    # Its offsets are those of the earlier load, whatever the topics.
+    # It reads the offsets of the earlier load, whatever the topics.
     partition_by = _checked(options, ["any"])
     with options.session as spark, progress(spark, f"rerunning {options.run_id}", shown=options.progress):
         result = rerun(

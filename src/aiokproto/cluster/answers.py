@@ -2,7 +2,7 @@
 
 A response that can be decoded can still be none to its request: it leaves an item out, names one that nobody requested,
 or one twice, or has a value that cannot be. Brokers that start, proxies, other implementations and defects all do this.
-Nothing but :func:`check` looks at that, between the decoder and whoever reads the response:
+Only :func:`check` looks at that, between the decoder and the reader of the response:
 
 * An item that was not requested is dropped.
 * Of an item that comes twice the first counts. (The partitions of one topic may come in several entries.)
@@ -138,7 +138,7 @@ def described(odd: list[Odd]) -> str:
 def _match(
     asked: Struct, given: Struct, lists: _Lists, above: Names, version: int, answer: Answer, odd: list[Odd]
 ) -> None:
-    """Match the items of a part of the request with those of the same part of the response."""
+    """Match the items in a part of the request with the items in the same part of the response."""
     assert answer.missing is not None
     wanted: list[Any] = getattr(asked, lists.source.name)
     places: dict[tuple[Any, Any], int] = {}
@@ -190,7 +190,7 @@ def _match(
 
 
 class _Lists(NamedTuple):
-    """The fields with the items of a part of a request, and of the response; ``below`` are those of these items."""
+    """The fields with the items in a part of a request and of its response; ``below`` has the fields inside them."""
 
     source: FieldSpec
     target: FieldSpec

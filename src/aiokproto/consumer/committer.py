@@ -94,7 +94,7 @@ class Committer(ConsumerPart):
 
     @property
     def _managed(self) -> bool:
-        """Whether the group assigns the partitions: those of :meth:`assign` nobody takes away."""
+        """Whether the group assigns the partitions. Nobody takes away partitions that :meth:`assign` has chosen."""
         return self._engine.subscription.partitions is None
 
     def _in_group(self) -> str:

@@ -382,7 +382,7 @@ class Consumer(
         return await self._take(seconds("timeout_ms", timeout_ms), max_records, least)
 
     async def _take(self, timeout: float, max_records: int, least: int = 1, by: object = None) -> list[Record[K, V]]:
-        """As :meth:`poll`, by whoever owns the reader; the timeout is in seconds."""
+        """As :meth:`poll`, for the owner of the reader; the timeout is in seconds."""
         deadline = asyncio.get_running_loop().time() + timeout
         if least > 1:
             await self._engine.reader.collect(least, deadline)

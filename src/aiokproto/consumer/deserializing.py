@@ -187,7 +187,7 @@ class DeserializingReader(Generic[K, V]):
             if error is not None or not left:
                 break
         delivered: list[Record[K, V]] = []
-        # In one step, without those of partitions that were sought, paused or taken away meanwhile.
+        # In one step. Partitions that were sought, paused or taken away meanwhile keep their records.
         deliverable = self._reader.collected()
         for cursor, opened, chosen, made in ready:
             unchanged = cursor in deliverable and cursor.buffer.records is opened

@@ -21,7 +21,7 @@ from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 
 class Losses:
-    """Partitions that were taken away, of which delivered records were not committed.
+    """Partitions that were taken away before all their delivered records were committed.
 
     Attributes:
         offsets: For each of them, the offset behind the last of these records.

@@ -188,7 +188,7 @@ class LegacyBatch(RecordBatch):
             raise self.damage(error) from error.__cause__
 
     def read_small(self, make: Make[T]) -> list[T] | None:
-        """Return None: how many records there are, and of which size, only reading tells."""
+        """Return None, because only reading the set tells how many records it has, and how large they are."""
         return None
 
     def slices(self, make: Make[T]) -> Slices[T]:

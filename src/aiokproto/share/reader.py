@@ -98,7 +98,7 @@ class ShareReader:
         self._kept.extend(records)
 
     def held(self, records: list[ShareRecord]) -> list[ShareRecord]:
-        """Return those of some delivered records of which the locks are held still: the others are acquired again."""
+        """Return the records whose locks are still held. The broker hands out the others again."""
         now = self._time()
         return [record for record in records if record._lock.failure(now) is None]
 

@@ -24,7 +24,7 @@ class DeadLetters:
     """Writes the malformed records of a task. Nothing is connected before there is one."""
 
     def __init__(self, worker: Worker, options: ReadOptions, topic: str) -> None:
-        """``options`` have the connection; ``topic`` is that of the letters."""
+        """``options`` have the connection; the letters go to ``topic``."""
         self._worker = worker
         self._connection = options.connection
         self._topic = topic

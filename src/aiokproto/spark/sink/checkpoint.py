@@ -1,7 +1,7 @@
 """The identity of a streaming query, by its checkpoint.
 
 It is the query's id, which Spark writes into a new checkpoint before the first batch. A path is none: two machines can
-have checkpoints of the same path, and a checkpoint that is moved is still that of its query.
+have checkpoints of the same path, and a checkpoint that is moved still belongs to its query.
 """
 
 from __future__ import annotations
