@@ -295,8 +295,47 @@ class Session(Application):
         await self.pause()
 
 
-class Group:
-    """The members of a run, and what they have done.
+class Members:
+    """The members of a group, and what happens to them."""
+
+    def __init__(self, simulation: Simulation, cluster: Cluster) -> None:
+        self.random = simulation.random
+        self.time = simulation.time
+        self.cluster = cluster
+
+    async def work(self, until: float) -> None:
+        """Have one more member work until that virtual time."""
+        raise NotImplementedError
+
+    def expire(self, number: int) -> None:
+        """Have the group remove a member, if there is any."""
+        raise NotImplementedError
+
+    def expired(self, member_id: str) -> bool:
+        """Have the group remove this member; return whether it was one."""
+        try:
+            self.cluster.expire_session("g", member_id)
+        except BrokerError:
+            return False
+        return True
+
+    async def happen(self, faults: list[Fault]) -> None:
+        """Have a schedule happen."""
+        began = self.time()
+        tasks: list[asyncio.Future[None]] = []
+        for fault in faults:
+            await asyncio.sleep(max(began + fault.at - self.time(), 0.0))
+            if fault.kind == "expire":
+                self.expire(fault.options[0])
+            elif fault.kind == "join":
+                tasks.append(asyncio.ensure_future(self.work(self.time() + fault.seconds)))
+            else:
+                tasks.append(asyncio.ensure_future(troubled(self.cluster, fault)))
+        await asyncio.gather(*tasks)
+
+
+class Group(Members):
+    """A group whose members have applications of one kind.
 
     Attributes:
         processed: The values that applications have processed.
@@ -304,9 +343,7 @@ class Group:
     """
 
     def __init__(self, simulation: Simulation, cluster: Cluster, kind: type[Application]) -> None:
-        self.random = simulation.random
-        self.time = simulation.time
-        self.cluster = cluster
+        super().__init__(simulation, cluster)
         self.processed: set[bytes | None] = set()
         self.protocol = self.random.choice(PROTOCOLS)
         self.clock = iter(range(1 << 62))
@@ -333,7 +370,6 @@ class Group:
         )
 
     async def work(self, until: float) -> None:
-        """Have one more member work until then."""
         self._number += 1
         application = self._kind(self, self._number)
         self.applications.append(application)
@@ -343,45 +379,10 @@ class Group:
             self.applications.remove(application)
 
     def expire(self, number: int) -> None:
-        """Remove a member."""
-        if not self.applications:
-            return
-        chosen = self.applications[number % len(self.applications)]
-        try:
-            self.cluster.expire_session("g", chosen.member_id)
-        except BrokerError:
-            # It is none, at the moment.
-            return
-        chosen.removed()
-
-    async def happen(self, faults: list[Fault]) -> None:
-        """Have a schedule happen."""
-        began = self.time()
-        async with _Tasks() as tasks:
-            for fault in faults:
-                await asyncio.sleep(max(began + fault.at - self.time(), 0.0))
-                if fault.kind == "expire":
-                    self.expire(fault.options[0])
-                elif fault.kind == "join":
-                    tasks.begin(self.work(self.time() + fault.seconds))
-                else:
-                    tasks.begin(troubled(self.cluster, fault))
-
-
-class _Tasks:
-    """Tasks that end with a block."""
-
-    def __init__(self) -> None:
-        self._tasks: list[asyncio.Task[None]] = []
-
-    def begin(self, work: Any) -> None:
-        self._tasks.append(asyncio.ensure_future(work))
-
-    async def __aenter__(self) -> _Tasks:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await asyncio.gather(*self._tasks)
+        if self.applications:
+            chosen = self.applications[number % len(self.applications)]
+            if self.expired(chosen.member_id):
+                chosen.removed()
 
 
 async def troubled(cluster: Cluster, fault: Fault) -> None:
@@ -452,16 +453,14 @@ def _uncommitted(cluster: Cluster) -> dict[int, int]:
 # -- share groups
 
 
-class Shares:
-    """The members of a share group: a record that was delivered again is acknowledged by its new holder alone.
+class Shares(Members):
+    """A share group: a record that was delivered again is acknowledged by its new holder alone.
 
     Outcomes are not compared: brokers answer late acknowledgements below the start offset with success.
     """
 
     def __init__(self, simulation: Simulation, cluster: Cluster) -> None:
-        self.random = simulation.random
-        self.time = simulation.time
-        self.cluster = cluster
+        super().__init__(simulation, cluster)
         self.newest: dict[tuple[int, int], ShareRecord] = {}
         self.consumers: list[ShareConsumer] = []
 
@@ -496,23 +495,7 @@ class Shares:
 
     def expire(self, number: int) -> None:
         if self.consumers:
-            chosen = self.consumers[number % len(self.consumers)]
-            try:
-                self.cluster.expire_session("g", chosen._engine.member.member_id)
-            except BrokerError:
-                return
-
-    async def happen(self, faults: list[Fault]) -> None:
-        began = self.time()
-        async with _Tasks() as tasks:
-            for fault in faults:
-                await asyncio.sleep(max(began + fault.at - self.time(), 0.0))
-                if fault.kind == "expire":
-                    self.expire(fault.options[0])
-                elif fault.kind == "join":
-                    tasks.begin(self.work(self.time() + fault.seconds))
-                else:
-                    tasks.begin(troubled(self.cluster, fault))
+            self.expired(self.consumers[number % len(self.consumers)]._engine.member.member_id)
 
 
 def run_shares(seed: int, faults: list[Fault]) -> Simulation:
