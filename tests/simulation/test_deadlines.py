@@ -77,10 +77,12 @@ CALLS: dict[type, dict[str, Callable[[Any], Awaitable[Any]]]] = {
     Producer: {
         "partitions_for": lambda producer: producer.partitions_for("other"),
         "send": lambda producer: producer.send("t", b"x"),
+        "post": lambda producer: delivered(producer.post("t", b"x")),
         "post_batch": lambda producer: delivered(producer.post_batch("t", batch(), partition=0)),
         "post_many": lambda producer: delivered(producer.post_many("t", [b"x"])),
         "send_batch": lambda producer: producer.send_batch("t", batch(), partition=0),
         "send_many": lambda producer: producer.send_many("t", [b"x"]),
+        "flush": lambda producer: producer.flush(MS),
         "close": lambda producer: producer.close(MS),
     },
     Client: {
@@ -112,7 +114,8 @@ def test_every_coroutine_with_a_deadline_is_called(kind: type) -> None:
     found = set()
     for name in names:
         member = inspect.getattr_static(kind, name)
-        if inspect.iscoroutinefunction(getattr(member, "__func__", member)):
+        # The gate is a plain function around what is decorated already. Compiled coroutines are not recognised.
+        if inspect.iscoroutinefunction(inspect.unwrap(getattr(member, "__func__", member))):
             found.add(name)
     assert found - WITHOUT[kind] - START <= {name.split()[0] for name in CALLS[kind]}
 
@@ -258,7 +261,7 @@ def test_a_loop_of_transactions_closes_at_its_deadline(server: str) -> None:
 
 
 def test_transactions_have_no_other_coroutines() -> None:
-    names = {name for name in vars(Transaction) if inspect.iscoroutinefunction(vars(Transaction)[name])}
+    names = {name for name, member in vars(Transaction).items() if inspect.iscoroutinefunction(inspect.unwrap(member))}
     assert {name for name in names if not name.startswith("_")} <= {
         "abort",
         "commit",
