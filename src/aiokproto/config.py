@@ -245,8 +245,16 @@ class ClusterConfig:
 
     @property
     def principal(self) -> str:
-        """Who this client is, as ACLs name it, ``"User:alice"``; empty if only the brokers know."""
-        user = getattr(self.sasl, "user", "")
+        """Who this client is, as ACLs name it, ``"User:alice"``; empty if only the brokers know.
+
+        With TLS and OAUTHBEARER it is known from the first connection on. Brokers can have rules that make another name
+        of a certificate's subject (``ssl.principal.mapping.rules``), or take another claim of a token.
+        """
+        if self.sasl is not None:
+            user = getattr(self.sasl, "user", None)
+        else:
+            subject = "" if self.tls is None else self.tls.subject
+            user = _ANONYMOUS if subject == "" else subject
         return f"User:{user}" if isinstance(user, str) and user else ""
 
     @classmethod
@@ -284,6 +292,10 @@ class ClusterConfig:
             "reconnect_backoff_max_ms", config.reconnect_backoff_max, "reconnect_backoff_ms", config.reconnect_backoff
         )
         return config
+
+
+_ANONYMOUS = "ANONYMOUS"
+"""Who brokers take a client for that has neither SASL nor a certificate."""
 
 
 def _check_order(name: str, value: float, other: str, smaller: float) -> None:

@@ -442,7 +442,8 @@ class AuthorizationError(BrokerError):
         resource_type: ``"topic"``, ``"group"``, ``"cluster"``, ``"transactional id"`` or ``"delegation token"``.
         resource_name: The resource; empty if it is not known. The cluster is ``"kafka-cluster"``.
         resource_names: With it, all others of this type that were refused at the same time.
-        principal: Who may not do it, ``"User:alice"``: with the user name of PLAIN and SCRAM; else empty.
+        principal: Who may not do it, ``"User:alice"``: the user name of PLAIN and SCRAM, the subject of a certificate
+            or of a JSON Web Token, or ``"User:ANONYMOUS"``; empty if only the brokers know.
     """
 
     consequence = Consequence.CORRECT

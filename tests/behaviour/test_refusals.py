@@ -37,15 +37,15 @@ class Unsecured:
     name = "OAUTHBEARER"
 
     def __init__(self, user: str) -> None:
-        self._user = user
+        self.user = user
 
     def exchange(self, host: str) -> Unsecured:
-        return Unsecured(self._user)
+        return Unsecured(self.user)
 
     complete = True
 
     async def start(self) -> bytes:
-        return unsecured(self._user)
+        return unsecured(self.user)
 
     async def respond(self, challenge: bytes) -> bytes | None:
         return None
@@ -180,20 +180,15 @@ async def test_an_error_names_what_was_refused(secured: Secured, topic: str, use
     resource = "kafka-cluster" if case.resource_type == "cluster" else topic
     assert (found.operation, found.resource_type, found.resource_name) == (case.operation, case.resource_type, resource)
     assert f"{case.operation} on {case.resource_type}" in str(found)
-    assert "kafka-acls.sh --add --allow-principal" in str(found)
+    assert found.principal == f"User:{user}"
+    assert f"kafka-acls.sh --add --allow-principal User:{user} " in str(found)
 
 
 @pytest.mark.parametrize("granted", [[], [DESCRIBE]])
 async def test_one_error_names_all_topics_that_are_refused_and_the_principal(
     secured: Secured, topic: str, user: str, granted: list[int]
 ) -> None:
-    class Named(Unsecured):
-        """As PLAIN and SCRAM are, whose user name is an option."""
-
-        user = ""
-
-    mechanism, topics = Named(user), {topic, f"{topic}-b"}
-    mechanism.user = user
+    topics = {topic, f"{topic}-b"}
     async with as_user(secured, "admin") as admin:
         for name in topics:
             await create(admin, name)
@@ -202,7 +197,7 @@ async def test_one_error_names_all_topics_that_are_refused_and_the_principal(
             *topics,
             bootstrap_servers=secured.bootstrap_servers,
             security_protocol="SASL_PLAINTEXT",
-            sasl_mechanism=mechanism,
+            sasl_mechanism=Unsecured(user),
             auto_offset_reset="earliest",
         )
 

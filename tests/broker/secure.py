@@ -15,12 +15,14 @@ from typing import Any
 
 import trustme
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from aiokproto.broker import Broker, Security
 from aiokproto.codec.messages.create_acls import AclCreation, CreateAclsRequest
 from aiokproto.codec.messages.describe_acls import DescribeAclsRequest
 from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from aiokproto.codec.messages.sasl_handshake import SaslHandshakeRequest
+from aiokproto.security.tls.subject import subject_of
 from tests.broker.wire import Wire, connect
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -165,7 +167,8 @@ class Certificates:
         client = authority.issue_cert("client@example.org", common_name="alice", organization_name="Wonder, Land")
         client.private_key_and_cert_chain_pem.write_to_path(self.client)
         certificate = x509.load_pem_x509_certificate(client.cert_chain_pems[0].bytes())
-        self.client_name = certificate.subject.rfc4514_string()
+        # Not RFC 4514's form: Java escapes more characters.
+        self.client_name = subject_of(certificate.public_bytes(Encoding.DER))
 
     def options(self, **more: str) -> dict[str, str]:
         """A broker's options."""

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from aiokproto.broker import Broker, Cluster, Security, VirtualClock
-from aiokproto.broker.security.tls import principal_of
 from aiokproto.codec.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
@@ -87,25 +86,6 @@ async def test_a_client_without_tls_gets_an_alert_and_is_disconnected(certificat
         assert alert[5] == 2
         wire.send(MetadataRequest(topics=[]), 9)
         assert await wire.closed()
-
-
-@pytest.mark.parametrize(
-    ("subject", "name"),
-    [
-        ((), "ANONYMOUS"),
-        (((("countryName", "DE"),), (("commonName", "alice"),)), "CN=alice,C=DE"),
-        (((("commonName", 'a,b+c"d\\e<f>g;h'),),), 'CN=a\\,b\\+c\\"d\\\\e\\<f\\>g\\;h'),
-        (((("commonName", "#a "),),), "CN=\\#a\\ "),
-        (((("commonName", "a"), ("userId", "7")),), "CN=a+UID=7"),
-    ],
-)
-def test_names_of_certificates(subject: Any, name: str) -> None:
-    class Tls:
-        def getpeercert(self) -> Any:
-            return {"subject": subject} if subject else None
-
-    tls: Any = Tls()
-    assert str(principal_of(tls)) == f"User:{name}"
 
 
 # ---- invalid options

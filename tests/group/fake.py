@@ -10,7 +10,7 @@ from inspect import isawaitable
 from types import SimpleNamespace
 from typing import Any
 
-from aiokproto.cluster import ClusterSnapshot, PartitionInfo, TopicInfo
+from aiokproto.cluster import ClusterClient, ClusterSnapshot, PartitionInfo, TopicInfo
 from aiokproto.cluster.answers import check
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokproto.codec.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -158,6 +158,8 @@ class FakeCluster:
         newest: The highest version of any API.
         existing: The topics of the cluster and their sizes, of which the snapshot can lack some.
     """
+
+    asked = ClusterClient.asked
 
     def __init__(self, **topics: int) -> None:
         self.config: Any = SimpleNamespace(request_timeout=30.0, api_timeout=60.0, principal="")

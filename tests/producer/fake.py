@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from aiokproto.cluster import BrokerNode, ClusterSnapshot, PartitionInfo, TopicInfo
+from aiokproto.cluster import BrokerNode, ClusterClient, ClusterSnapshot, PartitionInfo, TopicInfo
 from aiokproto.codec.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from aiokproto.codec.messages.produce import (
@@ -94,7 +95,10 @@ class FakeCluster:
         sent_nowait: Number of requests sent by :meth:`send_nowait`.
     """
 
+    asked = ClusterClient.asked
+
     def __init__(self, partitions: int = 1, nodes: int = 1) -> None:
+        self.config = SimpleNamespace(principal="")
         self.logs = [PartitionLog() for _ in range(partitions)]
         self.requests: list[tuple[int, ProduceRequest]] = []
         self.answer: Answer = self.append

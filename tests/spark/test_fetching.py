@@ -12,6 +12,7 @@ import pytest
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.snapshot import ClusterSnapshot, PartitionInfo, TopicInfo
 from aiokproto.codec.messages.fetch import FetchRequest, PartitionData
+from aiokproto.codec.messages.list_offsets import ListOffsetsRequest
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.config import ClusterConfig
 from aiokproto.error_codes import ErrorCode
@@ -281,7 +282,7 @@ async def test_retries_and_their_interval_follow_the_options(
     monkeypatch.setattr(asyncio, "sleep", sleep)
     cluster: Any = FakeCluster()
     with pytest.raises(BrokerError):
-        await request_leaders(cluster, "ListOffsets", [TopicPartition(topic, 0)], refuse, options)
+        await request_leaders(cluster, ListOffsetsRequest, [TopicPartition(topic, 0)], refuse, options)
     assert calls == retries + 1
     assert paused == [1.234] * retries
 
@@ -300,9 +301,9 @@ async def test_a_topic_that_the_metadata_have_dropped_does_not_exist(kafka: Kafk
     cluster: Any = FakeCluster()
     wanted = [TopicPartition("led", 0), TopicPartition("leaderless", 0)]
     with pytest.raises(BrokerError, match="leaderless-0: LEADER_NOT_AVAILABLE"):
-        await request_leaders(cluster, "ListOffsets", wanted, send, options)
+        await request_leaders(cluster, ListOffsetsRequest, wanted, send, options)
     with pytest.raises(UnknownTopicError, match=f"ListOffsets of {topic}-0"):
-        await request_leaders(cluster, "ListOffsets", [*wanted, TopicPartition(topic, 0)], send, options)
+        await request_leaders(cluster, ListOffsetsRequest, [*wanted, TopicPartition(topic, 0)], send, options)
 
 
 def test_a_worker_is_that_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aiokproto.authorization import Asked
 from aiokproto.cluster.answers import AnswerChecker
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.coordinators import CoordinatorCache, CoordinatorKind
@@ -93,6 +94,10 @@ class ClusterClient:
     def versions_seen(self) -> BrokerVersions:
         """The versions of the broker that answered the last metadata request; after :meth:`start` there is one."""
         return self._metadata.versions
+
+    def asked(self, request: type[Request[Any]], topic: str = "", group: str = "", transactional_id: str = "") -> Asked:
+        """Return what the error about a refused request needs: its kind, the names in it, and who this client is."""
+        return Asked(request.api_key, topic, group, transactional_id, self.config.principal)
 
     async def start(self, timeout: float | None = None) -> None:
         """Connect to the cluster through one of the bootstrap addresses. If it fails, the client is closed.

@@ -60,14 +60,18 @@ def find_coordinator_request(kind: CoordinatorKind, key: str, version: int) -> F
     return FindCoordinatorRequest(key=key, key_type=kind)
 
 
-def found_coordinator(response: FindCoordinatorResponse, kind: CoordinatorKind, key: str) -> BrokerNode:
+def found_coordinator(
+    response: FindCoordinatorResponse, kind: CoordinatorKind, key: str, principal: str = ""
+) -> BrokerNode:
     """Return the coordinator in a FindCoordinator response of any version, which was checked (``answers``).
+
+    ``principal`` is who has asked, for an error.
 
     Raises:
         BrokerError: The response has an error code instead.
     """
     context = f"FindCoordinator for {kind.name.lower()} {key!r}"
-    asked = Asked(FindCoordinatorRequest.api_key, group=key, transactional_id=key)
+    asked = Asked(FindCoordinatorRequest.api_key, group=key, transactional_id=key, principal=principal)
     # The form of versions before 4. The response decides and not the version, which this function does not need.
     if not response.coordinators:
         check(response.error_code, context, response.error_message, asked)

@@ -366,9 +366,8 @@ class RequestDriver:
         async def find_on(node: int) -> BrokerNode:
             # Picked first, since the key is in another field from version 4 on.
             version = (await self.versions(node)).pick(FindCoordinatorRequest)
-            return found_coordinator(
-                await self.send(find_coordinator_request(kind, key, version), node, None, version), kind, key
-            )
+            response = await self.send(find_coordinator_request(kind, key, version), node, None, version)
+            return found_coordinator(response, kind, key, self._config.principal)
 
         def final(error: KafkaError) -> bool:
             # An error code from one broker is what the others would return now; the next attempt prefers another

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse, NodeEndpoint, PartitionData
 from aiokproto.consumer.assignment import Assignment
@@ -211,7 +210,7 @@ class FetchResponseHandler:
         self.results += 1
         code, fetch = ErrorCode(data.error_code), cursor.fetch
         context = f"Fetch of {cursor.partition} at offset {fetch.offset} from broker {node}"
-        asked = Asked(FetchRequest.api_key, cursor.partition.topic, principal=self._cluster.config.principal)
+        asked = self._cluster.asked(FetchRequest, cursor.partition.topic)
         # The replica as it is now: only a follower's refusal sends the client back to the leader.
         action = classify(code, Situation(FetchRequest.api_key, follower=fetch.replica is not None))
         if action is Action.STOP:

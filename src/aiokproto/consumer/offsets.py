@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient, TopicInfo
 from aiokproto.codec.messages.list_offsets import (
     ListOffsetsPartition,
@@ -151,7 +150,7 @@ class OffsetLookup:
                     code,
                     f"ListOffsets of {partition} from broker {node}",
                     None,
-                    Asked(ListOffsetsRequest.api_key, partition.topic, principal=self._cluster.config.principal),
+                    self._cluster.asked(ListOffsetsRequest, partition.topic),
                 )
                 if action is Action.REFRESH_METADATA:
                     self._cluster.invalidate(str(failures[partition]))

@@ -17,7 +17,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -206,7 +205,7 @@ class PositionValidator(Lookups[Validation]):
                     entry.error_code,
                     f"OffsetForLeaderEpoch of {cursor.partition} from broker {source}",
                     None,
-                    Asked(OffsetForLeaderEpochRequest.api_key, topic=cursor.partition.topic),
+                    self._cluster.asked(OffsetForLeaderEpochRequest, cursor.partition.topic),
                 )
                 again |= self._failed(refused, {cursor: validation}, epochs)
             elif entry.leader_epoch < 0 and self._is_older(validation, epochs[cursor]):

@@ -8,7 +8,6 @@ from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.error_codes import ErrorCode
@@ -209,7 +208,7 @@ class Commits:
         return dict.fromkeys(partitions, CommitError(f"{self._group}: {why}"))
 
     def _error(self, code: ErrorCode, partition: TopicPartition) -> BrokerError:
-        asked = Asked(OffsetCommitRequest.api_key, topic=partition.topic, group=self._offsets.group_id)
+        asked = self._cluster.asked(OffsetCommitRequest, partition.topic, self._offsets.group_id)
         return error_for(code, f"{self._context} for {partition}", None, asked)
 
 

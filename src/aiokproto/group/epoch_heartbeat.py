@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, Protocol, TypeVar
 
-from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.cluster.coordinator_requests import RETRIED, CoordinatorRequests
 from aiokproto.codec.schema import Request
@@ -109,7 +108,6 @@ class EpochHeartbeat(Generic[Item]):
         self._requests = CoordinatorRequests(cluster, CoordinatorKind.GROUP, group_id)
         self._situation = Situation(form.request_type.api_key, member=True, optional=optional)
         self._name = f"{form.request_type.__name__.removesuffix('Request')} of group {group_id!r}"
-        self._asked = Asked(form.request_type.api_key, group=group_id)
         self._interval = _FIRST_INTERVAL
         self._version = form.request_type.versions.highest
         self._sent_at = 0.0
@@ -171,9 +169,12 @@ class EpochHeartbeat(Generic[Item]):
                 response = await self._requests.send(exchange, asyncio.get_running_loop().time() + timeout)
             # A member that the coordinator does not know has left.
             if classify(code := ErrorCode(response.error_code), self._situation) is Action.STOP:
-                raise error_for(code, self._name, response.error_message, self._asked)
+                raise self._error(code, response.error_message)
         except KafkaError as error:
             log.info("group %s: could not leave; the session will expire: %s", self._group_id, error)
+
+    def _error(self, code: ErrorCode, detail: str | None) -> KafkaError:
+        return error_for(code, self._name, detail, self._cluster.asked(self._form.request_type, group=self._group_id))
 
     async def _until_due(self) -> None:
         loop, membership = asyncio.get_running_loop(), self._membership
@@ -221,7 +222,7 @@ class EpochHeartbeat(Generic[Item]):
         code = ErrorCode(response.error_code)
         action = self._judged(code, classify(code, situation))
         if action is not Action.ACCEPT:
-            self._failed(action, error_for(code, self._name, self._detail(code, response, action), self._asked))
+            self._failed(action, self._error(code, self._detail(code, response, action)))
             return False
         self.failure = ""
         self._taken_since = None

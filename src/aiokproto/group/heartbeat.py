@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.coordinator_requests import HELD_BACK, RETRIED, CoordinatorRequests
 from aiokproto.cluster.pool import MAIN
@@ -103,7 +102,7 @@ class Heartbeat:
             response.error_code,
             f"Heartbeat of {self._config.named}",
             None,
-            Asked(HeartbeatRequest.api_key, group=self._config.group_id),
+            self._cluster.asked(HeartbeatRequest, group=self._config.group_id),
         )
         self._requests.prepare_retry(action, str(refusal))
         self._on_response(action, refusal)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from aiokproto.application import calling, check_not_awaitable
-from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.coordinator_requests import CoordinatorRequests
 from aiokproto.codec.messages.join_group import JoinGroupRequest
@@ -143,9 +142,7 @@ class Joining:
     def _refused(self, code: int, request: type[Request[Any]]) -> KafkaError:
         group = self._membership.group_id
         context = f"{api_name(request.api_key)} of {self._config.named}"
-        return error_for(
-            code, context, None, Asked(request.api_key, group=group, principal=self._cluster.config.principal)
-        )
+        return error_for(code, context, None, self._cluster.asked(request, group=group))
 
     def _failed(self, action: Action, error: KafkaError) -> JoinFailure:
         # FAIL ends the join for good as well: there is no call to whom it could be raised instead.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.cluster.coordinator_requests import CoordinatorRequests
 from aiokproto.error_codes import ErrorCode
@@ -94,8 +93,7 @@ class GroupOffsets:
         exchange = FetchExchange(self._cluster, self.group_id, partitions, member)
         response = await self._requests.send(exchange, at)
         context = f"OffsetFetch of group {self.group_id!r}"
-        principal = self._cluster.config.principal
-        asked = Asked(exchange.request_type.api_key, group=self.group_id, principal=principal)
+        asked = self._cluster.asked(exchange.request_type, group=self.group_id)
         top, entries = exchange.entries(response)
         if top and classify(ErrorCode(top), exchange.situation) is Action.ACCEPT:
             return FoundOffsets(dict.fromkeys(exchange.partitions), {})

@@ -75,7 +75,8 @@ class ProducerIdManager:
                 # Any broker can assign an id, and an unused id costs nothing: so the request can be hedged.
                 response = await self._cluster.request(request, timeout=self._request_timeout, hedged=True)
                 if response.error_code:
-                    raise error_for(response.error_code, "InitProducerId", None, Asked(request.api_key))
+                    asked = self._cluster.asked(InitProducerIdRequest)
+                    raise error_for(response.error_code, "InitProducerId", None, asked)
                 self.current = ProducerId(response.producer_id, response.producer_epoch)
             except KafkaError as error:
                 action = classify(error, Situation(request.api_key))
@@ -110,7 +111,7 @@ def _advised(error: KafkaError) -> KafkaError:
             error.code,
             error.context,
             f"WRITE on any topic suffices too; or {advice}",
-            Asked(InitProducerIdRequest.api_key),
+            Asked(InitProducerIdRequest.api_key, principal=error.principal),
         )
     elif isinstance(error, UnsupportedVersionError):
         clearer = UnsupportedVersionError(f"{error}; {advice}")

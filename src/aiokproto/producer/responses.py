@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.coordinator_requests import concurrent_pause
 from aiokproto.codec.messages.produce import NodeEndpoint, PartitionProduceResponse, ProduceRequest, ProduceResponse
@@ -120,7 +119,7 @@ class ProduceResponseHandler:
             code,
             f"Produce to {batch.where} on broker {node}",
             response.error_message,
-            Asked(ProduceRequest.api_key, batch.where.topic, transactional_id=transactional_id or ""),
+            self._cluster.asked(ProduceRequest, batch.where.topic, transactional_id=transactional_id or ""),
         )
         action = classify(code, self._situation(batch))
         # DUPLICATE_SEQUENCE_NUMBER: an earlier attempt was written, but the broker has forgotten at which offset.

@@ -429,7 +429,8 @@ class TransactionManager:
         """
         group_id = offsets.group_id
         what = f"offsets of group {group_id!r}"
-        asked = Asked(topic=_only_topic(offsets.positions), group=group_id, transactional_id=self.id.name)
+        principal = self._cluster.config.principal
+        asked = Asked(-1, _only_topic(offsets.positions), group_id, self.id.name, principal)
         try:
             async with self._sending:
                 # In the lock: the transaction may have ended while this call waited for it.

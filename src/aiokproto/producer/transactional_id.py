@@ -146,7 +146,8 @@ class TransactionalId:
                 f"{context}: the coordinator cannot keep a prepared transaction (KIP-939), as Kafka 4.4 cannot; "
                 "start(keep_prepared=False) aborts it"
             )
-        error = error_for(code, context, None, asked._replace(transactional_id=self.name))
+        principal = self._cluster.config.principal
+        error = error_for(code, context, None, asked._replace(transactional_id=self.name, principal=principal))
         if not isinstance(error, FencedError):
             return error
         why = "another producer with this id was started"

@@ -41,9 +41,13 @@ class OAuthBearer:
 
     Raises:
         ConfigurationError: An argument is invalid.
+
+    Attributes:
+        user: The subject (claim ``sub``) of the token that was sent last, if it is a JSON Web Token; else empty.
     """
 
     name = "OAUTHBEARER"
+    user = ""
 
     def __init__(
         self,
@@ -62,7 +66,7 @@ class OAuthBearer:
 
     def exchange(self, host: str) -> SaslExchange:
         """Begin an exchange."""
-        return _OAuthBearerExchange(self._tokens, self._extensions, self._authorization_id)
+        return _OAuthBearerExchange(self, self._tokens, self._extensions, self._authorization_id)
 
     def __repr__(self) -> str:
         return "OAuthBearer()"
@@ -73,11 +77,13 @@ class _OAuthBearerExchange:
 
     def __init__(
         self,
+        mechanism: OAuthBearer,
         tokens: TokenCache,
         extensions: Mapping[str, str],
         authorization_id: str | None,
         replaced: Token | None = None,
     ) -> None:
+        self._mechanism = mechanism
         self._tokens = tokens
         self._replaced = replaced
         self._extensions = extensions
@@ -98,6 +104,7 @@ class _OAuthBearerExchange:
 
     async def start(self) -> bytes:
         token = self._sent = await self._tokens.get(self._replaced)
+        self._mechanism.user = self.user or ""
         extensions = {**self._extensions, **(token.extensions or {})}
         _check_extensions(extensions)
         pairs = {"auth": f"Bearer {token.value}", **extensions}
@@ -117,7 +124,7 @@ class _OAuthBearerExchange:
 
     def renewed(self) -> SaslExchange:
         """Begin an exchange with a newer token: the session ends with this one."""
-        return _OAuthBearerExchange(self._tokens, self._extensions, self._authorization_id, self._sent)
+        return _OAuthBearerExchange(self._mechanism, self._tokens, self._extensions, self._authorization_id, self._sent)
 
     def explain(self, message: str | None) -> str:
         """Return what the broker has said about the token."""

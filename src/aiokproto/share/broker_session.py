@@ -21,7 +21,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages import share_acknowledge, share_fetch
 from aiokproto.codec.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
@@ -329,7 +328,7 @@ class BrokerSession:
             return
         code = ErrorCode(response.error_code)
         if code:
-            asked = Asked(ShareAcknowledgeRequest.api_key, group=self._config.group_id)
+            asked = self._cluster.asked(ShareAcknowledgeRequest, group=self._config.group_id)
             self._lost(error_for(code, f"ShareAcknowledge to broker {self.node}", response.error_message, asked))
             return
         self._succeeded(response.acquisition_lock_timeout_ms)
@@ -369,7 +368,7 @@ class BrokerSession:
                 self._owner.acks_ended(acquired.answered(acks, None))
             return
         detail = part.acknowledge_error_message if isinstance(part, share_fetch.PartitionData) else part.error_message
-        error = error_for(code, context, detail, Asked(ShareAcknowledgeRequest.api_key, acquired.partition.topic))
+        error = error_for(code, context, detail, self._cluster.asked(ShareAcknowledgeRequest, acquired.partition.topic))
         self._note_leader(acquired.partition, part)
         if classify(code, _FETCH) is Action.REFRESH_METADATA:
             self._cluster.invalidate(str(error))
@@ -418,7 +417,7 @@ class BrokerSession:
         code = ErrorCode(response.error_code)
         if code:
             self._owner.observer.failed_fetches += 1
-            asked = Asked(ShareFetchRequest.api_key, group=self._config.group_id)
+            asked = self._cluster.asked(ShareFetchRequest, group=self._config.group_id)
             self._lost(error_for(code, f"ShareFetch from broker {self.node}", response.error_message, asked))
             return
         self._succeeded(response.acquisition_lock_timeout_ms)
@@ -524,7 +523,7 @@ class BrokerSession:
         if partition is None:
             return
         code = ErrorCode(part.error_code)
-        asked = Asked(ShareFetchRequest.api_key, topic=partition.topic)
+        asked = self._cluster.asked(ShareFetchRequest, partition.topic)
         error = error_for(code, f"ShareFetch of {partition} from broker {self.node}", part.error_message, asked)
         action = classify(code, _FETCH)
         if action is Action.STOP:

@@ -150,7 +150,8 @@ class RangeFetcher:
             self._cluster.update_leader(
                 offsets.topic, offsets.partition, current.leader_id, current.leader_epoch, response.node_endpoints
             )
-            raise error_for(data.error_code, self._context(leader))
+            asked = self._cluster.asked(FetchRequest, offsets.topic)
+            raise error_for(data.error_code, self._context(leader), None, asked)
         return self._batches(data)
 
     def _request(self, max_wait_ms: int) -> FetchRequest:

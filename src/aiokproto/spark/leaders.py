@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from aiokproto.cluster import ClusterClient
+from aiokproto.codec.registry import api_name
+from aiokproto.codec.schema import Request
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerConnectionError, BrokerError, DeadlineError, KafkaError, error_for
 from aiokproto.spark.options import ReadOptions
@@ -24,13 +26,17 @@ Send = Callable[[int, list[TopicPartition]], Awaitable[Iterable[tuple[TopicParti
 
 
 async def request_leaders(
-    cluster: ClusterClient, api: str, partitions: Collection[TopicPartition], send: Send[R], options: ReadOptions
+    cluster: ClusterClient,
+    request: type[Request[Any]],
+    partitions: Collection[TopicPartition],
+    send: Send[R],
+    options: ReadOptions,
 ) -> dict[TopicPartition, R]:
     """Return the leaders' responses for partitions; requests that fail are retried.
 
     Args:
         cluster: The client, which has the metadata of the topics.
-        api: The name of the request, for messages.
+        request: The kind of request, for messages.
         partitions: The partitions.
         send: Sends a request for some of the partitions to their leader.
         options: The number of retries, and the interval between them.
@@ -39,6 +45,7 @@ async def request_leaders(
         UnknownTopicError: A topic was deleted, after ``fetchOffset.numRetries``.
         BrokerError, BrokerConnectionError, DeadlineError: The last failure, after ``fetchOffset.numRetries``.
     """
+    api = api_name(request.api_key)
     responses: dict[TopicPartition, R] = {}
     retries = options.offset_retries
     while True:
@@ -49,7 +56,9 @@ async def request_leaders(
                     raise _no_leader(cluster, api, requested)
                 for partition, response in await send(leader, requested):
                     if response.error_code:
-                        failure = error_for(response.error_code, f"{api} of {partition} at broker {leader}")
+                        context = f"{api} of {partition} at broker {leader}"
+                        asked = cluster.asked(request, partition.topic)
+                        failure = error_for(response.error_code, context, None, asked)
                     else:
                         responses[partition] = response
             except (BrokerConnectionError, DeadlineError, BrokerError) as error:

@@ -284,4 +284,4 @@ async def list_offsets(
                 partition.offset = partition.old_style_offsets[0]
         return found
 
-    return await request_leaders(cluster, "ListOffsets", timestamps, send, options)
+    return await request_leaders(cluster, ListOffsetsRequest, timestamps, send, options)

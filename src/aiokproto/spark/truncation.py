@@ -150,7 +150,7 @@ async def _epoch_ends(
             for partition in topic.partitions
         ]
 
-    return await request_leaders(cluster, "OffsetForLeaderEpoch", epochs, send, options)
+    return await request_leaders(cluster, OffsetForLeaderEpochRequest, epochs, send, options)
 
 
 def _request(cluster: ClusterClient, epochs: Mapping[TopicPartition, int]) -> OffsetForLeaderEpochRequest:

@@ -12,22 +12,9 @@ from aiokproto.errors import ConfigurationError
 from aiokproto.security.tls.build import server_context as make_context
 from aiokproto.security.tls.contexts import read
 from aiokproto.security.tls.options import TLS_OPTIONS, parse_tls
+from aiokproto.security.tls.subject import subject_of
 
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
-
-# The abbreviations of RFC 2253, which Java's X500Principal uses.
-_ATTRIBUTES = {
-    "commonName": "CN",
-    "countryName": "C",
-    "domainComponent": "DC",
-    "localityName": "L",
-    "organizationName": "O",
-    "organizationalUnitName": "OU",
-    "stateOrProvinceName": "ST",
-    "streetAddress": "STREET",
-    "userId": "UID",
-}
-
 
 _INTERNAL_ERROR = bytes((21, 3, 3, 0, 2, 2, 80))
 """A record with one alert (RFC 5246, section 7.2), fatal."""
@@ -106,18 +93,5 @@ def server_context(security: Security, options: BrokerOptions) -> ssl.SSLContext
 
 def principal_of(tls: ssl.SSLObject | None) -> Principal:
     """Return the principal of a client certificate: its subject; ANONYMOUS without a certificate."""
-    certificate: dict[str, Any] | None = tls.getpeercert() if tls is not None else None
-    if not certificate:
-        return ANONYMOUS
-    # RFC 2253 starts with the most specific part (CN), the certificate ends with it.
-    parts = ["+".join(_attribute(*pair) for pair in part) for part in reversed(certificate["subject"])]
-    return Principal("User", ",".join(parts))
-
-
-def _attribute(name: str, value: str) -> str:
-    escaped = "".join(f"\\{char}" if char in ',+"\\<>;' else char for char in value)
-    if escaped[:1] in ("#", " "):
-        escaped = f"\\{escaped}"
-    if escaped.endswith(" ") and len(value) > 1:
-        escaped = f"{escaped[:-1]}\\ "
-    return f"{_ATTRIBUTES.get(name, name)}={escaped}"
+    certificate = tls.getpeercert(binary_form=True) if tls is not None else None
+    return Principal("User", subject_of(certificate)) if certificate else ANONYMOUS

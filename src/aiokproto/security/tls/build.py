@@ -21,10 +21,17 @@ from aiokproto.security.tls.stores import (
     to_pem,
 )
 
+
+class ClientContext(ssl.SSLContext):
+    """The context of a client that knows its own certificate (DER): OpenSSL's does not tell."""
+
+    certificate: bytes | None = None
+
+
 _MISMATCH = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
 
 
-def client_context(options: TlsOptions, contents: Mapping[str, bytes], secrets: Mapping[str, str]) -> ssl.SSLContext:
+def client_context(options: TlsOptions, contents: Mapping[str, bytes], secrets: Mapping[str, str]) -> ClientContext:
     """Return the context of a client. It blocks: reading the system's authorities takes 10 ms.
 
     Args:
@@ -35,14 +42,14 @@ def client_context(options: TlsOptions, contents: Mapping[str, bytes], secrets: 
     Raises:
         ConfigurationError: A file or text cannot be used. The text has the option and the file, and no secret.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = ClientContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = options.check_hostname
     # As in Java, a trusted certificate ends the chain even if it is no root. Python's VERIFY_X509_STRICT stays off for
     # authorities of your own: it asks for extensions that keytool and many scripts leave out.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if options.trusted is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-    _load(context, options, contents, secrets)
+    context.certificate = _load(context, options, contents, secrets)
     if options.crl:
         with _reported(options, StoreOptions(options.crl)):
             revoked = read_revocations(contents[options.crl])
@@ -65,14 +72,14 @@ def server_context(options: TlsOptions, contents: Mapping[str, bytes], secrets: 
 
 def _load(
     context: ssl.SSLContext, options: TlsOptions, contents: Mapping[str, bytes], secrets: Mapping[str, str]
-) -> None:
+) -> bytes | None:
+    """Return the context's own certificate."""
     context.minimum_version, context.maximum_version = options.lowest, options.highest
     if options.ciphers is not None:
         context.set_ciphers(options.ciphers)
     if options.trusted is not None:
         _load_trusted(context, options, options.trusted, _content(options.trusted.option, contents, secrets), secrets)
-    if options.key is not None:
-        _load_key(context, options, options.key, contents, secrets)
+    return None if options.key is None else _load_key(context, options, options.key, contents, secrets)
 
 
 def _load_trusted(
@@ -92,7 +99,7 @@ def _load_key(
     store: StoreOptions,
     contents: Mapping[str, bytes],
     secrets: Mapping[str, str],
-) -> None:
+) -> bytes:
     password = secrets.get(store.key_password)
     with _reported(options, store):
         key = read_private_key(
@@ -125,6 +132,7 @@ def _load_key(
             raise StoreError(f"its private key or a certificate cannot be used ({error.reason or error})") from None
         except ValueError:
             raise StoreError("its password is longer than OpenSSL accepts, 1024 bytes", "key password") from None
+    return chain[0]
 
 
 def _content(option: str, contents: Mapping[str, bytes], secrets: Mapping[str, str]) -> bytes:

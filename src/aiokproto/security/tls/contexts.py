@@ -24,9 +24,10 @@ from aiokproto.application import failure
 from aiokproto.cancelling import apart, timeout
 from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaError
 from aiokproto.security.secret import Secret
-from aiokproto.security.tls.build import client_context
+from aiokproto.security.tls.build import ClientContext, client_context
 from aiokproto.security.tls.options import TlsOptions
 from aiokproto.security.tls.stores import MAX_SIZE
+from aiokproto.security.tls.subject import subject_of
 
 RENEWAL_LIMIT = 1.0
 """Longest wait (s) for files and functions while there is a context."""
@@ -39,6 +40,11 @@ logger = logging.getLogger("aiokproto.net")
 
 class TlsContexts(Protocol):
     """What new connections get their context from."""
+
+    @property
+    def subject(self) -> str | None:
+        """The subject of the client's certificate, empty without one; None if it is not known, or not yet."""
+        ...
 
     async def context(self, threads: Executor | None = None) -> ssl.SSLContext:
         """Return the context for a new connection; cancelling has no effect on others.
@@ -55,6 +61,8 @@ class TlsContexts(Protocol):
 
 class Given:
     """Always the context that the user has made."""
+
+    subject = None
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._context = context
@@ -81,13 +89,23 @@ class FromOptions:
 
     def __init__(self, options: TlsOptions) -> None:
         self._options = options
-        self._context: ssl.SSLContext | None = None
+        self._context: ClientContext | None = None
         self._state: _State | None = None
         self._warned = ""
         # While functions or files do not respond: when to try again (s, the loop's clock).
         self._pause_until = 0.0
         # Connections that are made at the same time read the files once.
         self._lock = asyncio.Lock()
+
+    @property
+    def subject(self) -> str | None:
+        if self._context is None:
+            return None
+        try:
+            return subject_of(self._context.certificate) if self._context.certificate else ""
+        except ValueError:
+            # OpenSSL reads it otherwise than subject_of().
+            return None
 
     async def context(self, threads: Executor | None = None) -> ssl.SSLContext:
         loop = asyncio.get_running_loop()
@@ -112,7 +130,7 @@ class FromOptions:
             assert self._context is not None, "made above, or the error was raised"
             return self._context
 
-    async def _made(self, threads: Executor | None) -> tuple[ssl.SSLContext, _State] | None:
+    async def _made(self, threads: Executor | None) -> tuple[ClientContext, _State] | None:
         secrets = {
             option: await _asked(option, secret)
             for option, secret in self._options.secrets.items()
@@ -140,9 +158,7 @@ async def _asked(option: str, secret: Secret) -> str:
         raise BrokerConnectionError(f"{option} cannot be read: {type(raised).__name__}: {raised}") from raised
 
 
-def _renew(
-    options: TlsOptions, last: _State | None, secrets: Mapping[str, str]
-) -> tuple[ssl.SSLContext, _State] | None:
+def _renew(options: TlsOptions, last: _State | None, secrets: Mapping[str, str]) -> tuple[ClientContext, _State] | None:
     """Return a new context and what it was made of; None if nothing has changed. ``secrets`` are those of no file."""
     secrets = {**secrets, **{option: one.read_file() for option, one in options.secrets.items() if one.is_file}}
     states = {option: _state(option, path) for option, path in options.files.items()}

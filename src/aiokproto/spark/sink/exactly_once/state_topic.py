@@ -16,7 +16,6 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.coordinator_requests import RETRIED
 from aiokproto.codec.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -175,7 +174,7 @@ class StateTopic:
         )
         response = await self._cluster.request(CreateTopicsRequest(topics=[topic]))
         for result in response.topics:
-            asked = Asked(CreateTopicsRequest.api_key, topic=self._topic)
+            asked = self._cluster.asked(CreateTopicsRequest, self._topic)
             try:
                 check(result.error_code, f"creating stateTopic={self._topic}", result.error_message, asked)
             except TopicExistsError:
@@ -243,7 +242,8 @@ class StateTopic:
         request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=self._topic, partitions=[partition])])
         response = await self._cluster.request(request)
         (found,) = response.topics[0].partitions
-        check(found.error_code, f"the end of {self._topic}-0", None, Asked(request.api_key, topic=self._topic))
+        asked = self._cluster.asked(ListOffsetsRequest, self._topic)
+        check(found.error_code, f"the end of {self._topic}-0", None, asked)
         return found.offset
 
     # -- writing
@@ -335,5 +335,5 @@ class StateTopic:
         (result,) = response.responses[0].partition_responses
         if not result.error_code:
             return result.base_offset
-        asked = Asked(request.api_key, topic=self._topic, transactional_id=self._id.name)
+        asked = self._cluster.asked(ProduceRequest, self._topic, transactional_id=self._id.name)
         return error_for(result.error_code, context, result.error_message, asked)

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
-from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.coordinator_requests import RETRIED
 from aiokproto.codec.messages.describe_transactions import DescribeTransactionsRequest, TransactionState
@@ -106,7 +105,8 @@ class Transactions:
                     if code and classify(code, situation) in RETRIED:
                         failure = code.name
                         continue
-                    error = error_for(code, "DescribeTransactions", None, _asked(state.transactional_id))
+                    asked = self._cluster.asked(DescribeTransactionsRequest, transactional_id=state.transactional_id)
+                    error = error_for(code, "DescribeTransactions", None, asked)
                     if isinstance(error, AuthorizationError):
                         raise error
                     found[state.transactional_id] = state
@@ -139,10 +139,6 @@ class Transactions:
             log.warning("the open transaction of %s is not aborted: %s", name, error)
         else:
             log.info("aborted the open transaction of %s, which no batch has", name)
-
-
-def _asked(name: str) -> Asked:
-    return Asked(DescribeTransactionsRequest.api_key, transactional_id=name)
 
 
 async def _each(call: Callable[[A], Awaitable[T]], arguments: Iterable[A]) -> list[T]:

@@ -1,0 +1,99 @@
+"""The subject of a certificate, as ACLs name it: in the form of RFC 2253 that Java's ``X500Principal`` has (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+_VERSION = 0xA0
+"""The tag of a certificate's version, which those of version 1 lack."""
+
+_TEXTS = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
+"""Tags of texts. As in Java all are read as UTF-8, also those of two bytes a character."""
+
+_KEYWORDS = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.1": "UID",
+    "0.9.2342.19200300.100.1.25": "DC",
+}
+"""Those of RFC 2253 (section 2.3). Other attributes have their object identifier, and their value as hexadecimal."""
+
+_ESCAPED = frozenset(',=+<>#;"\\')
+
+
+def subject_of(certificate: bytes) -> str:
+    """Return the subject of a certificate in DER; empty if it has none.
+
+    Raises:
+        ValueError: The certificate is damaged.
+    """
+    (_, body), *_ = _elements(_value(certificate))
+    fields = [element for element in _elements(body) if element[0] != _VERSION]
+    if len(fields) < 5:
+        raise ValueError("the certificate has no subject")
+    # Serial number, signature algorithm, issuer, validity, subject. The last part comes first.
+    parts = [value for _, value in _elements(fields[4][1])]
+    return ",".join("+".join(_attribute(value) for _, value in _elements(part)) for part in reversed(parts))
+
+
+def _attribute(pair: bytes) -> str:
+    (_, identifier), (tag, value) = _elements(pair)
+    name = _dotted(identifier)
+    if name in _KEYWORDS and tag in _TEXTS:
+        return f"{_KEYWORDS[name]}={_escaped(value.decode('utf-8', 'replace'))}"
+    # The element as a whole.
+    return f"{_KEYWORDS.get(name, name)}=#{pair[_end_of(pair, 0)[1] :].hex()}"
+
+
+def _escaped(text: str) -> str:
+    inner = text.strip(" ")
+    if not inner:
+        return "\\ " * len(text)
+    lead = len(text) - len(text.lstrip(" "))
+    trail = len(text) - lead - len(inner)
+    escaped = "".join(f"\\{char}" if char in _ESCAPED else "\\00" if char == "\0" else char for char in inner)
+    return "\\ " * lead + escaped + "\\ " * trail
+
+
+def _dotted(identifier: bytes) -> str:
+    numbers, number = list[int](), 0
+    for byte in identifier:
+        number = number << 7 | byte & 0x7F
+        if byte < 0x80:
+            numbers.append(number)
+            number = 0
+    # The first two numbers are one (X.690, section 8.19.4).
+    first = min(numbers[0] // 40, 2) if numbers else 0
+    return ".".join(map(str, [first, numbers[0] - 40 * first, *numbers[1:]])) if numbers else ""
+
+
+def _value(element: bytes) -> bytes:
+    begin, end = _end_of(element, 0)
+    return element[begin:end]
+
+
+def _elements(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the tag and the value of each element."""
+    position = 0
+    while position < len(data):
+        begin, end = _end_of(data, position)
+        yield data[position], data[begin:end]
+        position = end
+
+
+def _end_of(data: bytes, position: int) -> tuple[int, int]:
+    """Return where the value of the element at a position begins and ends (X.690, section 8.1)."""
+    begin = position + 2
+    size = data[begin - 1] if begin <= len(data) else len(data)
+    if size > 0x7F:
+        count = size & 0x7F
+        size = int.from_bytes(data[begin : begin + count], "big")
+        begin += count
+    if begin + size > len(data):
+        raise ValueError("the certificate is damaged")
+    return begin, begin + size
