@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
-from aiokproto import Producer
+from aiokproto import Client, Consumer, Producer, ShareConsumer
 from aiokproto.broker import Cluster
 from aiokproto.cluster.hedge import HEDGE_DELAY, first_response
-from aiokproto.errors import BrokerConnectionError, InvalidTopicError, KafkaError, error_for
+from aiokproto.errors import BrokerConnectionError, ClientClosedError, InvalidTopicError, KafkaError, error_for
 from aiokproto.simulation import Simulation
 
 Behaviour = float | KafkaError
@@ -97,6 +99,74 @@ def test_cancelling_cancels_all_requests() -> None:
 
     simulation.run(main())
     assert brokers.cancelled == [0, 1]
+
+
+def test_a_request_that_others_cancel_is_no_cancellation_of_the_caller() -> None:
+    """As by "cancel all tasks", of a debugger or a framework for tests."""
+    simulation = Simulation()
+    brokers = Brokers(simulation, 100.0, 100.0)
+
+    async def main() -> None:
+        calling = asyncio.create_task(first_response([0, 1], brokers.ask, lambda error: False))
+        await asyncio.sleep(1.5 * HEDGE_DELAY)
+        (first, _) = [task for task in asyncio.all_tasks() if "hedged request" in task.get_name()]
+        first.cancel()
+        with pytest.raises(ClientClosedError, match=r"hedged request to broker .* was cancelled"):
+            await calling
+
+    simulation.run(main())
+    assert brokers.cancelled == [0, 1]
+
+
+CUT: dict[str, Callable[[str], Any]] = {
+    "producer": lambda servers: Producer(bootstrap_servers=servers),
+    "transactional producer": lambda servers: Producer(bootstrap_servers=servers, transactional_id="x"),
+    "consumer": lambda servers: Consumer("t", bootstrap_servers=servers, group_id="g"),
+    "share consumer": lambda servers: ShareConsumer("t", bootstrap_servers=servers, group_id="g"),
+    "client": lambda servers: Client(bootstrap_servers=servers),
+}
+
+
+STEP = 0.001
+"""Virtual seconds from one cut to the next."""
+
+
+@pytest.mark.parametrize("kind", CUT)
+def test_a_task_that_others_cancel_during_a_start_is_no_cancellation_of_the_caller(kind: str) -> None:
+    """Each of the client's own tasks, at each turn of the loop: it starts, or raises the library's error."""
+
+    cut: set[str] = set()
+
+    def run(at: int) -> bool:
+        """Return whether the start had not ended by then."""
+        simulation = Simulation(1)
+        ended = False
+
+        async def main() -> None:
+            nonlocal ended
+            async with Cluster(2) as cluster:
+                await cluster.create_topic("t", 1)
+                before = asyncio.all_tasks()
+                client = CUT[kind](cluster.bootstrap_servers)
+                starting = asyncio.create_task(client.start())
+                await asyncio.sleep(at * STEP)
+                ended = starting.done()
+                tasks = {task.get_name(): task for task in asyncio.all_tasks() - before - {starting}}
+                own = sorted(name for name in tasks if name.startswith("aiokproto "))
+                if own and not ended:
+                    chosen = own[at % len(own)]
+                    cut.add(chosen)
+                    tasks[chosen].cancel()
+                with suppress(KafkaError):
+                    await asyncio.wait_for(starting, 100)
+                with suppress(KafkaError):
+                    await client.close(1000)
+
+        simulation.run(main())
+        return not ended
+
+    assert next(at for at in range(200) if not run(at)) > 3
+    assert cut, "there were tasks"
 
 
 @pytest.mark.parametrize("silent", range(3))

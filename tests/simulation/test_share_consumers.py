@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from aiokproto.codec.messages.share_fetch import ShareFetchRequest
+from aiokproto.codec.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from aiokproto.error_codes import ErrorCode
 from aiokproto.share import Acknowledgement, AcknowledgeOutcome, ShareRecord
 from aiokproto.simulation import Simulation
 from tests.patience import PATIENCE
@@ -240,5 +242,19 @@ def test_idle_connections_stay_open_while_records_are_locked() -> None:
             await asyncio.sleep(LOCK * 0.8)
             assert jobs.accept(records)
             assert [each.ok for each in await jobs.commit()] == [True]
+
+    Simulation(1).run(program())
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH])
+def test_a_member_that_is_refused_for_ever_pauses_before_it_joins_again(code: ErrorCode) -> None:
+    async def program() -> None:
+        async with broker(1) as cluster, consumer(cluster) as jobs:
+            await read(jobs, 1)
+            with cluster.faults.fail(ShareGroupHeartbeatRequest, code) as rule:
+                assert await jobs.poll(30_000) == []
+                assert 5 <= rule.count <= 100
+            fill(cluster, 1)
+            await read(jobs, 1)
 
     Simulation(1).run(program())
