@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from aiokproto import Client, Consumer
 from aiokproto.broker import Cluster
+from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.codec.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
+from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.messages.sync_group import SyncGroupRequest
+from aiokproto.codec.schema import Response
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import UnknownTopicError
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
 from tests.simulation.members import run, subscribed
@@ -96,5 +102,49 @@ def test_a_static_member_that_returns_with_fewer_topics_leaves_the_others_to_the
             assert {partition.topic for partition in back.assignment()} == {"t"}
             assert len(back.assignment() | other.assignment()) == 4
         await other.close()
+
+    run(program)
+
+
+@pytest.mark.parametrize("ending", ["close", "unassign", "leave"])
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_offsets_of_a_topic_that_the_metadata_lack_for_a_while_are_committed_at_the_end(
+    protocol: Any, ending: str
+) -> None:
+    """Brokers that lag behind do not know the topic for a while. There is no later commit."""
+
+    async def without(call: RequestInfo, serve: Serve) -> Response | None:
+        response: Any = await serve(call.request)
+        for topic in response.topics:
+            topic.error_code, topic.partitions = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []
+        return response  # type: ignore[no-any-return]
+
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        own = {**options, "metadata_max_age_ms": 200, "auto_commit_interval_ms": 600_000}
+        if protocol == "consumer":
+            own = {**own, "group_protocol": protocol}
+            del own["session_timeout_ms"], own["heartbeat_interval_ms"]
+        consumer = Consumer(**own)
+        if ending == "unassign":
+            consumer.assign(("t", 0), ("t", 1))
+        else:
+            consumer.subscribe("t")
+        async with consumer:
+            records = 0
+            while records < 10:
+                records += len(await consumer.poll(1000))
+            with cluster.faults.intercept(MetadataRequest, without):
+                for _ in range(6):
+                    with suppress(UnknownTopicError):
+                        await consumer.poll(1000)
+                    await asyncio.sleep(1)
+                if ending == "leave":
+                    await consumer.unsubscribe()
+                elif ending == "unassign":
+                    consumer.assign()
+                await consumer.close()
+        async with Consumer(**options) as other:
+            found = await other.committed(("t", 0), ("t", 1))
+        assert [each and each.offset for each in found.values()] == [5, 5]
 
     run(program)

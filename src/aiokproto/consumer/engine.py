@@ -187,7 +187,7 @@ class Engine(Lifecycle):
         removed = [partition for partition in self.assignment.cursors if partition not in partitions]
         if self.member is not None and self.config.enable_auto_commit:
             # No rebalance follows that would commit them.
-            self._given_up |= self._processed(removed)
+            self._given_up |= self._processed(removed, last=True)
         self.assignment.remove(removed)
         self._ownership_changed(removed)
         self.assignment.add(sorted(partitions), COMMITTED)
@@ -317,7 +317,7 @@ class Engine(Lifecycle):
     async def _last_commit(self, deadline: float) -> None:
         if self.member is not None and self.config.enable_auto_commit:
             try:
-                await self.commit_processed(_left(deadline) / 2)
+                await self.commit_processed(_left(deadline) / 2, last=True)
                 await self._commit_given_up(_left(deadline) / 2)
             except KafkaError as error:
                 log.warning("consumer: closing: %s", error)
@@ -468,7 +468,7 @@ class Engine(Lifecycle):
 
     async def _commit_before_revoking(self, partitions: Collection[TopicPartition], timeout: float) -> None:
         if self.config.enable_auto_commit:
-            await self.commit_processed(timeout, partitions)
+            await self.commit_processed(timeout, partitions, last=True)
 
     async def _watch_progress(self, member: GroupMember) -> None:
         """Leave the group if the application stops requesting records, so that other members get the partitions."""
@@ -571,18 +571,24 @@ class Engine(Lifecycle):
             self._commit_refused = error
             self.reader.wake()
 
-    async def commit_processed(self, timeout: float, among: Iterable[TopicPartition] | None = None) -> None:
-        """Commit the processed offsets that are not committed yet."""
-        (await self.commit(self._processed(among), timeout)).check()
+    async def commit_processed(
+        self, timeout: float, among: Iterable[TopicPartition] | None = None, *, last: bool = False
+    ) -> None:
+        """Commit the processed offsets that are not committed yet; ``last``: there is no later chance."""
+        (await self.commit(self._processed(among, last=last), timeout)).check()
 
-    def _processed(self, among: Iterable[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
+    def _processed(
+        self, among: Iterable[TopicPartition] | None, *, last: bool
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
         offsets = self.assignment.committable(processed=True, among=None if among is None else set(among))
         snapshot = self.cluster.snapshot
         return {
             partition: position
             for partition, position in offsets.items()
-            # Leave out deleted topics: the coordinator would refuse them at every interval.
-            if self._committed.get(partition) != position.offset and snapshot.partition(*partition) is not None
+            # Leave out deleted topics: the coordinator would refuse them at every interval. The last time it decides:
+            # brokers that lag behind do not know a topic for a while.
+            if self._committed.get(partition) != position.offset
+            and (last or snapshot.partition(*partition) is not None)
         }
 
     async def _commit_given_up(self, timeout: float) -> None:
