@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from aiokproto import Client
 from aiokproto.broker import Broker, Cluster
 from aiokproto.broker.clock import VirtualClock
 from aiokproto.codec.messages.delete_groups import DeleteGroupsRequest
@@ -170,6 +171,15 @@ async def test_starting_and_closing() -> None:
     async with broker:
         assert broker.bootstrap_servers
     await broker.close()
+
+
+async def test_the_address_of_a_broker_with_ipv6_is_one_that_clients_take() -> None:
+    async with Broker(host="::1") as broker:
+        assert broker.bootstrap_servers.startswith("[::1]:")
+        async with Client(bootstrap_servers=broker.bootstrap_servers) as client:
+            assert [(each.host, f"[::1]:{each.port}") for each in client.brokers.values()] == [
+                ("::1", broker.bootstrap_servers)
+            ]
 
 
 async def test_one_directory_one_broker(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from aiokproto.authorization import Asked
 from aiokproto.cluster.answers import ANSWERS, GAPS, AnswerChecker, check, described
 from aiokproto.codec import registry
 from aiokproto.codec.entities import names_entity
@@ -45,6 +46,7 @@ from aiokproto.codec.messages.offset_fetch import (
 from aiokproto.codec.refusal import refuse
 from aiokproto.codec.schema import Request, Response, Role, Struct
 from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import error_for
 
 SOURCES = Path(registry.__file__).parents[1]
 NOT_THE_CLIENT = ("broker", "codec", "spark", "cli", "simulation")
@@ -357,3 +359,11 @@ def test_the_log_says_once_a_minute_what_is_wrong_and_briefly(caplog: pytest.Log
     assert "broker 3" in text
     assert "ListOffsets" in text
     assert len(text) < 800
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.TOPIC_AUTHORIZATION_FAILED])
+def test_errors_have_the_beginning_of_what_a_broker_says(code: ErrorCode) -> None:
+    """A name has up to 32 kB, and so has a message."""
+    error = error_for(code, "n" * 30_000, "m" * 30_000, Asked(0, topic="t" * 200))
+    assert len(str(error)) < 3000
+    assert "… (30000 characters)" in str(error)
