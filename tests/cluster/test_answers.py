@@ -18,6 +18,7 @@ from aiokproto.codec import registry
 from aiokproto.codec.entities import names_entity
 from aiokproto.codec.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from aiokproto.codec.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from aiokproto.codec.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -299,6 +300,21 @@ def test_a_coordinator_without_an_address_is_not_available_in_old_versions() -> 
     response = FindCoordinatorResponse()
     check(FindCoordinatorRequest(key="g"), response, 2)
     assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "code"),
+    [
+        ("", "mine", ErrorCode.NONE),
+        ("mine", "mine", ErrorCode.NONE),
+        ("mine", "\x00", ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        ("", "", ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+def test_a_coordinator_changes_the_id_of_no_member_that_it_knows(asked: str, given: str, code: ErrorCode) -> None:
+    response = JoinGroupResponse(generation_id=1, member_id=given)
+    check(JoinGroupRequest(group_id="g", member_id=asked), response, 9)
+    assert response.error_code == code
 
 
 def test_a_response_without_items_that_cannot_be_is_refused() -> None:

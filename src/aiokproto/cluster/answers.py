@@ -296,7 +296,9 @@ def _epoch_end(asked: Any, given: Any) -> bool:
 
 
 def _joined(asked: Any, given: Any) -> bool:
-    return given.generation_id >= 0 and bool(given.member_id)
+    # A coordinator changes the id of no member that it knows: under another id everything would be refused, while the
+    # group waits for the known one until its session expires.
+    return given.generation_id >= 0 and bool(given.member_id) and asked.member_id in ("", given.member_id)
 
 
 def _beaten(asked: Any, given: Any) -> bool:
