@@ -156,6 +156,7 @@ class FakeCluster:
         lookup_failure: Why the coordinator is not found yet.
         invalidated: The reasons given.
         newest: The highest version of any API.
+        known_absent: The topics that do not exist by the metadata.
         existing: The topics of the cluster and their sizes, of which the snapshot can lack some.
     """
 
@@ -169,6 +170,7 @@ class FakeCluster:
         self.forgotten = 0
         self.lookup_failure = ""
         self.invalidated: list[str] = []
+        self.known_absent: frozenset[str] = frozenset()
         self.snapshot = snapshot_of(topics)
         self.existing = dict(topics)
         self.newest = 1000
@@ -192,6 +194,9 @@ class FakeCluster:
 
     def invalidate(self, reason: str, topics: Iterable[str] = ()) -> None:
         self.invalidated.append(reason)
+
+    def absent(self, names: Iterable[str]) -> frozenset[str]:
+        return self.known_absent.intersection(names)
 
     def backoff(self, attempt: int) -> float:
         return 0.1 * attempt

@@ -65,6 +65,26 @@ def test_the_assignment_is_outdated_when_partitions_or_topics_were_added() -> No
     run(program())
 
 
+def test_a_topic_that_does_not_exist_by_the_metadata_is_not_waited_for() -> None:
+    async def program() -> None:
+        cluster = FakeCluster(t=2)
+        cluster.known_absent = frozenset({"gone"})
+        asked = []
+
+        async def topic(name: str, timeout: float) -> Any:
+            asked.append(name)
+            return await FakeCluster.topic(cluster, name, timeout)
+
+        cluster.topic = topic  # type: ignore[method-assign]
+        leads = leader(cluster)
+        await leads.assign(RangeAssignor(), {"a": subscription("t", "gone", "new")})
+        assert asked == ["new"]
+        assert cluster.invalidated, "refreshes ask for it"
+        assert leads.outdated(FakeCluster(t=2, gone=1).snapshot) == "topic 'gone' has 1 partition, not 0"
+
+    run(program())
+
+
 class ThreadedCluster(FakeCluster):
     """Knows whether what runs was given to a thread."""
 

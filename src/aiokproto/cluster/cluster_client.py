@@ -215,6 +215,11 @@ class ClusterClient:
         timeout = self.config.api_timeout if timeout is None else timeout
         return await self._metadata.topics(names, timeout, create, keep)
 
+    def absent(self, names: Iterable[str]) -> frozenset[str]:
+        """Return the topics that do not exist by the newest metadata, without a request: several responses in a row did
+        not have them, and none has had them since."""
+        return self._metadata.absent(names)
+
     def invalidate(self, reason: str, topics: Iterable[str] = ()) -> None:
         """Request a metadata refresh: the cause is NOT_LEADER_OR_FOLLOWER, a lost connection or the like.
 

@@ -116,6 +116,8 @@ class MetadataUpdater:
         self._errors: dict[str, int] = {}
         # By topic: responses in a row that did not have it.
         self._missing: Counter[str] = Counter()
+        # Topics that do not exist, until a response has them; new calls, which count again, change nothing about it.
+        self._absent: frozenset[str] = frozenset()
         # Topics that a first call has requested since the last request was built; emptied when the next one is.
         self._new: set[str] = set()
         self._stale: str | None = None
@@ -158,6 +160,10 @@ class MetadataUpdater:
         # The topics are there: _await_topics has returned with no await since, and this task's snapshot cannot have
         # changed in between.
         return {name: self.snapshot.topics[name] for name in names}
+
+    def absent(self, names: Iterable[str]) -> frozenset[str]:
+        """Implement :meth:`ClusterClient.absent <aiokproto.cluster.ClusterClient.absent>`."""
+        return self._absent.intersection(names)
 
     def invalidate(self, reason: str, topics: Iterable[str] = ()) -> None:
         """Mark the metadata as out of date; track ``topics`` again, should they have expired."""
@@ -342,6 +348,7 @@ class MetadataUpdater:
             for name in idle:
                 self._errors.pop(name, None)
                 self._missing.pop(name, None)
+            self._absent -= set(idle)
             self._publish(self.snapshot.without(idle))
 
     def _aged(self) -> bool:
@@ -362,7 +369,9 @@ class MetadataUpdater:
                 self._errors.pop(name, None)
                 self._gone.discard(name)
                 self._create.discard(name)
-        drop = [name for name in requested if self._missing[name] >= UNKNOWN_LIMIT and name in self.snapshot.topics]
+        absent = {name for name in requested if self._missing[name] >= UNKNOWN_LIMIT}
+        self._absent = self._absent.difference(name for name in requested if not self._missing[name]) | absent
+        drop = [name for name in requested if name in absent and name in self.snapshot.topics]
         for name in drop:
             logger.info("topic %r does not exist any more", name)
         self._gone.update(drop)

@@ -101,7 +101,12 @@ class Leader:
         """Return the topics that can be looked up. At once those that are known, which are all of them as a rule."""
         known = [name for name in names if name in self._cluster.snapshot.topics]
         infos = dict(await self._cluster.topics(known, _TOPIC_TIMEOUT))
-        missing = [name for name in names if name not in infos]
+        # That a topic does not exist takes seconds to find out, in which nobody reads the others. So it is waited for
+        # once; then refreshes ask for it, and when it is there the assignment is outdated.
+        absent = self._cluster.absent(names)
+        if absent:
+            self._cluster.invalidate("members of the group subscribe to topics that do not exist", absent)
+        missing = [name for name in names if name not in infos and name not in absent]
         infos.update({info.name: info for info in await asyncio.gather(*map(self._topic, missing)) if info is not None})
         return infos
 
