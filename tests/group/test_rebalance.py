@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from aiokproto.cancelling import timeout
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.codec.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from aiokproto.codec.messages.leave_group import LeaveGroupRequest
-from aiokproto.codec.messages.sync_group import SyncGroupRequest
+from aiokproto.codec.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
     AuthorizationError,
     BrokerConnectionError,
-    ConfigurationError,
     DecodeError,
     FencedError,
     GroupError,
@@ -171,6 +171,8 @@ def test_a_member_stops_joining_when_there_is_nothing_to_join_for(held: type, wh
         (SyncGroupRequest, ErrorCode.REBALANCE_IN_PROGRESS, 0),
         (SyncGroupRequest, ErrorCode.ILLEGAL_GENERATION, 0),
         (SyncGroupRequest, BrokerConnectionError("lost"), 1),
+        (JoinGroupRequest, DecodeError("broken"), 0),
+        (SyncGroupRequest, DecodeError("broken"), 0),
     ],
     ids=str,
 )
@@ -203,7 +205,6 @@ def test_repeated_error_responses_are_retried_with_a_pause() -> None:
         (SyncGroupRequest, ErrorCode.FENCED_INSTANCE_ID, FencedError),
         (HeartbeatRequest, ErrorCode.FENCED_INSTANCE_ID, FencedError),
         (HeartbeatRequest, ErrorCode.GROUP_AUTHORIZATION_FAILED, AuthorizationError),
-        (HeartbeatRequest, DecodeError("broken"), DecodeError),
     ],
     ids=str,
 )
@@ -218,16 +219,114 @@ def test_a_final_error_ends_the_member(api: type, failure: object, error: type[K
     run(program())
 
 
-def test_a_group_that_agreed_on_another_assignor_ends_the_member() -> None:
+def test_a_member_joins_again_when_the_group_agrees_on_an_assignor_that_it_has_not_offered() -> None:
     async def program() -> None:
         def agree(request: JoinGroupRequest) -> JoinGroupResponse:
-            return JoinGroupResponse(protocol_name="theirs", member_id="m", leader="other", generation_id=1)
+            return JoinGroupResponse(
+                protocol_name="theirs", member_id=request.member_id, leader="other", generation_id=1
+            )
 
         async with harness() as it:
-            it.cluster.next[JoinGroupRequest] = [agree]
+            it.cluster.next[JoinGroupRequest] = [it.group.answer] + [agree] * 20
             await it.subscribe("t")
-            with pytest.raises(ConfigurationError, match="theirs"):
-                await it.task
+            assert "agreed on the assignor 'theirs'" in it.member.trouble
+            assert 2 < len(it.cluster.sent(JoinGroupRequest)) < 10
+            it.cluster.next[JoinGroupRequest] = []
+            await asyncio.sleep(3)
+            assert it.owner.changes[-1] == ("ASSIGN", ALL)
+
+    run(program())
+
+
+def test_a_heartbeat_response_that_cannot_be_decoded_is_requested_again() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            await it.subscribe("t")
+            it.cluster.next[HeartbeatRequest] = [DecodeError("broken")]
+            await asyncio.sleep(4)
+            assert len(it.cluster.sent(HeartbeatRequest)) >= 2
+            assert it.owner.kinds == ["LEFT", "ASSIGN"]
+
+    run(program())
+
+
+# Assignments that cannot be decoded
+
+
+def unreadable(it: Harness) -> Callable[[SyncGroupRequest], SyncGroupResponse]:
+    """Return an answer that is right but for the assignment."""
+
+    def answer(request: SyncGroupRequest) -> SyncGroupResponse:
+        response: SyncGroupResponse = it.group.answer(request)
+        response.assignment = response.assignment[:3]
+        return response
+
+    return answer
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_member_joins_again_after_a_pause_when_its_assignment_cannot_be_decoded(
+    strategy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def program() -> None:
+        async with harness(strategy) as it:
+            it.cluster.next[SyncGroupRequest] = [unreadable(it)] * 100
+            await it.subscribe("t")
+            assert it.member.trouble.startswith("stable in group 'g': the assignment of member member-1 cannot be")
+            await asyncio.sleep(120)
+            # Each generation stops the whole group.
+            assert 5 <= len(it.cluster.sent(SyncGroupRequest)) <= 12
+            assert it.owner.kinds == ["LEFT"]
+            it.cluster.next[SyncGroupRequest] = []
+            await asyncio.sleep(36)
+            assert it.owner.changes[1:] == [("ASSIGN", ALL)]
+            assert it.member.trouble == ""
+
+    run(program())
+    first = caplog.messages[0]
+    assert first.startswith(
+        "group g: generation 1: the assignment of member member-1 cannot be decoded: consumer protocol"
+    )
+    assert "joins the next one in 0." in first
+
+
+def test_a_cooperative_member_keeps_its_partitions_when_a_later_assignment_cannot_be_decoded() -> None:
+    async def program() -> None:
+        async with harness("cooperative-sticky") as it:
+            await it.subscribe("t")
+            it.group.rebalancing = True
+            it.cluster.next[SyncGroupRequest] = [unreadable(it)]
+            await asyncio.sleep(8)
+            assert it.group.generation == 3
+            assert it.owner.changes[1:] == [("ASSIGN", ALL), ("ASSIGN", [])]
+
+    run(program())
+
+
+@pytest.mark.parametrize("event", ["rebalance", "removal", "unsubscribed"])
+def test_the_pause_after_an_assignment_that_cannot_be_decoded_ends_with_what_comes_first(event: str) -> None:
+    async def program() -> None:
+        async with harness("cooperative-sticky") as it:
+            await it.subscribe("t")
+            it.group.rebalancing = True
+            it.cluster.next[SyncGroupRequest] = [unreadable(it)] * 6
+            # The next pause would be of 16 s.
+            async with timeout(60):
+                while len(it.cluster.sent(SyncGroupRequest)) < 7:
+                    await asyncio.sleep(0.1)
+            if event == "rebalance":
+                it.group.rebalancing = True
+            elif event == "removal":
+                it.group.remove()
+            else:
+                it.member.set_topics(())
+            await asyncio.sleep(4)
+            last = {
+                "rebalance": [("ASSIGN", [])],
+                "removal": [("LOST", ALL), ("ASSIGN", ALL)],
+                "unsubscribed": [("REVOKE", ALL), ("LEFT", [])],
+            }
+            assert it.owner.changes[2:] == last[event]
 
     run(program())
 

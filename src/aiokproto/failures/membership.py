@@ -13,6 +13,8 @@ _OLD_GENERATION: Rows = {Code.ILLEGAL_GENERATION: Row(Action.REJOIN_LOST, "a gen
 _REBALANCE: Rows = {Code.REBALANCE_IN_PROGRESS: Row(Action.REJOIN, "the next generation is being formed")}
 # Java raises it from poll(), and the next poll() tries again. STOP would end the client for what is mostly transient.
 _INTERNAL: Rows = {Code.UNKNOWN_SERVER_ERROR: Row(Action.BACKOFF, "an internal error of the broker")}
+# Java raises it from poll(), too. What the response said is said again: to a JoinGroup, or to a full heartbeat.
+_MALFORMED: Rows = {DecodeError: Row(Action.BACKOFF, "the next response can be valid, and says the same")}
 
 _MEMBER: Rows = {
     **COORDINATED,
@@ -22,7 +24,7 @@ _MEMBER: Rows = {
     **_OLD_GENERATION,
     **_REBALANCE,
     **_INTERNAL,
-    DecodeError: Row(Action.STOP, "a member that cannot decode its assignment would read the wrong partitions"),
+    **_MALFORMED,
     **otherwise(Action.STOP, "the group rejects this member's configuration"),
 }
 
@@ -140,7 +142,7 @@ _EPOCHS: Rows = {
     ),
     # One topic of several, and the ACL may be granted while the member lives. The look-up of the topic reports it.
     Code.TOPIC_AUTHORIZATION_FAILED: Row(Action.BACKOFF, "the client may not describe a topic that it subscribes to"),
-    DecodeError: Row(Action.STOP, "a member that cannot decode its assignment would read the wrong partitions"),
+    **_MALFORMED,
     **otherwise(Action.STOP, "the group rejects this member's configuration"),
 }
 

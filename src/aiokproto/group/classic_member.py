@@ -153,7 +153,6 @@ class ClassicMember:
 
         Raises:
             GroupError, FencedError, AuthorizationError: The group refuses this member for good.
-            ConfigurationError: The group agreed on an assignor that this member does not have.
             ClientClosedError: The heartbeat task was cancelled.
         """
         heartbeats = create_task(self._heartbeat.run(), name="aiokproto-heartbeat")

@@ -16,7 +16,7 @@ from aiokproto.codec.messages.sync_group import SyncGroupRequest
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import ConfigurationError, KafkaError, error_for
+from aiokproto.errors import ConfigurationError, DecodeError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.assignors import Assignor
 from aiokproto.group.config import GroupConfig
@@ -39,10 +39,17 @@ _LEAVE_GROUP = Situation(LeaveGroupRequest.api_key, member=True)
 
 
 class JoinFailure(NamedTuple):
-    """Why an attempt to join failed, and what to do about it."""
+    """Why an attempt to join failed, and what to do about it.
+
+    Attributes:
+        action: What to do.
+        error: Why.
+        joined: Whether the member is in the generation all the same, with an assignment that cannot be decoded.
+    """
 
     action: Action
     error: KafkaError
+    joined: bool = False
 
 
 class Joining:
@@ -76,7 +83,7 @@ class Joining:
         """Make one attempt. Return the assigned partitions, or the failure and what to do about it.
 
         Raises:
-            KafkaError: The group refuses this member for good, or agreed on an assignor that this member does not have.
+            KafkaError: The group refuses this member for good.
         """
         membership, api = self._membership, JoinGroupRequest.api_key
         # The rebalance timeout that JoinGroup announces: for so long the coordinator may hold the response back.
@@ -91,9 +98,12 @@ class Joining:
             action = membership.joined(joined)
             if action is not Action.ACCEPT:
                 return self._failed(action, self._refused(joined.error_code, JoinGroupRequest))
+            if membership.protocol not in self._assignors:
+                return self._failed(Action.BACKOFF, self._disagrees())
             # From here on a failure is one of SyncGroup. (The assignment itself may look up topics, whose errors Leader
             # handles.)
-            api, assignments = SyncGroupRequest.api_key, await self._assignments()
+            assignor = self._assignors[membership.protocol]
+            api, assignments = SyncGroupRequest.api_key, await self._assignments(assignor)
             # Taken after the assignment, which can take seconds: the session is confirmed from this request on.
             sent_at = asyncio.get_running_loop().time()
             synced = await self._requests.once(membership.sync(assignments), timeout=timeout)
@@ -104,9 +114,10 @@ class Joining:
             return self._failed(classify(error, Situation(api, member=True)), error)
         # Not by JoinGroup: its response may have been held back for longer than a session.
         self._heartbeat.session.confirm(sent_at)
-        # Outside of the try, so that a malformed assignment ends the member, as failures.membership has it.
-        assigned = decode_assignment(bytes(synced.assignment))
-        assignor = self._assignor()
+        try:
+            assigned = decode_assignment(bytes(synced.assignment))
+        except DecodeError as error:
+            return JoinFailure(Action.REJOIN, error, joined=True)
         with calling(f"on_assignment of the assignor {assignor.name!r}"):
             # Type checkers know that there is none.
             result: object = assignor.on_assignment(assigned, membership.generation)  # type: ignore[func-returns-value]
@@ -158,8 +169,7 @@ class Joining:
             for name, assignor in self._assignors.items()
         }
 
-    async def _assignments(self) -> dict[str, bytes]:
-        assignor = self._assignor()
+    async def _assignments(self, assignor: Assignor) -> dict[str, bytes]:
         if not self._membership.leads:
             return {}
         # A static leader that came back: the coordinator keeps the assignment, but changes of topics must still be
@@ -169,16 +179,12 @@ class Joining:
             return {}
         return await self._leader.assign(assignor, self._membership.members)
 
-    def _assignor(self) -> Assignor:
-        protocol = self._membership.protocol
-        # The coordinator picks one that all members have; only a broken one, or a group of another protocol type, gets
-        # here.
-        if protocol not in self._assignors:
-            raise ConfigurationError(
-                f"group {self._config.group_id!r} agreed on the assignor {protocol!r}, "
-                f"which is not in partition_assignment_strategy"
-            )
-        return self._assignors[protocol]
+    def _disagrees(self) -> KafkaError:
+        # The coordinator picks one that all members have: only a broken one says anything else.
+        return ConfigurationError(
+            f"group {self._config.group_id!r} agreed on the assignor {self._membership.protocol[:100]!r}, "
+            f"which is not in partition_assignment_strategy"
+        )
 
 
 def _user_data(assignor: Assignor, topics: frozenset[str]) -> bytes | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
 from aiokproto.cluster import ClusterClient, CoordinatorKind
+from aiokproto.cluster.backoff import Backoff
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, KafkaError
 from aiokproto.failures import Action
@@ -15,14 +16,19 @@ from aiokproto.group.changes import Change, ChangeKind, PartitionOwner
 from aiokproto.group.config import GroupConfig
 from aiokproto.group.joining import JoinFailure, Joining
 from aiokproto.group.membership import LOST, Membership
+from aiokproto.net.timeouts import wait_until
 from aiokproto.observe.observers import Timing
 from aiokproto.plurals import counted
-from aiokproto.runtime import create_task
+from aiokproto.runtime import create_task, uniform
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.group")
 
 _LEAVE_TIMEOUT = 3.0
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+"""Seconds before the next generation after an assignment that cannot be decoded. Each one stops all members of an eager
+group: longer than the pauses after failures that concern this member alone."""
 
 
 class RebalanceLoop:
@@ -76,6 +82,7 @@ class RebalanceLoop:
         self._topics: frozenset[str] = frozenset()
         # Assigned by the last generation without being subscribed.
         self._unwanted: set[TopicPartition] = set()
+        self._assignment_backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, uniform)
         self._rejoin_reason = "first join"
         self._failure: BaseException | None = None
         # The JoinGroup in progress, so that a note can cut it short.
@@ -255,7 +262,7 @@ class RebalanceLoop:
     async def _join(self) -> set[TopicPartition] | None:
         """Join, with retries, and return the assigned partitions. None if the owned ones are lost, or joining must
         stop."""
-        failures, loop = 0, asyncio.get_running_loop()
+        failures, undecodable, loop = 0, 0, asyncio.get_running_loop()
         started = self.joining_since = loop.time()
         self._known = False
         self.settled.clear()
@@ -269,6 +276,11 @@ class RebalanceLoop:
                     if result is not None:
                         self.rebalances.add(loop.time() - started)
                     return result
+                if result.joined:
+                    await self._pause_without_assignment(result.error, undecodable := undecodable + 1)
+                    if self.lost_reason:
+                        return None
+                    continue
                 action, error = result.action, result.error
                 # The coordinator has given the member its id, and takes its time for the next response.
                 self._known = isinstance(error, BrokerError) and error.code == ErrorCode.MEMBER_ID_REQUIRED
@@ -294,6 +306,25 @@ class RebalanceLoop:
             self.joining_since = None
             # Also when joining is given up: a commit that waits must look at the state, not hang.
             self.settled.set()
+
+    async def _pause_without_assignment(self, error: KafkaError, attempt: int) -> None:
+        """Wait before the next generation, since nobody knows what this one assigns to the member; the next rebalance
+        of the others ends the wait. (Java's consumer raises the error from each poll(), and does not rejoin.)"""
+        # Of an eager group the others may own anything by now. A cooperative one takes nothing away without a second
+        # rebalance, in which the member says what it still owns.
+        self._left_to_others()
+        pause, member = self._assignment_backoff.delay(attempt), self._membership
+        self.join_failure = f"the assignment of member {member.member_id} cannot be decoded: {error}"
+        log.warning(
+            "group %s: generation %d: %s; it joins the next one in %.1f s",
+            self._config.group_id,
+            member.generation,
+            self.join_failure,
+            pause,
+        )
+        self._rejoin_reason = "the assignment cannot be decoded"
+        # As heartbeats go on, they can note that the group rebalances, or has lost the member.
+        await wait_until(self._noted, asyncio.get_running_loop().time() + pause)
 
     async def _attempt_to_join(self) -> set[TopicPartition] | JoinFailure | None:
         """Make one attempt to join. Return None if it was cancelled because the member must not join any more."""
