@@ -14,7 +14,7 @@ from aiokproto.codec.messages.consumer_group_heartbeat import ConsumerGroupHeart
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import FencedError, KafkaError, UnsupportedVersionError
+from aiokproto.errors import DecodeError, FencedError, KafkaError, UnsupportedVersionError
 from aiokproto.group.changes import ChangeKind
 from aiokproto.group.config import GroupConfig
 from aiokproto.group.consumer_member import ConsumerMember
@@ -85,6 +85,39 @@ def test_the_first_heartbeat_says_everything() -> None:
             assert it.member.metadata == ("g", it.group.epoch, it.group.member, "i")
             assert it.owner.changes == [("ASSIGN", ALL)]
             assert it.group.reported == {(topic_id("t"), 0), (topic_id("t"), 1)}
+
+    run(program())
+
+
+def test_a_heartbeat_response_that_cannot_be_decoded_is_requested_again_in_full() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            it.script(DecodeError("broken"), DecodeError("broken"))
+            await it.subscribe("t")
+            assert it.owner.changes == [("ASSIGN", ALL)]
+            it.group.assign("u", 0)
+            it.script(DecodeError("broken"))
+            await asyncio.sleep(4)
+            assert it.owner.changes[1:] == [("ASSIGN", partitions("u", 0))]
+
+    run(program())
+
+
+def test_a_session_has_room_for_several_heartbeats_whatever_interval_the_coordinator_says() -> None:
+    async def program() -> None:
+        async with harness() as it:
+            answer = it.group.answer
+
+            def seldom(request: Any) -> Any:
+                response = answer(request)
+                response.heartbeat_interval_ms = 2**31 - 1
+                return response
+
+            it.group.answer = seldom  # type: ignore[method-assign]
+            await it.subscribe("t")
+            await asyncio.sleep(60)
+            assert len(it.beats) > 60 / (CONFIG.session_timeout / 2)
+            assert False not in it.owner.sessions
 
     run(program())
 
