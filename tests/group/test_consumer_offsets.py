@@ -195,6 +195,24 @@ def test_committed_offsets_are_read_as_the_member() -> None:
     run(program())
 
 
+@pytest.mark.parametrize("partly", [True, False])
+def test_committed_offsets_of_some_partitions_are_read_beside_others_that_are_not_known_yet(partly: bool) -> None:
+    async def program() -> None:
+        async with harness() as it:
+
+            def unstable(request: OffsetFetchRequest) -> OffsetFetchResponse:
+                response: OffsetFetchResponse = it.group.answer(request)
+                response.groups[0].topics[0].partitions[1].error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT
+                return response
+
+            it.cluster.next[OffsetFetchRequest] = [unstable]
+            found, failures = await it.member.committed(ALL, 5.0, partly=partly)
+            assert len(readers(it)) == (1 if partly else 2)
+            assert (list(found), list(failures)) == ((ALL[:1], ALL[1:]) if partly else (ALL, []))
+
+    run(program())
+
+
 def test_reading_committed_offsets_in_an_old_epoch_catches_up() -> None:
     async def program() -> None:
         async with harness() as it:

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from aiokproto.cluster import ClusterClient
+from aiokproto.cluster.coordinator_requests import RETRIED
 from aiokproto.codec.messages.list_offsets import ListOffsetsRequest
 from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest
 from aiokproto.consumer.assignment import Assignment
@@ -24,7 +25,7 @@ from aiokproto.consumer.offsets import FoundOffset, OffsetLookup, may_pass, why_
 from aiokproto.consumer.reset_reason import ResetReason
 from aiokproto.consumer.start_lookup import COMMITTED, EARLIEST, LATEST, NEAREST, FormerPosition, StartLookup
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import DeadlineError, KafkaError, LogTruncationError, UnknownTopicError, error_for
+from aiokproto.errors import BrokerError, DeadlineError, KafkaError, LogTruncationError, UnknownTopicError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.member import GroupMember
 from aiokproto.runtime import current
@@ -223,8 +224,9 @@ class PositionResolver(Lookups[StartLookup]):
         new: Collection[TopicPartition] = ()
         if self._group is not None:
             try:
+                # Partly: one partition, as of a topic that an open transaction has, must not hold up the others.
                 committed, failures = await self._group.committed(
-                    [cursor.partition for cursor in lookups], self._cluster.config.api_timeout
+                    [cursor.partition for cursor in lookups], self._cluster.config.api_timeout, partly=True
                 )
                 new = await self._new_ones(self._group, committed)
             except KafkaError as error:
@@ -285,7 +287,9 @@ class PositionResolver(Lookups[StartLookup]):
         action = classify(error, Situation(OffsetFetchRequest.api_key))
         if action is Action.STOP and not isinstance(error, DeadlineError):
             raise error
-        log.warning("committed offsets: %s", error)
+        # Of single partitions that other responses may have: nothing is wrong before a whole request has failed.
+        level = logging.DEBUG if isinstance(error, BrokerError) and action in RETRIED else logging.WARNING
+        log.log(level, "committed offsets: %s", error)
         for cursor in lookups:
             if _is_current(cursor, lookups):
                 cursor.lookup.failed(str(error))

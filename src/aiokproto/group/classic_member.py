@@ -178,12 +178,15 @@ class ClassicMember:
 
     # Offsets
 
-    async def committed(self, partitions: Iterable[TopicPartition], timeout: float) -> FoundOffsets:
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout: float, *, partly: bool = False
+    ) -> FoundOffsets:
         """Look up committed offsets; see :meth:`GroupOffsets.lookup <aiokproto.group.offsets.GroupOffsets.lookup>`.
 
         Not as the member: nobody checks it in a classic group, and Java's members do not say who they are either.
         """
-        return await self._offsets.lookup(partitions, None, asyncio.get_running_loop().time() + timeout)
+        at = asyncio.get_running_loop().time() + timeout
+        return await self._offsets.lookup(partitions, None, at, partly=partly)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""

@@ -234,10 +234,12 @@ class ConsumerMember:
 
     # Offsets
 
-    async def committed(self, partitions: Iterable[TopicPartition], timeout: float) -> FoundOffsets:
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout: float, *, partly: bool = False
+    ) -> FoundOffsets:
         """Look up committed offsets; see :meth:`EpochMember.committed
         <aiokproto.group.epoch_member.EpochMember.committed>`."""
-        return await self._member.committed(partitions, timeout)
+        return await self._member.committed(partitions, timeout, partly=partly)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""

@@ -116,7 +116,9 @@ class EpochMember(Generic[Item]):
         self.membership.give_up(self.membership.owned)
         self.membership.left(stale=False)
 
-    async def committed(self, partitions: Iterable[TopicPartition], timeout: float) -> FoundOffsets:
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout: float, *, partly: bool = False
+    ) -> FoundOffsets:
         """Look up committed offsets as this member, if it is one: see :meth:`GroupOffsets.lookup
         <aiokproto.group.offsets.GroupOffsets.lookup>`.
 
@@ -130,7 +132,7 @@ class EpochMember(Generic[Item]):
             identity = self.metadata
             member = identity if identity.generation >= 0 else None
             try:
-                return await self._offsets.lookup(partitions, member, at)
+                return await self._offsets.lookup(partitions, member, at, partly=partly)
             except KafkaError as error:
                 action = classify(error, _OFFSET_FETCH)
                 if member is None or action not in LOST | {Action.REFRESH_EPOCH}:

@@ -76,7 +76,9 @@ class GroupMember(Protocol):
 
     async def leave(self, reason: str, timeout: float = 3.0, how: LeaveMode = "default") -> None: ...
 
-    async def committed(self, partitions: Iterable[TopicPartition], timeout: float) -> FoundOffsets: ...
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout: float, *, partly: bool = False
+    ) -> FoundOffsets: ...
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""
@@ -196,8 +198,10 @@ class AutoMember:
     async def leave(self, reason: str, timeout: float = 3.0, how: LeaveMode = "default") -> None:
         await self._member.leave(reason, timeout, how)
 
-    async def committed(self, partitions: Iterable[TopicPartition], timeout: float) -> FoundOffsets:
-        return await self._member.committed(partitions, timeout)
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout: float, *, partly: bool = False
+    ) -> FoundOffsets:
+        return await self._member.committed(partitions, timeout, partly=partly)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""

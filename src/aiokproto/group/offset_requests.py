@@ -163,7 +163,11 @@ class FetchExchange:
         group_id: str,
         partitions: Iterable[TopicPartition],
         member: GroupMetadata | None,
+        *,
+        partly: bool = False,
     ) -> None:
+        """``partly``: a response that has offsets of some partitions will do."""
+        self._partly = partly
         self.situation = Situation(OffsetFetchRequest.api_key, member=member is not None)
         self.partitions = list(partitions)
         self._member = member
@@ -206,6 +210,8 @@ class FetchExchange:
             [ErrorCode(top), *(ErrorCode(entry.error_code) for entry in entries.values())],
             self.situation,
         )
+        if self._partly and not top and self._has_some(entries.values()):
+            return ErrorCode.NONE
         # Retry by name: a deleted topic then has no committed offset, and the others need no fresh metadata.
         self._by_id = self._by_id and code is not ErrorCode.UNKNOWN_TOPIC_ID
         if not code and len(entries) < len(self.partitions):
@@ -214,6 +220,11 @@ class FetchExchange:
             self._omissions += 1
             return ErrorCode.COORDINATOR_NOT_AVAILABLE if self._omissions < MOST_OMISSIONS else ErrorCode.NONE
         return code
+
+    def _has_some(self, entries: Collection[Any]) -> bool:
+        """Whether offsets of some partitions are there, and those of all others can be had later."""
+        codes = {ErrorCode(entry.error_code) for entry in entries}
+        return ErrorCode.NONE in codes and all(classify(code, self.situation) in RETRIED for code in codes if code)
 
     def entries(self, response: OffsetFetchResponse) -> tuple[int, dict[TopicPartition, Any]]:
         """Return the top-level error code and the partitions, from either form of the response."""

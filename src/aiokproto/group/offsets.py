@@ -73,7 +73,7 @@ class GroupOffsets:
         return CommitResult(exchange.codes(response), exchange.request.generation_id_or_member_epoch)
 
     async def lookup(
-        self, partitions: Iterable[TopicPartition], member: GroupMetadata | None, at: float
+        self, partitions: Iterable[TopicPartition], member: GroupMetadata | None, at: float, *, partly: bool = False
     ) -> FoundOffsets:
         """Return committed offsets, None where there are none.
 
@@ -85,12 +85,14 @@ class GroupOffsets:
             member: The member of a consumer group (KIP-848) that asks, so that the coordinator refuses one that it has
                 removed, and one with an old epoch; None for anyone.
             at: Loop time of the deadline.
+            partly: Return as soon as some offsets are found. What the coordinator does not know yet of the others is
+                among the failures then, and is not waited for.
 
         Raises:
             BrokerError: The coordinator refused the request.
             DeadlineError: No response in time.
         """
-        exchange = FetchExchange(self._cluster, self.group_id, partitions, member)
+        exchange = FetchExchange(self._cluster, self.group_id, partitions, member, partly=partly)
         response = await self._requests.send(exchange, at)
         context = f"OffsetFetch of group {self.group_id!r}"
         asked = self._cluster.asked(exchange.request_type, group=self.group_id)
