@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from aiokproto.codec.entities import names_entity
-from aiokproto.codec.schema import Response, Role, Struct
+from aiokproto.codec.schema import FieldSpec, Response, Role, Struct
 from aiokproto.error_codes import ErrorCode
 
 _CODES = (ErrorCode.UNKNOWN_SERVER_ERROR, 9999, -7)
@@ -35,8 +35,62 @@ def mutated(random: Random, how: str, response: Response, version: int) -> Respo
     """Return a response that was changed in that way."""
     if how in _BYTES:
         return Raw(response, lambda data: _BYTES[how](random, data))
+    if how == NULL:
+        data = with_null(random, response, version)
+        return Raw(response, lambda _: data)
     _FIELDS[how](random, response, version)
     return response
+
+
+def damage(random: Random, how: str, part: Struct, version: int) -> None:
+    """Change what is inside a part of a response; ``how`` is one of `FIELDS`."""
+    _FIELDS[how](random, part, version)
+
+
+def with_null(random: Random, response: Response, version: int) -> bytes:
+    """Encode a response with null in the place of a text, bytes or list that its schema does not let be null.
+
+    No encoder writes that. The place is where the encodings with nothing and with one byte or item first differ: the
+    end of the length.
+    """
+    sized = [
+        (part, spec)
+        for part in _structs(response)
+        for spec in part.fields()
+        if version in spec.versions and version not in spec.nullable and spec.tag is None and _EMPTY.get(_form(spec))
+    ]
+    if not sized:
+        return response.encode(version)
+    part, spec = random.choice(sized)
+    empty, one, width = _EMPTY[_form(spec)]
+    if spec.array:
+        one = [spec.struct() if spec.struct is not None else _ITEMS.get(spec.kind, 0)]
+    setattr(part, spec.name, empty)
+    data = response.encode(version)
+    setattr(part, spec.name, one)
+    longer = response.encode(version)
+    setattr(part, spec.name, empty)
+    last = next(place for place in range(len(data)) if data[place] != longer[place])
+    if response.flexible and version in response.flexible:
+        return data[:last] + b"\0" + data[last + 1 :]
+    return data[: last + 1 - width] + b"\xff" * width + data[last + 1 :]
+
+
+def _form(spec: FieldSpec) -> str:
+    return "array" if spec.array else spec.kind
+
+
+_EMPTY: dict[str, tuple[Any, Any, int]] = {"array": ([], None, 4), "string": ("", "x", 2), "bytes": (b"", b"x", 4)}
+"""Of what has a length: nothing, the least that is something, and the bytes of the length before flexible versions."""
+
+_ITEMS = {"string": "x", "bytes": b"x", "uuid": bytes(16), "bool": False}
+
+
+def _nulls(random: Random, part: Struct, version: int) -> None:
+    for each in list(_structs(part)):
+        for spec in each.fields():
+            if version in spec.versions and version in spec.nullable and random.random() < 0.7:
+                setattr(each, spec.name, None)
 
 
 def _lists(part: Struct, version: int) -> Iterator[tuple[Struct, str]]:
@@ -61,8 +115,8 @@ def _structs(part: Struct) -> Iterator[Struct]:
                 yield from _structs(item)
 
 
-def _each_list(change: Callable[[Random, list[Any]], list[Any]]) -> Callable[[Random, Response, int], None]:
-    def apply(random: Random, response: Response, version: int) -> None:
+def _each_list(change: Callable[[Random, list[Any]], list[Any]]) -> Callable[[Random, Struct, int], None]:
+    def apply(random: Random, response: Struct, version: int) -> None:
         for owner, name in list(_lists(response, version)):
             setattr(owner, name, change(random, list(getattr(owner, name))))
 
@@ -86,8 +140,24 @@ def _renamed(random: Random, item: Any) -> Any:
     return other
 
 
-def _roles(roles: tuple[Role, ...], change: Callable[[Random, Any], Any]) -> Callable[[Random, Response, int], None]:
-    def apply(random: Random, response: Response, version: int) -> None:
+def _named_anew(random: Random, item: Any) -> Any:
+    """An item that no response has had before."""
+    if isinstance(item, int):
+        return random.randrange(1 << 30)
+    if isinstance(item, str):
+        return f"new-{random.getrandbits(64)}"
+    if isinstance(item, bytes):
+        return random.randbytes(16)
+    other = copy(item)
+    for spec in item.fields():
+        value = getattr(item, spec.name)
+        if spec.role is not None and not spec.array and value is not None:
+            setattr(other, spec.name, _named_anew(random, value))
+    return other
+
+
+def _roles(roles: tuple[Role, ...], change: Callable[[Random, Any], Any]) -> Callable[[Random, Struct, int], None]:
+    def apply(random: Random, response: Struct, version: int) -> None:
         for part in list(_structs(response)):
             for spec in part.fields():
                 if spec.role in roles and version in spec.versions:
@@ -98,8 +168,8 @@ def _roles(roles: tuple[Role, ...], change: Callable[[Random, Any], Any]) -> Cal
     return apply
 
 
-def _numbers(value: Callable[[int], int]) -> Callable[[Random, Response, int], None]:
-    def apply(random: Random, response: Response, version: int) -> None:
+def _numbers(value: Callable[[int], int]) -> Callable[[Random, Struct, int], None]:
+    def apply(random: Random, response: Struct, version: int) -> None:
         for part in list(_structs(response)):
             for spec in part.fields():
                 plain = spec.kind.startswith("int") and not spec.array and spec.role is None
@@ -109,7 +179,7 @@ def _numbers(value: Callable[[int], int]) -> Callable[[Random, Response, int], N
     return apply
 
 
-def _codes(random: Random, response: Response, version: int) -> None:
+def _codes(random: Random, response: Struct, version: int) -> None:
     code = random.choice(_CODES)
     for part in list(_structs(response)):
         for spec in part.fields():
@@ -117,14 +187,14 @@ def _codes(random: Random, response: Response, version: int) -> None:
                 setattr(part, spec.name, code)
 
 
-def _texts(random: Random, response: Response, version: int) -> None:
+def _texts(random: Random, response: Struct, version: int) -> None:
     for part in list(_structs(response)):
         for spec in part.fields():
             if spec.kind == "string" and not spec.array and version in spec.versions and getattr(part, spec.name):
                 setattr(part, spec.name, "n" * 30_000)
 
 
-def _payloads(random: Random, response: Response, version: int) -> None:
+def _payloads(random: Random, response: Struct, version: int) -> None:
     for part in list(_structs(response)):
         for spec in part.fields():
             value = getattr(part, spec.name)
@@ -135,7 +205,7 @@ def _payloads(random: Random, response: Response, version: int) -> None:
 _PARTITION = (Role.PARTITION_INDEX,)
 _TOPIC = (Role.TOPIC_NAME, Role.TOPIC_ID, Role.GROUP_ID, Role.COORDINATOR_KEY)
 
-_FIELDS: dict[str, Callable[[Random, Response, int], None]] = {
+_FIELDS: dict[str, Callable[[Random, Struct, int], None]] = {
     "an item is left out": _each_list(lambda random, items: items[1:]),
     "nothing is listed": _each_list(lambda random, items: []),
     "an item comes twice": _each_list(lambda random, items: [*items, items[0]]),
@@ -148,6 +218,10 @@ _FIELDS: dict[str, Callable[[Random, Response, int], None]] = {
     "codes are unknown": _codes,
     "texts are long": _texts,
     "payloads are cut": _payloads,
+    "what can be null is": _nulls,
+    "items are ever new": _each_list(
+        lambda random, items: [*items, *(_named_anew(random, items[0]) for _ in range(20))]
+    ),
 }
 
 _BYTES: dict[str, Callable[[Random, bytes], bytes]] = {
@@ -155,4 +229,7 @@ _BYTES: dict[str, Callable[[Random, bytes], bytes]] = {
     "it is noise": lambda random, data: random.randbytes(len(data)),
 }
 
-MUTATIONS = (*_FIELDS, *_BYTES)
+NULL = "what cannot be null is"
+
+FIELDS = tuple(_FIELDS)
+MUTATIONS = (*FIELDS, *_BYTES, NULL)
