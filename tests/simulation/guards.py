@@ -698,6 +698,7 @@ MUTANTS = (
         "consumer/committer.py",
         "        if self._managed and member.removed:\n",
         "        if False:\n",
+        "tests/simulation/test_group_members.py::test_a_member_without_a_generation_has_no_identity_for_transactions",
     ),
     Mutant(
         "a revocation that leaves uncommitted records is a loss for transactions",

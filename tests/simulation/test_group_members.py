@@ -11,10 +11,11 @@ from aiokproto import Consumer, Producer
 from aiokproto.application import CallbackError
 from aiokproto.broker import Cluster
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
+from aiokproto.codec.messages.join_group import JoinGroupRequest
 from aiokproto.codec.messages.leave_group import LeaveGroupRequest
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.codec.messages.sync_group import SyncGroupRequest
-from aiokproto.errors import AuthenticationError, ClientClosedError, DeadlineError, FencedError
+from aiokproto.errors import AuthenticationError, ClientClosedError, CommitError, DeadlineError, FencedError
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
 from tests.simulation.members import Events, member_of, run, subscribed
@@ -103,6 +104,21 @@ def test_partitions_of_a_fenced_static_member_are_lost(noticed: str, caplog: pyt
             assert commits.count == (0 if noticed == "by a heartbeat" else 1)
             assert len(successor.assignment()) == 2
         assert ("closing" in caplog.text) is (noticed == "by the last commit")
+
+    run(program)
+
+
+def test_a_member_without_a_generation_has_no_identity_for_transactions() -> None:
+    """The coordinator would not check it, and take offsets of partitions that others own."""
+
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        rule = cluster.faults.delay(JoinGroupRequest, 1.0)
+        async with subscribed(options) as consumer:
+            with pytest.raises(CommitError, match="in no generation of its group"):
+                consumer.group_metadata()
+            rule.remove()
+            assert await consumer.poll(5000)
+            assert consumer.group_metadata().generation > 0
 
     run(program)
 
