@@ -35,7 +35,8 @@ def test_a_topic_that_was_known_and_is_refused_for_ever_is_looked_up_after_pause
                 assert rule.count
             return max(counts)
 
-        async with Consumer("t", **{**options, "group_id": None, "metadata_max_age_ms": 2000}) as consumer:
+        options |= {"group_id": None, "metadata_max_age_ms": 2000}
+        async with Consumer("t", **options) as consumer:
             await anext(consumer)
             await most(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 10)
             # The metadata has no such topic any more, and each answer is final: nothing delays the next request.
