@@ -9,6 +9,7 @@ import pytest
 
 from aiokproto import Consumer, Record
 from aiokproto.errors import ConfigurationError, RecordDeserializationError
+from aiokproto.records import BatchRecord, encode
 from aiokproto.types import TopicPartition
 from tests.simulation.test_consumer_guards import run
 from tests.simulation.world import World
@@ -34,6 +35,13 @@ async def append_each(world: World, pause: float, count: int, partitions: int = 
     for number in range(count):
         await asyncio.sleep(pause)
         world.append(number % partitions, b"x")
+
+
+def append_one(world: World, offset: int, *, damaged: bool) -> None:
+    data = bytearray(encode([BatchRecord(offset, 0, None, b"x")]))
+    # Covered by the checksum.
+    data[-1] ^= damaged
+    world.cluster._running.state.partition("t", 0).append(bytes(data), 0)
 
 
 @pytest.mark.parametrize("deserializer", DESERIALIZERS)
@@ -166,6 +174,56 @@ def test_records_before_one_that_cannot_be_decoded_are_returned_first(suspends: 
         assert seen == ([1, 2, 4] if policy == "skip" else [1, 2, "bad", 4])
 
     run(program, records=0, value_deserializer=decode_later if suspends else decode, on_undecodable=policy)
+
+
+@pytest.mark.parametrize("suspends", [False, True])
+def test_poll_collects_min_records_beyond_those_that_are_skipped(suspends: bool) -> None:
+    def decode(value: bytes) -> int:
+        return int(value)
+
+    async def decode_later(value: bytes) -> int:
+        await asyncio.sleep(0.001)
+        return int(value)
+
+    async def program(world: World, consumer: Consumer) -> None:
+        for partition in range(2):
+            for value in (b"bad", b"1", b"bad", b"bad", b"2"):
+                world.append(partition, value)
+        polling = asyncio.create_task(consumer.poll(60_000, 10, min_records=7))
+        await asyncio.sleep(1)
+        assert not polling.done()
+        for value in (b"bad", b"3", b"4", b"5"):
+            world.append(0, value)
+        seen = [(record.partition, record.value) for record in await polling]
+        assert sorted(seen) == [(0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (1, 1), (1, 2)]
+        assert consumer.undecodable == 7
+        assert await consumer.position(WHERE) == 9
+
+    run(
+        program,
+        partitions=2,
+        records=0,
+        value_deserializer=decode_later if suspends else decode,
+        on_undecodable="skip",
+    )
+
+
+@pytest.mark.parametrize("deserializer", DESERIALIZERS)
+@pytest.mark.parametrize("damaged", [{0}, {7}, {19}, {0, 1, 9, 10, 19}])
+def test_poll_collects_min_records_beyond_damaged_batches_that_are_skipped(
+    damaged: set[int], deserializer: Any
+) -> None:
+    async def program(world: World, consumer: Consumer) -> None:
+        for number in range(20):
+            append_one(world, number, damaged=number in damaged)
+        polling = asyncio.create_task(consumer.poll(60_000, 100, min_records=21 - len(damaged)))
+        await asyncio.sleep(2)
+        assert not polling.done()
+        append_one(world, 20, damaged=False)
+        assert [record.offset for record in await polling] == [each for each in range(21) if each not in damaged]
+        assert consumer.undecodable == len(damaged)
+
+    run(program, records=0, value_deserializer=deserializer, on_undecodable="skip")
 
 
 def test_min_records_beyond_max_records_are_refused() -> None:

@@ -131,11 +131,15 @@ class RecordBuffer:
 
     def replaced(self, record: Record, end: int) -> None:
         """Store the record that stands for the first chunk's first batch, or for its damage; ``end`` is behind that."""
-        chunk = self.chunks[0]
-        self.opening = self.reading = None
         self.records = [record]
         # batches() cannot deliver the damaged one: see FetchedBatch.error.
         self.batches = []
+        self.leave_out(end)
+
+    def leave_out(self, end: int) -> None:
+        """Remove the first chunk's first batch, or its damage, behind what is open; ``end`` is behind that."""
+        chunk = self.chunks[0]
+        self.opening = self.reading = None
         if chunk.batches:
             chunk.take()
         else:

@@ -360,7 +360,7 @@ class Consumer(
         ``poll(T, n)`` returns with the first records; ``poll(T, n, min_records=n)`` collects ``n`` records or for ``T``
         ms, whichever ends first. A cancelled call keeps what it has collected for the next one, of whatever kind.
         Records of partitions that are sought, paused or taken away meanwhile are not returned. Collecting ends early
-        before a record that cannot be decoded, and at the error of a partition.
+        before a record that cannot be decoded, unless it is skipped, and at the error of a partition.
 
         With ``timeout_ms=0`` it returns what is buffered; if nothing is, other tasks run first. It can return fewer
         records than are buffered, so that other tasks run in between. All of them count as processed with the next
@@ -384,11 +384,11 @@ class Consumer(
     async def _take(self, timeout: float, max_records: int, least: int = 1, by: object = None) -> list[Record[K, V]]:
         """As :meth:`poll`, for the owner of the reader; the timeout is in seconds."""
         deadline = asyncio.get_running_loop().time() + timeout
+        if self._records is self._deserializing:
+            return await self._deserializing.poll(deadline, max_records, by, least=least)
+        assignment = self._assignment
         if least > 1:
             await self._engine.reader.collect(least, deadline)
-        if self._records is self._deserializing:
-            return await self._deserializing.poll(deadline, max_records, by, collected=least > 1)
-        assignment = self._assignment
         if least > 1 and (cursors := self._engine.reader.collected()):
             records = assignment.take_open(cursors, max_records)
             assignment.current = records

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_Deserialized = tuple[Cursor, list[Record], list[Record], list[Record[Any, Any]]]
+"""A partition, its open records, the first of these, and what deserializers have made of them."""
+
 _AS_THEY_ARE = (UndecodableRecord, RawControlRecord)
 
 
@@ -80,16 +83,14 @@ class DeserializingReader(Generic[K, V]):
         self._assignment.current = delivered[0]
         return delivered[0]
 
-    async def poll(
-        self, deadline: float, most: int, by: object = None, *, collected: bool = False
-    ) -> list[Record[K, V]]:
+    async def poll(self, deadline: float, most: int, by: object = None, *, least: int = 1) -> list[Record[K, V]]:
         """Deliver up to ``most`` records, or none if there are none by that loop time.
 
-        With ``collected``, what the reader has collected of all partitions. ``by``: see
+        With ``least`` above 1, as many of all partitions are collected first. ``by``: see
         :meth:`Reader.open <aiokproto.consumer.reader.Reader.open>`.
         """
         self._check_alone()
-        if collected and (delivered := await self._deliver_collected(most)):
+        if least > 1 and (delivered := await self._deliver_collected(deadline, least, most)):
             self._assignment.current = delivered
             return delivered
         delivered = []
@@ -173,21 +174,59 @@ class DeserializingReader(Generic[K, V]):
             self._undecodable.settled(failed)
         return made
 
-    async def _deliver_collected(self, most: int) -> list[Record[K, V]]:
-        """Take up to ``most`` of the open records of all partitions, up to the first that cannot be decoded."""
-        ready: list[tuple[Cursor, list[Record], list[Record], list[Record[K, V]]]] = []
-        left = most
+    async def _deliver_collected(self, deadline: float, least: int, most: int) -> list[Record[K, V]]:
+        """Collect ``least`` records by that loop time, without those that are skipped, and take up to ``most`` of all
+        partitions, up to the first that cannot be decoded."""
+        time = asyncio.get_running_loop().time
+        while True:
+            await self._reader.collect(least, deadline)
+            skipped = self._undecodable.count
+            ready = await self._deserialize_collected(most)
+            enough = sum(len(made) for *_, made in ready) >= least
+            if enough or self._undecodable.count == skipped or time() >= deadline:
+                return self._take_collected(ready)
+
+    async def _deserialize_collected(self, most: int) -> list[_Deserialized]:
+        """Deserialize up to ``most`` of the open records of all partitions, which stay open."""
+        ready: list[_Deserialized] = []
         for cursor in self._reader.collected():
             opened = cursor.buffer.records
-            chosen = opened[: -left - 1 : -1]
-            made, error = await self._apply_later(chosen, None) if self._deserializers.is_async else self._apply(chosen)
-            ready.append((cursor, opened, chosen[: len(made)], made))
-            left -= len(made)
+            chosen: list[Record] = []
+            made: list[Record[K, V]] = []
+            error: Exception | None = None
+            again = True
+            while again:
+                following = opened[-len(made) - 1 : -most - 1 : -1]
+                if self._deserializers.is_async:
+                    more, error = await self._apply_later(following, None)
+                else:
+                    more, error = self._apply(following)
+                chosen += following[: len(more)]
+                made += more
+                again = error is not None and self._skip(cursor, opened, -len(made) - 1, following[len(more)], error)
+            ready.append((cursor, opened, chosen, made))
+            most -= len(made)
             # The next call begins with it.
-            if error is not None or not left:
+            if error is not None or not most:
                 break
+        return ready
+
+    def _skip(self, cursor: Cursor, opened: list[Record], place: int, record: Record, error: Exception) -> bool:
+        """Remove a record that cannot be decoded from those that are open, if that is the policy."""
+        if not self._undecodable.skips or isinstance(error, NOT_ABOUT_THE_RECORD):
+            return False
+        # By identity: after a seek or a revocation the list is another one.
+        if cursor.buffer.records is not opened or opened[place] is not record:
+            return False
+        del opened[place]
+        cursor.buffer.delivered()
+        self._undecodable.settled(error)
+        return True
+
+    def _take_collected(self, ready: list[_Deserialized]) -> list[Record[K, V]]:
+        """Take deserialized records in one step. Partitions that were sought, paused or taken away meanwhile keep
+        theirs."""
         delivered: list[Record[K, V]] = []
-        # In one step. Partitions that were sought, paused or taken away meanwhile keep their records.
         deliverable = self._reader.collected()
         for cursor, opened, chosen, made in ready:
             unchanged = cursor in deliverable and cursor.buffer.records is opened

@@ -169,7 +169,8 @@ class Reader:
         """Open records of all partitions until there are ``least``, but deliver none: a cancelled call leaves them open
         to the next one, and a seek, a pause or a revocation drops or keeps them as anything buffered.
 
-        Returns earlier at that loop time, and before an error or a damaged batch: what is open is delivered first.
+        Returns earlier at that loop time, and before an error or a damaged batch that is not skipped: what is open is
+        delivered first.
         """
         self._begin()
         try:
@@ -178,7 +179,9 @@ class Reader:
                 self._check()
                 self._arrived.clear()
                 ready = self._assignment.ready()
-                if sum(len(cursor.buffer.records) for cursor in ready) >= least or not all(map(_continues, ready)):
+                if sum(len(cursor.buffer.records) for cursor in ready) >= least:
+                    return
+                if not all(map(self._continues, ready)):
                     return
                 opening = next((cursor for cursor in ready if _has_more(cursor.buffer)), None)
                 if opening is None:
@@ -202,18 +205,47 @@ class Reader:
             and not (self._undecodable.settles and cursor.buffer.stands_in)
         ]
 
+    def _continues(self, cursor: Cursor) -> bool:
+        """Return whether a partition has no error or damage to deliver after what is open of it."""
+        buffer = cursor.buffer
+        damaged = bool(buffer.records) and bool(buffer.chunks) and not buffer.chunks[0].batches
+        return cursor.error is None and not buffer.stands_in and (not damaged or self._undecodable.skips)
+
     def _open_behind(self, cursor: Cursor) -> bool:
-        """Open the next batch of a partition, behind what is open of it. Return False if it is damaged."""
-        if not cursor.buffer.records:
+        """Open the next batch of a partition, behind what is open of it. Return False if it is damaged, and not
+        skipped."""
+        buffer = cursor.buffer
+        if not buffer.records and not self._undecodable.skips:
             self._open(cursor)
         else:
             try:
+                if (damage := buffer.chunks[0].damage) is not None and not buffer.chunks[0].batches:
+                    raise damage
                 self._read(cursor)
-            except (CorruptRecordError, UnsupportedCompressionError):
+            except (CorruptRecordError, UnsupportedCompressionError) as error:
                 # The next call finds the error again, and raises it once what is open is delivered.
-                cursor.buffer.reading = None
-                return False
+                buffer.reading = None
+                if not self._skipped(cursor, error):
+                    return False
         self._assignment.opened(cursor)
+        return True
+
+    def _skipped(self, cursor: Cursor, error: KafkaError) -> bool:
+        """Skip a damaged batch behind what is open, if that is the policy."""
+        if not self._undecodable.skips or not isinstance(error, CorruptRecordError):
+            return False
+        buffer = cursor.buffer
+        located = locate(cursor.partition, buffer, cursor.fetch.high_watermark, error)
+        if located is None:
+            return False
+        if located == "refetch":
+            buffer.drop()
+            self._assignment.refetch(cursor, buffer.end)
+            return True
+        buffer.leave_out(located.next_offset)
+        if not buffer.chunks:
+            self._assignment.refetch(cursor, located.next_offset)
+        self._undecodable.settled(located)
         return True
 
     def open_at_once(self) -> bool:
@@ -506,13 +538,6 @@ class Reader:
         if not isinstance(error, BrokerError | CorruptBatchError):
             error = type(error)(f"{cursor.partition} at offset {cursor.buffer.end}: {error}")
         self._assignment.fail(cursor, error)
-
-
-def _continues(cursor: Cursor) -> bool:
-    """Return whether a partition has no error or damage to deliver after what is open of it."""
-    buffer = cursor.buffer
-    damaged = bool(buffer.records) and bool(buffer.chunks) and not buffer.chunks[0].batches
-    return cursor.error is None and not buffer.stands_in and not damaged
 
 
 def _has_more(buffer: RecordBuffer) -> bool:

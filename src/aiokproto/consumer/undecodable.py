@@ -68,6 +68,11 @@ class Undecodable:
         return self.policy == "skip" or isinstance(self.policy, DeadLetterTopic)
 
     @property
+    def skips(self) -> bool:
+        """Whether nothing but the log has such records."""
+        return self.policy == "skip"
+
+    @property
     def awaited(self) -> bool:
         """Whether :meth:`settle` waits."""
         return isinstance(self.policy, DeadLetterTopic)
