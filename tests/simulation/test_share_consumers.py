@@ -82,6 +82,33 @@ def test_poll_does_not_return_records_whose_locks_ran_out_while_it_collected_oth
     Simulation(1).run(program())
 
 
+@pytest.mark.parametrize("options", [{"renew_locks": False}, {"max_processing_ms": 1}])
+def test_poll_returns_what_it_has_collected_before_locks_that_are_not_renewed_run_out(options: Any) -> None:
+    async def program() -> None:
+        loop = asyncio.get_running_loop()
+        async with broker(*[1] * 3) as cluster, consumer(cluster, **options) as jobs:
+            since = loop.time()
+            records = await jobs.poll(10 * LOCK * 1000, 100, min_records=100)
+            assert [record.offset for record in records] == [0, 1, 2]
+            assert LOCK / 2 < loop.time() - since < LOCK
+            assert [record.delivery_count for record in records] == [1, 1, 1]
+            assert all(record.lock_deadline - loop.time() >= LOCK / 5 for record in records)
+
+    Simulation(1).run(program())
+
+
+def test_poll_collects_for_as_long_as_it_may_while_locks_are_renewed() -> None:
+    async def program() -> None:
+        loop = asyncio.get_running_loop()
+        async with broker(*[1] * 3) as cluster, consumer(cluster) as jobs:
+            since = loop.time()
+            records = await jobs.poll(5 * LOCK * 1000, 100, min_records=100)
+            assert [record.offset for record in records] == [0, 1, 2]
+            assert 5 * LOCK <= loop.time() - since < 5 * LOCK + 0.1
+
+    Simulation(1).run(program())
+
+
 def test_nothing_is_requested_while_the_application_requests_nothing() -> None:
     async def program() -> None:
         async with broker(1) as cluster, consumer(cluster, acknowledgement_mode="explicit") as jobs:

@@ -229,9 +229,10 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
         what there is after ``timeout_ms``.
 
         ``poll(T, n)`` returns with the first records; ``poll(T, n, min_records=n)`` collects ``n`` records or for ``T``
-        ms, whichever ends first. Their locks are renewed meanwhile, see ``renew_locks``; without that, keep ``T`` well
-        below the lock's duration: a record whose lock is lost is not returned, and its delivery counts. A call that is
-        cancelled, or raises, keeps what it has collected for the next one.
+        ms, whichever ends first. Their locks are renewed meanwhile, see ``renew_locks``; without that, it returns what
+        there is when a quarter of the first lock's duration is left. A record whose lock is lost, with its broker's
+        connection for example, is not returned. A call that is cancelled, or raises, keeps what it has collected for
+        the next one.
 
         With ``timeout_ms=0`` it returns what is buffered; if nothing is, it lets the consumer fetch in the background.
         Raises the errors of ``async for``.
@@ -246,18 +247,22 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
         """
         most = self._most if max_records is None else integer("max_records", max_records, 1)
         least = integer("min_records", min_records, 1, most)
-        deadline = asyncio.get_running_loop().time() + seconds("timeout_ms", timeout_ms)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds("timeout_ms", timeout_ms)
         self._settle(Acknowledgement.ACCEPT)
         records: list[ShareRecord] = []
         try:
-            while len(records) < least and await self._reader.open(deadline):
+            while len(records) < least:
+                until = min((record._lock.deliver_by for record in records), default=deadline)
+                opened = await self._reader.open(min(until, deadline))
                 # Those of before the wait.
                 records = self._reader.held(records)
-                records += self._reader.take_open(most - len(records))
-                while len(records) < most and self._reader.open_at_once():
+                if opened:
                     records += self._reader.take_open(most - len(records))
-            if len(records) < least:
-                records = self._reader.held(records)
+                    while len(records) < most and self._reader.open_at_once():
+                        records += self._reader.take_open(most - len(records))
+                elif loop.time() >= deadline or any(record._lock.deliver_by <= loop.time() for record in records):
+                    break
         except BaseException:
             self._reader.keep(records)
             raise

@@ -37,6 +37,10 @@ INFINITY = float("inf")
 _LAST_TRY = 0.1
 """Part of a lock's duration below which no further renewal is tried."""
 
+_COLLECTED_FOR = 0.75
+"""Part of a lock's duration for which a record may wait for others. A renewal is due earlier, and has begun the lock
+again by then; what is left without one is for processing."""
+
 
 class RecordState(Enum):
     """Where a delivered record is on its way to an outcome."""
@@ -130,9 +134,10 @@ class AcquisitionLock:
         granted_at: Loop time from which it is held: later after a renewal.
         deadline: Loop time until which it is held.
         renew_at: Loop time at which a renewal is due.
+        deliver_by: Loop time until which its records may wait for others that are delivered with them.
     """
 
-    __slots__ = ("acquired", "acquired_at", "deadline", "granted_at", "renew_at")
+    __slots__ = ("acquired", "acquired_at", "deadline", "deliver_by", "granted_at", "renew_at")
 
     def __init__(self, acquired: AcquiredPartition, acquired_at: float, granted_at: float, duration: float) -> None:
         self.acquired = acquired
@@ -140,6 +145,7 @@ class AcquisitionLock:
         self.granted_at = granted_at
         self.deadline = granted_at + duration
         self.renew_at = granted_at + duration / 2
+        self.deliver_by = granted_at + duration * _COLLECTED_FOR
 
     def renewed(self, granted_at: float, duration: float) -> AcquisitionLock:
         """Return the lock of records that were renewed."""
