@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
+import pickle
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -86,6 +88,15 @@ TEXTS = {
     Obstacle.CLOSED: "is closed",
     Obstacle.FAILED: "task was cancelled|cut off",
 }
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+@pytest.mark.parametrize("kind", [Client, Producer, Consumer, ShareConsumer])
+def test_a_client_is_neither_copied_nor_pickled(kind: Any, copied: Callable[[object], object]) -> None:
+    options = {"group_id": "g"} if kind is ShareConsumer else {}
+    client = kind(bootstrap_servers="localhost:1", **options)
+    with pytest.raises(TypeError, match=f"{kind.__name__} cannot be copied or pickled"):
+        copied(client)
 
 
 def text_of(use: Use, obstacle: Obstacle) -> str:

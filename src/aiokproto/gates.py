@@ -9,6 +9,8 @@ obstacle closes the fast path, so that the next call comes through the gate:
 - ``run()``, and an ``ExactlyOnce``: they own the reader, and leave no record open (``Reader.owner``);
 - another thread: appends compare its id, and `Home` the running event loop;
 - a fork: in the child every `Home` has been left (``on_fork``).
+
+Copies and pickles are refused altogether: they would share the connections and tasks of the original.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from enum import Enum, auto
 from functools import wraps
 from inspect import iscoroutinefunction, unwrap
 from types import FunctionType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from aiokproto.errors import ConfigurationError, KafkaError
 from aiokproto.runtime import thread_id
@@ -164,7 +166,7 @@ def refuse(use: Use, obstacle: Obstacle, error: KafkaError | None = None) -> Non
 
 
 def gated(table: Table) -> Callable[[T], T]:
-    """Return a class decorator: ask ``self._admit(use)`` before each method of the table."""
+    """Return a class decorator: ask ``self._admit(use)`` before each method of the table, and refuse copies."""
 
     def guard(cls: T) -> T:
         if unknown := sorted(public_methods(cls) - table.keys()):
@@ -174,9 +176,19 @@ def gated(table: Table) -> Callable[[T], T]:
             if isinstance(use, Use):
                 # A part of the class has the gate itself, and keeps its documentation; a base of others has none.
                 setattr(owner if hasattr(owner, "_admit") else cls, name, _guarded(vars(owner)[name], use))
+        cls.__reduce__ = _refuse_copy  # type: ignore[method-assign,assignment]
         return cls
 
     return guard
+
+
+def _refuse_copy(self: object) -> NoReturn:
+    # pickle and copy call it. A copy would have the connections and tasks of the original: its start would fail, and
+    # close these.
+    raise TypeError(
+        f"{type(self).__name__} cannot be copied or pickled, because it belongs to its event loop: make another one "
+        "where it is needed"
+    )
 
 
 def public_methods(cls: type) -> set[str]:
