@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from aiokproto import Consumer, Producer, ShareConsumer
+from aiokproto import Client, Consumer, Producer, ShareConsumer
 from aiokproto.broker import Cluster
+from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.errors import DeadlineError
 from aiokproto.observe.health import HealthStatus
 from aiokproto.simulation import Simulation
@@ -75,6 +76,44 @@ def test_a_producer_that_reaches_no_broker_is_not_ready() -> None:
             assert names_it(str(producer.health()), servers)
 
     run(program)
+
+
+@pytest.mark.parametrize("kind", [Client, Producer, Consumer])
+def test_a_client_that_is_not_used_finds_out_that_it_reaches_no_broker(kind: Any) -> None:
+    async def program(cluster: Cluster, servers: str) -> None:
+        async with kind(bootstrap_servers=servers, enable_metrics_push=False) as client:
+            assert client.health().status is HealthStatus.OK
+            await until(lambda: client.health().status is HealthStatus.FAILED, 15)
+            assert names_it(str(client.health()), servers)
+
+    run(program)
+
+
+def test_a_client_that_is_not_used_finds_out_that_it_reaches_brokers_again() -> None:
+    async def program(cluster: Cluster, servers: str) -> None:
+        leads: list[str] = [ADVERTISED]
+
+        def mapped(host: str, port: int) -> tuple[str, int]:
+            return (leads[-1] if host == "localhost" else host), port
+
+        async with Producer(bootstrap_servers=servers, address_map=mapped, enable_metrics_push=False) as producer:
+            await until(lambda: not producer.health().ready, 15)
+            leads.append("127.0.0.1")
+            await until(lambda: producer.health().status is HealthStatus.OK, 15)
+
+    run(program, advertised="localhost")
+
+
+def test_a_client_that_is_not_used_requests_no_metadata_once_it_has_reached_a_broker() -> None:
+    async def program(cluster: Cluster, servers: str) -> None:
+        for advertised in (servers, servers.replace("127.0.0.1", "localhost")):
+            async with Producer(bootstrap_servers=advertised, enable_metrics_push=False):
+                await asyncio.sleep(5)
+                with cluster.faults.watch(MetadataRequest) as rule:
+                    await asyncio.sleep(100)
+                    assert not rule.count
+
+    run(program, advertised="localhost")
 
 
 def test_a_broker_that_was_reached_before_has_no_wrong_address() -> None:

@@ -12,6 +12,8 @@ request; that response is not stored.) What a refresh requests, and when:
   topic is dropped from the snapshot, but still requested (``_gone``): it can be created again.
 * A partition without a leader keeps the refreshes going until it has one.
 * When no known broker can be reached, the bootstrap addresses are tried again: the whole cluster may have moved.
+* A client that has used no advertised address yet refreshes after a second, from one of them: nobody else would find
+  out that they lead nowhere before the first record is sent, and ``health()`` would know of nothing.
 """
 
 from __future__ import annotations
@@ -64,6 +66,9 @@ UNKNOWN_LIMIT = 9
 
 _SOON = 0.01
 """First pause (s) between refreshes that succeed: a new topic or leader is mostly known within milliseconds."""
+
+_PROVED_AFTER = 1.0
+"""Seconds between refreshes while no advertised address was reached. Mostly the application comes first."""
 
 _DIAL_GRACE = 1.0
 """Seconds that the bootstrap waits for a dial beyond its own deadline: the dial's error has the cause."""
@@ -306,7 +311,8 @@ class MetadataUpdater:
             return 0.0
         if self._new or self._stale is not None:
             return self._refreshed_at + self._pause
-        return self._refreshed_at + self._config.metadata_max_age
+        age = self._config.metadata_max_age
+        return self._refreshed_at + (min(age, _PROVED_AFTER) if self._pool.unproven else age)
 
     def _urgent(self) -> bool:
         """Whether a call waits for a topic that was not requested yet: its first request is sent without a pause."""

@@ -169,6 +169,13 @@ class Pool:
         for node_id in self._bootstrap:
             self._retire(node_id)
 
+    @property
+    def unproven(self) -> bool:
+        """Whether none of the addresses that the metadata has was ever reached."""
+        return bool(self._brokers) and all(
+            (each.host, each.port) not in self._reached for each in self._brokers.values()
+        )
+
     def address(self, node_id: int) -> str:
         """Return a broker's id and address as in errors; empty if it is not known (any more)."""
         node = self._brokers.get(node_id) or self._bootstrap.get(node_id)
