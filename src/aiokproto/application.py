@@ -7,10 +7,14 @@ What ends the program (``SystemExit``, ``KeyboardInterrupt``) passes, as in asyn
 cancellation of the task that calls. A ``CancelledError`` that is none, because what the function waited for was
 cancelled by another task, is an error like any other. Passed on, it would end tasks that nobody has cancelled, and
 nothing would log it.
+
+Its objects are written with :func:`text_of` and :func:`repr_of`: their ``__str__`` and ``__repr__`` are functions of
+the application as well, and an error that cannot be written is still to be handled, logged and raised.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from inspect import isawaitable
 from types import CoroutineType
 
@@ -44,7 +48,9 @@ def failure(error: BaseException, what: str, *, awaited: bool = False) -> Except
         return error
     if isinstance(error, ENDS_THE_PROGRAM) or (awaited and _ends_the_task(error)):
         raise error
-    wrapped = CallbackError(f"{what} raised {type(error).__name__}({error}), and the task that called it goes on")
+    wrapped = CallbackError(
+        f"{what} raised {type(error).__name__}({text_of(error)}), and the task that called it goes on"
+    )
     wrapped.__cause__ = error
     return wrapped
 
@@ -72,6 +78,26 @@ class calling:
             raise failure(error, self._what, awaited=self._awaited) from error
 
 
+def text_of(value: object) -> str:
+    """Return ``str(value)`` of an object of the application; its class, if that raises."""
+    return _written(str, value)
+
+
+def repr_of(value: object, most: int | None = None) -> str:
+    """Return the first ``most`` characters of ``repr(value)`` of an object of the application; its class, if that
+    raises."""
+    return _written(repr, value)[:most]
+
+
+def _written(form: Callable[[object], str], value: object) -> str:
+    try:
+        return form(value)
+    except ENDS_THE_PROGRAM:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever it is, there is no text
+        return f"<{type(value).__name__}, whose {form.__name__}() raises {type(error).__name__}>"
+
+
 def check_not_awaitable(result: object, what: str) -> None:
     """Raise for a result that would have to be awaited, where nothing is.
 
@@ -83,7 +109,7 @@ def check_not_awaitable(result: object, what: str) -> None:
     if isinstance(result, CoroutineType):
         # Not awaited, it would be reported a second time.
         result.close()
-    raise CallbackError(f"{what} returned {result!r:.80}, which is not awaited here: pass a plain function")
+    raise CallbackError(f"{what} returned {repr_of(result, 80)}, which is not awaited here: pass a plain function")
 
 
 def _ends_the_task(error: BaseException) -> bool:

@@ -45,6 +45,7 @@ from copy import copy
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from aiokproto.application import text_of
 from aiokproto.authorization import NOTHING, Asked, Refusal, refusal
 from aiokproto.error_codes import ErrorCode, Policy
 from aiokproto.texts import shortened
@@ -561,7 +562,7 @@ def said_of(error: E, what: str) -> E:
     if isinstance(again, BrokerError):
         again.context = f"{what}: {again.context}" if again.context else what
     else:
-        again.args = (f"{what}: {error}", *error.args[1:])
+        again.args = (f"{what}: {text_of(error)}", *error.args[1:])
     return again
 
 

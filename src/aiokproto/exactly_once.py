@@ -31,7 +31,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic
 
-from aiokproto.application import calling
+from aiokproto.application import calling, text_of
 from aiokproto.async_context import AsyncContext
 from aiokproto.config import integer
 from aiokproto.consumer import Consumer, Progress
@@ -177,7 +177,7 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
             # The block's own exception is the cause: what closing has come to must not replace it.
             if error is None:
                 raise
-            log.error("closing the session: %s", failure)
+            log.error("closing the session: %s", text_of(failure))
 
     # -- batches
 
@@ -231,7 +231,7 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
                 if not isinstance(error, TransactionAbortedError) and not txn._can_only_be_aborted:
                     await txn.__aexit__(type(error), error, error.__traceback__)
                     raise
-                await batch.abort(str(error))
+                await batch.abort(text_of(error))
             except BaseException as error:
                 await txn.__aexit__(type(error), error, error.__traceback__)
                 raise

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
 
-from aiokproto.application import check_not_awaitable, failure
+from aiokproto.application import check_not_awaitable, failure, repr_of
 from aiokproto.errors import ConfigurationError, KafkaError
 from aiokproto.types import TopicPartition
 
@@ -583,4 +583,4 @@ class FailureLog:
         self._count += 1
         if self._count == self._next:
             self._next *= 10
-            log.error("%s failed (%d so far): %r", self._what, self._count, error, exc_info=error)
+            log.error("%s failed (%d so far): %s", self._what, self._count, repr_of(error), exc_info=error)

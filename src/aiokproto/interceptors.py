@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokproto.application import check_not_awaitable
+from aiokproto.application import check_not_awaitable, repr_of
 from aiokproto.errors import ConfigurationError, KafkaError
 from aiokproto.hooks import FailureLog
 from aiokproto.types import Header, Record, RecordMetadata
@@ -83,7 +83,7 @@ class Interceptors:
                 found = each.on_send(record)
                 if not isinstance(found, OutgoingRecord):
                     check_not_awaitable(found, "on_send")
-                    raise TypeError(f"on_send returned {found!r:.80}: expected an OutgoingRecord")
+                    raise TypeError(f"on_send returned {repr_of(found, 80)}: expected an OutgoingRecord")
                 record = found
             except BaseException as error:  # noqa: BLE001 - the application's code; FailureLog logs it
                 failures.log(error)
@@ -138,7 +138,7 @@ def _records(kept: Sequence[Record]) -> list[Record]:
     records = list(kept)
     for each in records:
         if not isinstance(each, Record):
-            raise TypeError(f"on_records returned {each!r:.80} in its list: expected records")
+            raise TypeError(f"on_records returned {repr_of(each, 80)} in its list: expected records")
     return records
 
 

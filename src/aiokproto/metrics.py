@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
 from typing import NamedTuple, cast
 
-from aiokproto.application import check_not_awaitable
+from aiokproto.application import check_not_awaitable, repr_of
 from aiokproto.errors import ConfigurationError
 from aiokproto.hooks import FailureLog
 
@@ -50,7 +50,7 @@ class ApplicationMetrics:
             check_not_awaitable(metrics, "application_metrics")
             for metric in metrics:
                 if problem := _problem(metric):
-                    self._failures.log(ValueError(f"{metric!r}: {problem}"))
+                    self._failures.log(ValueError(f"{repr_of(metric)}: {problem}"))
                 else:
                     found.append(metric)
         # The generator of the application: what it has returned before is good.

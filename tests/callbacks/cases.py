@@ -19,11 +19,27 @@ class Case(Enum):
     SWALLOWS = "does not return, and swallows its cancellation"
     ITSELF = "cancels the task that calls it"
     WRONG = "returns the wrong type"
+    MUTE = "raises an exception whose text cannot be had"
     ENDS = "raises `SystemExit` or `KeyboardInterrupt`"
 
 
 class BugError(Exception):
     """What the application raises; none of the library's."""
+
+
+class MuteError(BugError):
+    """An exception whose text cannot be had."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+    __repr__ = __str__
+
+
+class Mute:
+    """A value whose text cannot be had."""
+
+    __str__ = __repr__ = MuteError.__str__
 
 
 class HeldError(Exception):
@@ -61,13 +77,14 @@ class Misbehaving:
             return self._good(*arguments, **named)
         raise {
             Case.RAISES: BugError("a bug"),
+            Case.MUTE: MuteError(),
             Case.OTHERS: asyncio.CancelledError(),
             Case.ENDS: SystemExit(3),
         }[self._case]
 
     async def awaited(self, *arguments: Any, **named: Any) -> Any:
         """The function, if it is awaited."""
-        if self.calls >= self._times or self._case in (Case.RAISES, Case.WRONG, Case.ENDS):
+        if self.calls >= self._times or self._case in (Case.RAISES, Case.MUTE, Case.WRONG, Case.ENDS):
             return self.plain(*arguments, **named)
         self.calls += 1
         if self._case is Case.OTHERS:

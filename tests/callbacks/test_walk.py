@@ -11,9 +11,9 @@ import logging
 import pytest
 
 from aiokproto.errors import KafkaError
-from tests.callbacks.cases import Case, HeldError, Misbehaving, Outcome, StuckError
+from tests.callbacks.cases import Case, HeldError, Misbehaving, Mute, MuteError, Outcome, StuckError
 from tests.callbacks.places import walked
-from tests.callbacks.table import TABLE, Callback, Cell, Effect
+from tests.callbacks.table import ORDER, TABLE, Callback, Cell, Effect
 
 ROWS = [row for group in TABLE for row in group.rows if row.walk is not None]
 
@@ -77,6 +77,33 @@ def check(cell: Cell, outcome: Outcome, calls: int) -> None:
 def test_what_ends_the_program_ends_it(row: Callback) -> None:
     with pytest.raises(SystemExit):
         walk(row, Case.ENDS)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.cells[0] is not None], ids=identity)
+def test_an_exception_without_a_text_has_the_effect_of_any_other(
+    row: Callback, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Each line of the log is written: one that cannot be raises here.
+    with caplog.at_level(logging.DEBUG, "aiokproto"):
+        outcome, calls = walk(row, Case.MUTE)
+    assert row.cells[0] is not None
+    check(row.cells[0], outcome, calls)
+    for error in outcome:
+        while error is not None:
+            assert isinstance(error, MuteError) or str(error) is not None
+            error = error.__cause__
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.wrong is object], ids=identity)
+def test_a_wrong_result_without_a_text_has_the_effect_of_any_other(
+    row: Callback, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert row.walk is not None
+    with caplog.at_level(logging.DEBUG, "aiokproto"):
+        outcome, calls = walked(row.walk, lambda: Misbehaving(Case.WRONG, row.good, Mute), row.security)
+    cell = row.cells[ORDER.index(Case.WRONG)]
+    assert cell is not None
+    check(cell, outcome, calls)
 
 
 def walk(row: Callback, case: Case) -> tuple[Outcome, int]:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aiokproto.application import repr_of
 from aiokproto.authorization import Asked
 from aiokproto.cluster.answers import AnswerChecker
 from aiokproto.cluster.backoff import Backoff
@@ -523,7 +524,7 @@ class ClusterClient:
         if isinstance(cause, KafkaError):
             self._stop(cause)
         else:
-            end = "was cancelled" if task.cancelled() else f"failed: {cause!r}"
+            end = "was cancelled" if task.cancelled() else f"failed: {repr_of(cause)}"
             error = ClientClosedError(f"the client's metadata task {end}")
             error.__cause__ = cause
             self._stop(error)

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
+from aiokproto.application import repr_of, text_of
 from aiokproto.cluster.cluster_client import ClusterClient
 from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.gates import ASK, Obstacle, Use, refuse
@@ -61,7 +62,7 @@ class Lifecycle:
         if isinstance(self._failure, KafkaError):
             return self._failure
         if self._failure is not None:
-            return ClientClosedError(f"the {self._kind} has failed: {self._failure!r}")
+            return ClientClosedError(f"the {self._kind} has failed: {repr_of(self._failure)}")
         return None if self._running and not self._closing else self._closed
 
     @property
@@ -85,7 +86,7 @@ class Lifecycle:
             if isinstance(self._failure, KafkaError):
                 refuse(use, Obstacle.FAILED, self._failure)
             elif Obstacle.FAILED in use.obstacles:
-                raise ClientClosedError(f"the {self._kind} has failed: {self._failure!r}") from self._failure
+                raise ClientClosedError(f"the {self._kind} has failed: {repr_of(self._failure)}") from self._failure
             return
         if self._running:
             obstacle = Obstacle.CLOSING
@@ -135,7 +136,7 @@ class Lifecycle:
             return
         self._failure = error or ClientClosedError(f"the {self._kind}'s {name} task was cancelled")
         level = logging.DEBUG if self.cluster.has_logged(self._failure) else logging.ERROR
-        self._log.log(level, "%s: the %s task has ended: %s", self._kind, name, self._failure)
+        self._log.log(level, "%s: the %s task has ended: %s", self._kind, name, text_of(self._failure))
         self._failed()
 
     async def _can_close(self, timeout: float) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
-from aiokproto.application import calling, check_not_awaitable
+from aiokproto.application import calling, check_not_awaitable, repr_of, text_of
 from aiokproto.errors import ConfigurationError, KafkaError, said_of
 from aiokproto.types import Header, Record
 
@@ -128,7 +128,7 @@ class DeadLetterTopic:
             topic: object = self._topic(record)
             check_not_awaitable(topic, "DeadLetterTopic(topic)")
         if not isinstance(topic, str):
-            raise ConfigurationError(f"DeadLetterTopic(topic) returned {topic!r:.80}: expected a topic's name")
+            raise ConfigurationError(f"DeadLetterTopic(topic) returned {repr_of(topic, 80)}: expected a topic's name")
         return topic
 
     def unwritten(self, record: Record[Any, Any]) -> str:
@@ -151,7 +151,7 @@ def _cause(
         "group": group,
         "delivery.count": None if delivery_count is None else str(delivery_count),
         "exception.class": f"{kind.__module__}.{kind.__qualname__}",
-        "message": str(error) or None,
+        "message": text_of(error) or None,
     }
     # "replace": an exception's text may have lone surrogates, which UTF-8 cannot have.
     return [

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from types import CoroutineType
 from typing import Any, Generic, Literal, cast
 
-from aiokproto.application import CallbackError, failure
+from aiokproto.application import CallbackError, failure, repr_of
 from aiokproto.coroutines import is_async
 from aiokproto.errors import ConfigurationError, RecordDeserializationError
 from aiokproto.types import DeserializedRecord, K, Record, V
@@ -102,8 +102,8 @@ class Deserializers(Generic[K, V]):
             if isinstance(each, CoroutineType):
                 each.close()
         return ConfigurationError(
-            f"{name}_deserializer={given[0]!r} is no coroutine function, so what it returned is not awaited: "
-            f"{made!r:.80}; pass the coroutine function itself"
+            f"{name}_deserializer={repr_of(given[0])} is no coroutine function, so what it returned is not awaited: "
+            f"{repr_of(made, 80)}; pass the coroutine function itself"
         )
 
 
@@ -112,7 +112,7 @@ def _failed(record: Record, origin: Literal["key", "value"], error: Exception) -
         return error
     return RecordDeserializationError(
         f"{record.topic}-{record.partition}: the {origin} of the record at offset {record.offset} cannot be "
-        f"deserialized: {error!r}",
+        f"deserialized: {repr_of(error)}",
         record,
         origin,
     )

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection
 from contextvars import ContextVar
 from inspect import isawaitable
 
-from aiokproto.application import CallbackError, calling
+from aiokproto.application import CallbackError, calling, repr_of
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.offsets import names
 from aiokproto.consumer.reader import Reader
@@ -225,7 +225,7 @@ class Rebalancing:
             try:
                 await self._invoke(kind, partitions)
             except Exception as error:
-                failure = f"{self._listener(kind)[0]} raised {error!r}: the consumer has ended"
+                failure = f"{self._listener(kind)[0]} raised {repr_of(error)}: the consumer has ended"
                 # The traceback too: the application may see the error only where it next reads, or not at all.
                 log.exception("consumer: %s", failure)
                 raise ClientClosedError(failure) from error

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from aiokproto.application import calling, check_not_awaitable
+from aiokproto.application import calling, check_not_awaitable, repr_of
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.coordinator_requests import CoordinatorRequests
 from aiokproto.codec.messages.join_group import JoinGroupRequest
@@ -192,7 +192,9 @@ def _user_data(assignor: Assignor, topics: frozenset[str]) -> bytes | None:
         data: object = assignor.user_data(topics)
         check_not_awaitable(data, "user_data")
     if data is not None and not isinstance(data, bytes):
-        raise TypeError(f"user_data of the assignor {assignor.name!r} returned {data!r:.80}: expected bytes, or None")
+        raise TypeError(
+            f"user_data of the assignor {assignor.name!r} returned {repr_of(data, 80)}: expected bytes, or None"
+        )
     return data
 
 

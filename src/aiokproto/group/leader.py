@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from aiokproto.application import calling, check_not_awaitable
+from aiokproto.application import calling, check_not_awaitable, repr_of
 from aiokproto.cluster import BrokerNode, ClusterClient, ClusterSnapshot, TopicInfo
 from aiokproto.errors import BrokerError, DeadlineError, DecodeError
 from aiokproto.group.assignors import Assignment, Assignor, Members, Racks, Subscription
@@ -158,7 +158,9 @@ def _assigned_in_thread(
 def _checked(assigned: Assignment, assignor: Assignor) -> Assignment:
     check_not_awaitable(assigned, f"the assignor {assignor.name!r}")
     if not isinstance(assigned, Mapping):
-        raise TypeError(f"the assignor {assignor.name!r} returned {assigned!r:.80}: expected {{member id: partitions}}")
+        raise TypeError(
+            f"the assignor {assignor.name!r} returned {repr_of(assigned, 80)}: expected {{member id: partitions}}"
+        )
     return assigned
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
-from aiokproto.application import failure
+from aiokproto.application import failure, repr_of, text_of
 from aiokproto.cancelling import apart
 from aiokproto.config import MAX_PORT, ClusterConfig
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, DeadlineError, KafkaError, NotKafkaError
@@ -167,9 +167,9 @@ class _Dial(Generic[P]):
             raise
         except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
             raised = failure(error, option, awaited=True)
-            raise BrokerConnectionError(f"{call} raised {type(raised).__name__}: {raised}") from raised
+            raise BrokerConnectionError(f"{call} raised {type(raised).__name__}: {text_of(raised)}") from raised
         if not valid(answer):
-            raise BrokerConnectionError(f"{call} returned {answer!r}: not {_EXPECTED[option]}")
+            raise BrokerConnectionError(f"{call} returned {repr_of(answer)}: not {_EXPECTED[option]}")
         return answer
 
     async def _certificates(self, tls: TlsContexts) -> ssl.SSLContext:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from aiokproto.application import repr_of
 from aiokproto.errors import KafkaError
 from aiokproto.interceptors import Interceptors, OutgoingRecord
 from aiokproto.net.versions import BrokerVersions
@@ -80,7 +81,9 @@ class Interception:
             delivery = await self._later(pending)
         # Also a cancellation: the record is never sent, and a span that was begun for it has to end.
         except BaseException as error:
-            failure = error if isinstance(error, KafkaError) else KafkaError(f"the record was not buffered: {error!r}")
+            failure = (
+                error if isinstance(error, KafkaError) else KafkaError(f"the record was not buffered: {repr_of(error)}")
+            )
             self._interceptors.on_acknowledgement(pending.outgoing, None, failure)
             raise
         self._observe(pending.outgoing, delivery)

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from aiokproto.accelerator import twin
-from aiokproto.application import check_not_awaitable
+from aiokproto.application import check_not_awaitable, repr_of
 from aiokproto.errors import InvalidRecordError
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def check_partition(partition: object, topic: str, count: int, chosen_by: str = 
     # True would be partition 1.
     if not isinstance(partition, int) or isinstance(partition, bool):
         check_not_awaitable(partition, "partitioner")
-        raise InvalidRecordError(f"topic {topic!r}: {chosen_by}partition must be an int, got {partition!r}")
+        raise InvalidRecordError(f"topic {topic!r}: {chosen_by}partition must be an int, got {repr_of(partition)}")
     if not 0 <= partition < count:
         has = "only partition 0" if count == 1 else f"partitions 0 to {count - 1}"
         raise InvalidRecordError(f"{chosen_by}partition {partition} does not exist: topic {topic!r} has {has}")

@@ -10,6 +10,7 @@ from inspect import signature
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
+from aiokproto.application import repr_of
 from aiokproto.async_context import AsyncContext
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig, ConnectionOptions, seconds
@@ -325,7 +326,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         if isinstance(cause, KafkaError):
             error = cause
         else:
-            error = ClientClosedError(f"the producer has failed: {cause!r}")
+            error = ClientClosedError(f"the producer has failed: {repr_of(cause)}")
             error.__cause__ = cause
         self._buffer.close(error)
         # Counted before they fail: __del__ reports them.

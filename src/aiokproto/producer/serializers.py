@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic
 
-from aiokproto.application import CallbackError, check_not_awaitable, failure
+from aiokproto.application import CallbackError, check_not_awaitable, failure, repr_of
 from aiokproto.coroutines import is_async, resumed
 from aiokproto.errors import ConfigurationError, SerializationError
 from aiokproto.net.timeouts import deadline
@@ -59,7 +59,7 @@ class Serializers(Generic[K, V]):
                     made[place] = serializer(made[place])
                 except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
                     raised = failure(error, f"{name}_serializer")
-                    raise SerializationError(f"{name}_serializer failed: {raised!r}") from raised
+                    raise SerializationError(f"{name}_serializer failed: {repr_of(raised)}") from raised
                 if type(made[place]) is not bytes:
                     _check_bytes(name, made[place])
         return made[0], made[1]
@@ -94,7 +94,7 @@ class Serializers(Generic[K, V]):
                     made[place] = await result if awaited else result
                 except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
                     raised = failure(error, f"{name}_serializer", awaited=awaited)
-                    raise SerializationError(f"{name}_serializer failed: {raised!r}") from raised
+                    raise SerializationError(f"{name}_serializer failed: {repr_of(raised)}") from raised
                 if type(made[place]) is not bytes:
                     _check_bytes(name, made[place])
         return made[0], made[1]

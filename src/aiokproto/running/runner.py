@@ -21,7 +21,7 @@ from contextlib import nullcontext
 from types import CoroutineType
 from typing import Any, NamedTuple
 
-from aiokproto.application import failure
+from aiokproto.application import failure, repr_of
 from aiokproto.errors import ClientClosedError, ConfigurationError
 from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.hooks import HookCalls
@@ -228,7 +228,9 @@ class Runner(ABC):
                     work.timer = self._loop.call_later(timeout, _cancel, work, _TIMED_OUT)
                 call = handler(work.item)
                 if not isinstance(call, CoroutineType) and not hasattr(call, "__await__"):
-                    raise NotAwaitableError(f"run({handler!r}): it is no coroutine function: it returned {call!r:.80}")
+                    raise NotAwaitableError(
+                        f"run({repr_of(handler)}): it is no coroutine function: it returned {repr_of(call, 80)}"
+                    )
                 await call
             except BaseException as error:  # noqa: BLE001 - each is an outcome of the record
                 return await self._failed(work, error)
@@ -297,7 +299,7 @@ class Runner(ABC):
                 outside.__cause__ = cancelled
                 self._fail(outside)
         except BaseException as final:  # noqa: BLE001 - the run ends with it
-            self._log.error("run: %s: %r: the run ends", work, final)
+            self._log.error("run: %s: %s: the run ends", work, repr_of(final))
             self._fail(final)
         if work in work.backlog.running:
             self._postpone(work)

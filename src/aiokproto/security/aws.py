@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
-from aiokproto.application import failure
+from aiokproto.application import failure, text_of
 from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaError
 from aiokproto.runtime import current, utc
 
@@ -78,7 +78,7 @@ class CredentialsReader:
             except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
                 raised = failure(error, "sasl_aws_credentials", awaited=True)
                 raise BrokerConnectionError(
-                    f"sasl_aws_credentials cannot be read: {type(raised).__name__}: {raised}"
+                    f"sasl_aws_credentials cannot be read: {type(raised).__name__}: {text_of(raised)}"
                 ) from raised
         if not isinstance(found, AwsCredentials):
             raise BrokerConnectionError(f"sasl_aws_credentials gave {type(found).__name__}: expected AwsCredentials")

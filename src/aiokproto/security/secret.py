@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from aiokproto.application import failure
+from aiokproto.application import failure, text_of
 from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaError
 from aiokproto.texts import is_unicode
 
@@ -129,4 +129,4 @@ def read_file(path: Path) -> str:
 
 def _shown(error: Exception) -> str:
     # A decoding error shows the bytes that it could not decode.
-    return "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else f"{type(error).__name__}: {error}"
+    return "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else f"{type(error).__name__}: {text_of(error)}"

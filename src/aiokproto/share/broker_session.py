@@ -21,6 +21,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from aiokproto.application import repr_of
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages import share_acknowledge, share_fetch
 from aiokproto.codec.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
@@ -213,7 +214,7 @@ class BrokerSession:
                     await wait_until(self._wake, self._next_due(now))
         except Exception as error:
             # Whatever was sent and acquired has an outcome, also if nobody closes the consumer.
-            bug = ClientClosedError(f"the share session has failed: {error!r}")
+            bug = ClientClosedError(f"the share session has failed: {repr_of(error)}")
             self._end_session(error if isinstance(error, KafkaError) else bug)
             raise
 

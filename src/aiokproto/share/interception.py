@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
+from aiokproto.application import repr_of
 from aiokproto.interceptors import Interceptors
 from aiokproto.share.acknowledgement import Acknowledgement
 from aiokproto.share.ledger import ShareRecord
@@ -36,7 +37,9 @@ class Interception:
         for each in self._interceptors.on_records(list[Record](records)):
             original = rest.pop(each.offset, None)
             if original is None:
-                log.error("share consumer: an interceptor has returned %r, which it did not get, or twice", each)
+                log.error(
+                    "share consumer: an interceptor has returned %s, which it did not get, or twice", repr_of(each)
+                )
             elif isinstance(each, ShareRecord):
                 found.append(each)
             else:

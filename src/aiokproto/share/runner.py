@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Literal, NamedTuple, get_args
 
-from aiokproto.application import calling, check_not_awaitable
+from aiokproto.application import calling, check_not_awaitable, repr_of
 from aiokproto.errors import ConfigurationError
 from aiokproto.running.runner import NotAwaitableError, Plan, Runner
 from aiokproto.running.scheduler import Backlog, Limits, Scheduler, Work
@@ -147,7 +147,7 @@ class ShareRunner(Runner):
         for each in get_args(Decision):
             if decision == each:
                 return each  # type: ignore[no-any-return]
-        raise ConfigurationError(f"on_error returned {decision!r}: expected 'release', 'reject' or 'accept'")
+        raise ConfigurationError(f"on_error returned {repr_of(decision)}: expected 'release', 'reject' or 'accept'")
 
     def _done(self, work: Work, kind: Acknowledgement) -> None:
         record: ShareRecord = work.item

@@ -23,7 +23,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from aiokproto.application import failure
+from aiokproto.application import failure, text_of
 from aiokproto.config import ConnectionOptions
 from aiokproto.errors import ConfigurationError
 from aiokproto.security.secret import read_file
@@ -275,7 +275,9 @@ def _function(option: str, name: str) -> Callable[..., Any]:
     # The module may raise anything.
     except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
         raised = failure(error, name)
-        raise ConfigurationError(f"{theirs}={name!r} cannot be imported: {type(raised).__name__}: {raised}") from raised
+        raise ConfigurationError(
+            f"{theirs}={name!r} cannot be imported: {type(raised).__name__}: {text_of(raised)}"
+        ) from raised
     if not callable(found):
         raise ConfigurationError(f"{theirs}={name!r}: {type(found).__name__} is no function")
     return found  # type: ignore[no-any-return]

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
-from aiokproto.application import calling
+from aiokproto.application import calling, repr_of
 from aiokproto.broker.clock import Clock, sleep
 from aiokproto.broker.control.fault_rule import Apis, FaultRule, RequestMatcher, keys
 from aiokproto.broker.control.network import Network
@@ -191,7 +191,7 @@ class Faults:
                 response: object = await function(info, serve)
             if response is None or isinstance(response, Response):
                 return response
-            raise TypeError(f"intercept returned {response!r:.80}: expected a response, or None")
+            raise TypeError(f"intercept returned {repr_of(response, 80)}: expected a response, or None")
 
         return self._add("intercept", api, act, where)
 

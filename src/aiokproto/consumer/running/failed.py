@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Literal
 
-from aiokproto.application import calling
+from aiokproto.application import calling, repr_of
 from aiokproto.consumer.running.options import RunOptions
 from aiokproto.consumer.running.retry import PermanentError
 from aiokproto.group.config import GroupConfig
@@ -54,12 +54,12 @@ class Failures:
             if topic is not None:
                 with calling("RetryTopics(producer)", awaited=True):
                     await self._topics.write(topic, record, error)
-                log.info("run: %s: written to %s: %r", work, topic, error)
+                log.info("run: %s: written to %s: %s", work, topic, repr_of(error))
                 return "retried"
         letters = self._dead_letters
         if letters is None:
             raise error
         with calling("dead_letter.write", awaited=True):
             await letters.write(record, error, group=self._group, delivery_count=work.attempts)
-        log.warning("run: %s: a dead letter after %s: %r", work, counted(work.attempts, "attempt"), error)
+        log.warning("run: %s: a dead letter after %s: %s", work, counted(work.attempts, "attempt"), repr_of(error))
         return "dead-lettered"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from aiokproto.application import repr_of
 from aiokproto.consumer.dead_letters import SupportsPostBytes
 from aiokproto.consumer.running.retry import to_delays
 from aiokproto.runtime import current
@@ -93,7 +94,7 @@ class RetryTopics:
             (DUE, b"%d" % due),
             (ATTEMPT, b"%d" % attempts),
             (ORIGIN, before.get(ORIGIN) or f"{record.topic}-{record.partition}@{record.offset}".encode()),
-            (ERROR, repr(error).encode(errors="replace")[:_ERROR_LENGTH]),
+            (ERROR, repr_of(error).encode(errors="replace")[:_ERROR_LENGTH]),
             *(header for header in record.headers if not header[0].startswith("__retry.")),
         ]
         await (await self._producer.post_bytes(topic, record.raw_value, key=record.raw_key, headers=headers))

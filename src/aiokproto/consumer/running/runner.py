@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Any
 
-from aiokproto.application import calling
+from aiokproto.application import calling, repr_of
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.deserializing import DeserializingReader
 from aiokproto.consumer.engine import Engine
@@ -192,16 +192,16 @@ class ConsumerRunner(Runner):
         partition = work.backlog.partition
         counts = self._topics[partition.topic]
         if work.backlog.dropped:
-            log.info("run: %s, which is not assigned any more: %r", work, error)
+            log.info("run: %s, which is not assigned any more: %s", work, repr_of(error))
         elif (pause := self._failures.pause(work, error)) is not None:
             counts.retried += 1
             # A run that stops makes none: the record comes again after the restart.
             following = "the run ends" if self._stopping.is_set() else f"the next is in {pause * 1000:.0f} ms"
-            log.info("run: %s: attempt %d failed, %s: %r", work, work.attempts, following, error)
+            log.info("run: %s: attempt %d failed, %s: %s", work, work.attempts, following, repr_of(error))
             self._postpone(work)
             self._timed(pause, work)
         elif self._failures.splits(work, error):
-            log.info("run: %s: the records are handled one by one: %r", work, error)
+            log.info("run: %s: the records are handled one by one: %s", work, repr_of(error))
             work.item, work.rest = work.item[:1], work.item[1:]
             work.attempts = 0
             self._postpone(work)
