@@ -6,7 +6,7 @@ path costs nothing. The caller decides what becomes of the error.
 What ends the program (``SystemExit``, ``KeyboardInterrupt``) passes, as in asyncio's own tasks, and so does a
 cancellation of the task that calls. A ``CancelledError`` that is none, because what the function waited for was
 cancelled by another task, is an error like any other. Passed on, it would end tasks that nobody has cancelled, and
-nothing would log it.
+nothing would log it. ``StopAsyncIteration`` would end the application's own loop over records in the same way.
 
 Its objects are written with :func:`text_of` and :func:`repr_of`: their ``__str__`` and ``__repr__`` are functions of
 the application as well, and an error that cannot be written is still to be handled, logged and raised.
@@ -21,10 +21,13 @@ from types import CoroutineType
 ENDS_THE_PROGRAM = (SystemExit, KeyboardInterrupt)
 """What no function of the application is asked about again."""
 
+_ENDS_AN_ITERATION = (StopIteration, StopAsyncIteration)
+"""Passed on by ``__anext__``, it would end the application's loop as if there were nothing more to read."""
+
 
 class CallbackError(Exception):
-    """A function of the application has raised something that is no ``Exception``, which is the cause; or it has
-    returned a coroutine where nothing is awaited.
+    """A function of the application has raised something that is no ``Exception``, or that ends an iteration, which is
+    the cause; or it has returned a coroutine where nothing is awaited.
 
     Most often it is an ``asyncio.CancelledError`` of what the function waited for: nobody has cancelled the task that
     called it.
@@ -48,6 +51,10 @@ def failure(error: BaseException, what: str, *, awaited: bool = False) -> Except
         return error
     if isinstance(error, ENDS_THE_PROGRAM) or (awaited and _ends_the_task(error)):
         raise error
+    return _wrapped(error, what)
+
+
+def _wrapped(error: BaseException, what: str) -> CallbackError:
     wrapped = CallbackError(
         f"{what} raised {type(error).__name__}({text_of(error)}), and the task that called it goes on"
     )
@@ -57,6 +64,8 @@ def failure(error: BaseException, what: str, *, awaited: bool = False) -> Except
 
 class calling:
     """What is raised in the block is raised as :func:`failure` returns it; not for what runs once for each record.
+
+    What ends an iteration is a :class:`CallbackError`, too.
 
     ::
 
@@ -74,6 +83,8 @@ class calling:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, _ENDS_AN_ITERATION):
+            raise _wrapped(error, self._what)
         if error is not None and not isinstance(error, Exception):
             raise failure(error, self._what, awaited=self._awaited) from error
 

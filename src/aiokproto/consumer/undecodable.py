@@ -16,6 +16,7 @@ import logging
 from collections.abc import Awaitable
 from typing import Any, Literal
 
+from aiokproto.application import calling
 from aiokproto.consumer.dead_letters import DeadLetterTopic
 from aiokproto.errors import ConfigurationError, KafkaError, said_of
 from aiokproto.types import Record
@@ -88,9 +89,11 @@ class Undecodable:
         if record not in self._letters:
             # The deserializer's own error says more than that there was one.
             cause = error.__cause__ or error
-            self._letters[record] = await self.policy.post(record, cause, group=self._group)
+            with calling("DeadLetterTopic(producer)", awaited=True):
+                self._letters[record] = await self.policy.post(record, cause, group=self._group)
         try:
-            await self._letters[record]
+            with calling("DeadLetterTopic(producer)", awaited=True):
+                await self._letters[record]
         except KafkaError as failure:
             del self._letters[record]
             raise said_of(failure, self.policy.unwritten(record)) from failure
