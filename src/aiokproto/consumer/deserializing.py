@@ -102,7 +102,11 @@ class DeserializingReader(Generic[K, V]):
         self._assignment.current = delivered
         # More, as long as nothing has to be awaited: a cancellation would lose what was taken.
         while len(delivered) < most and not self._deserializers.is_async and self._reader.open_at_once():
-            more, error = self._apply(self._assignment.open[: len(delivered) - most - 1 : -1])
+            opened = self._assignment.open
+            more, error = self._apply(opened[: len(delivered) - most - 1 : -1])
+            # A deserializer has sought or paused the partition: its records come again.
+            if self._assignment.open is not opened:
+                break
             self._take(len(more), more)
             delivered += more
             # The next call begins with it.
@@ -263,14 +267,19 @@ class DeserializingReader(Generic[K, V]):
         Raising it while records are taken would lose these.
         """
         made: list[Record[K, V]] = []
-        for record in records:
-            try:
-                made.append(self._stand_in(record) or self._deserializers.apply(record))
-            except RecordDeserializationError as error:
-                if not self._returned(record, error, made):
+        # A deserializer that requests records would take these.
+        self._busy = True
+        try:
+            for record in records:
+                try:
+                    made.append(self._stand_in(record) or self._deserializers.apply(record))
+                except RecordDeserializationError as error:
+                    if not self._returned(record, error, made):
+                        return made, error
+                except NOT_ABOUT_THE_RECORD as error:
                     return made, error
-            except NOT_ABOUT_THE_RECORD as error:
-                return made, error
+        finally:
+            self._busy = False
         return made, None
 
     async def _apply_later(self, records: list[Record], owner: object) -> tuple[list[Record[K, V]], Exception | None]:
