@@ -7,7 +7,7 @@ generation: another member may have read them in between, or nobody. Either way 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import product
 from typing import Any
@@ -20,6 +20,7 @@ from aiokproto.codec.messages.txn_offset_commit import TxnOffsetCommitRequest
 from aiokproto.consumer import CommitResult, Progress
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import CommitError, TransactionAbortedError
+from aiokproto.interceptors import Interceptor
 from aiokproto.producer import Transaction
 from aiokproto.simulation import Simulation
 from aiokproto.types import GroupMetadata, Record, TopicPartition
@@ -207,6 +208,29 @@ def test_a_commit_has_what_was_lost_as_an_outcome(protocol: str, other: bool, po
             assert other or committed(cluster) == offsets, "nothing was sent"
 
         await removed(cluster, {**options, **PROTOCOLS[protocol]}, use, other=other, polls=polls)
+
+    run(program)
+
+
+class Replacing(Interceptor):
+    """Puts records of its own in the place of those that are delivered."""
+
+    def on_records(self, records: Sequence[Record]) -> Sequence[Record]:
+        return [Record(each.topic, each.partition, each.offset, 0, each.key, each.value) for each in records]
+
+
+def test_records_that_an_interceptor_has_made_belong_to_their_delivery() -> None:
+    """By the offset alone, they would pass for those that were delivered again."""
+
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        async def use(lost: Delivery) -> None:
+            for what in (lost.records[-1], lost.records):
+                assert (await lost.consumer.commit(what)).lost
+            with pytest.raises(CommitError, match="taken away"):
+                lost.consumer.progress(lost.records).group_metadata()
+
+        await removed(cluster, {**options, "interceptors": Replacing()}, use, other=False, polls=True)
+        assert not committed(cluster)
 
     run(program)
 

@@ -428,6 +428,10 @@ class Reader:
         """Store records of the next batch. Return whether there are any."""
         if self._interceptors is not None:
             records = self._interceptors.on_records(records)
+            for record in records:
+                # What an interceptor has made belongs to this delivery as well.
+                if record._ownership is None:
+                    record._ownership = cursor.ownership
         records.reverse()
         cursor.buffer.opened(records, reading)
         return bool(records)
