@@ -41,7 +41,6 @@ and remedies of each class.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -550,7 +549,10 @@ _HINTS: dict[ErrorCode, str] = {
 
 def copied(error: E) -> E:
     """Return a copy of an error, to be raised by another call: one instance would collect the tracebacks of all."""
-    again = copy(error)
+    # Not by its constructor: that of a class of the application may take something else than the args.
+    again = type(error).__new__(type(error), *error.args)
+    again.args = error.args
+    again.__dict__.update(error.__dict__)
     # The original stays visible: its traceback is where the failure happened.
     again.__cause__ = error.__cause__ or error
     return again
