@@ -185,7 +185,7 @@ def test_poll_collects_min_records_beyond_those_that_are_skipped(suspends: bool)
         await asyncio.sleep(0.001)
         return int(value)
 
-    async def program(world: World, consumer: Consumer) -> None:
+    async def program(world: World, consumer: Consumer[Any, Any]) -> None:
         for partition in range(2):
             for value in (b"bad", b"1", b"bad", b"bad", b"2"):
                 world.append(partition, value)
