@@ -114,6 +114,10 @@ async def test_faults_that_make_no_sense_are_refused(broker: Broker) -> None:
     for unknown in (12345, 0, True, "NOT_COORDINATOR", None):
         with pytest.raises(ConfigurationError, match=f"error={unknown!r}: must be an ErrorCode"):
             broker.faults.fail(ProduceRequest, unknown)
+    for unknown in (None, 7, "change"):
+        with pytest.raises(ConfigurationError, match=f"function={unknown!r}: expected a coroutine function"):
+            broker.faults.intercept(ProduceRequest, unknown)
+    assert broker.faults.idle
 
 
 async def test_a_rule_shows_its_state(broker: Broker, wire: Wire) -> None:
@@ -343,6 +347,26 @@ async def test_a_bandwidth_limit_delays_each_byte() -> None:
             assert await answer
     with pytest.raises(ValueError, match="positive"):
         broker.faults.slow(latency=-1)
+
+
+async def test_only_nodes_of_the_cluster_are_isolated_and_slowed_down() -> None:
+    async with Cluster(2) as cluster:
+        unknown: Any
+        for unknown in (9, -1, True, "1", 1.0):
+            with pytest.raises(ConfigurationError, match=f"^node={unknown!r}: "):
+                cluster.faults.slow(unknown, latency=1)
+            with pytest.raises(ConfigurationError, match=f"^nodes={unknown!r}: "):
+                cluster.faults.partition([0, unknown])
+        for unknown in (9, None, 1.0):
+            with pytest.raises(ConfigurationError, match=f"^nodes={unknown!r}: "):
+                cluster.faults.partition(unknown)
+        with pytest.raises(ConfigurationError, match=r"^node=2: the cluster has only 0, 1$"):
+            cluster.faults.slow(2)
+        async with connect(cluster, 0) as wire:
+            assert (await wire.ask(ApiVersionsRequest(), 0)).error_code == 0, "nothing was isolated by half"
+        added = await cluster.add_broker()
+        with cluster.faults.slow(added), cluster.faults.partition([added, 0]):
+            pass
 
 
 # ---- brokers and their data

@@ -137,7 +137,7 @@ class Cluster(AsyncContext):
         self._servers: dict[int, SocketServer] = {}
         self._ports: dict[int, ReservedPort] = {}
         self._failure_timers: dict[int, Timer] = {}
-        self.faults = Faults(self._clock)
+        self.faults = Faults(self._clock, self._nodes)
 
     # ---- starting and closing
 

@@ -85,10 +85,12 @@ class Faults:
         network: The simulated network; :meth:`partition` and :meth:`slow` change it.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, nodes: Collection[int]) -> None:
+        """``nodes`` are the ids of the cluster's nodes, also of those that are added later."""
         self.log: list[Fault] = []
         self.network = Network(clock)
         self._clock = clock
+        self._nodes = nodes
         # An immutable tuple, replaced as a whole: another thread can add a rule while a request iterates over it.
         self._rules: tuple[FaultRule, ...] = ()
 
@@ -184,7 +186,12 @@ class Faults:
 
         It runs in the cluster's event loop. An exception closes the connection; it is logged with its traceback unless
         it is :class:`~aiokproto.broker.request_context.CloseConnection`.
+
+        Raises:
+            ConfigurationError: ``function`` cannot be called.
         """
+        if not callable(function):
+            raise ConfigurationError(f"function={function!r}: expected a coroutine function")
 
         async def act(info: RequestInfo, serve: Serve) -> Response | None:
             with calling("intercept", awaited=True):
@@ -249,8 +256,14 @@ class Faults:
 
         New connections are still accepted, by the operating system, but get no response. Frames in flight are delivered
         when the partition ends.
+
+        Raises:
+            ConfigurationError: The cluster has no such broker.
         """
-        return self.network.partition([nodes] if isinstance(nodes, int) else nodes)
+        isolated = list(nodes) if isinstance(nodes, Iterable) else [nodes]
+        for node in isolated:
+            self._check_node("nodes", node)
+        return self.network.partition(isolated)
 
     def slow(
         self, node: int | None = None, *, latency: float = 0.0, bytes_per_second: float | None = None
@@ -261,7 +274,13 @@ class Faults:
             node: The broker.
             latency: Seconds added to each request and each response.
             bytes_per_second: The bandwidth of a connection, in each direction.
+
+        Raises:
+            ConfigurationError: The cluster has no such broker.
+            ValueError: The latency is negative, or the bandwidth not positive.
         """
+        if node is not None:
+            self._check_node("node", node)
         return self.network.slow(node, latency, bytes_per_second)
 
     # ---- called by the dispatcher
@@ -279,6 +298,11 @@ class Faults:
         return not self._rules
 
     # ---- inside
+
+    def _check_node(self, name: str, node: int) -> None:
+        # One that does not exist would be isolated or slowed down without any effect, and a test would prove nothing.
+        if integer(name, node) not in self._nodes:
+            raise ConfigurationError(f"{name}={node}: the cluster has only {', '.join(map(str, self._nodes))}")
 
     def _add(self, kind: str, api: Apis, act: Intercept, where: RequestFilter) -> FaultRule:
         unknown = where.keys() - RequestFilter.__annotations__
