@@ -73,6 +73,27 @@ def values(batch: ProducerBatch) -> list[bytes | None]:
     return [record.value for record in RecordBatch(batch.seal())]
 
 
+@pytest.mark.parametrize("linger", [0.0, 1.0])
+def test_a_first_record_that_memory_is_short_for_leaves_no_empty_batch(
+    linger: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acc = accumulator(linger=linger)
+    before = put(acc, b"before", 1)
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProducerBatch, "append", fail)
+        with pytest.raises(MemoryError):
+            acc.append(acc.topics["flights"], 0, 1000, None, b"lost", (), 0.0)
+    assert acc.used == before.reserved
+    assert acc.topics["flights"].queues[0].open is None
+    acc.end_linger()
+    assert sent(drain(acc, 0.0)) == {2: [1]}
+    assert values(put(acc, b"after")) == [b"after"]
+
+
 def test_a_batch_goes_out_when_it_has_lingered() -> None:
     acc = accumulator()
     put(acc, b"a", now=5.0)

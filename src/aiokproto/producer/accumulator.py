@@ -219,12 +219,15 @@ class Accumulator:
             if queue.open is not None:
                 # With a partition given, the recursion cannot switch again.
                 return self.append(topic, queue.where.partition, timestamp, key, value, headers, now)
-        batch = self._open(queue, need + BATCH_OVERHEAD, now)
+        batch = self._new_batch(queue, need + BATCH_OVERHEAD, now)
         if batch is None:
             self.end_linger()
             return None
+        # Before anything refers to the batch: an append that raises, for want of memory, must leave no empty one, which
+        # cannot be sent.
         index = batch.append(timestamp, key, value, headers)
         assert index is not None, "the first record of a batch always fits"
+        self._open(queue, batch)
         return batch, index
 
     def append_encoded(self, queue: PartitionQueue, stored: RecordBatch, now: float) -> EncodedBatch | None:
@@ -290,8 +293,8 @@ class Accumulator:
         batch.grow(size)
         return True
 
-    def _open(self, queue: PartitionQueue, need: int, now: float) -> ProducerBatch | None:
-        """Open a batch of at least ``need`` bytes; None if memory is short."""
+    def _new_batch(self, queue: PartitionQueue, need: int, now: float) -> ProducerBatch | None:
+        """Return a batch that is to reserve at least ``need`` bytes; None if memory is short."""
         if queue.open is not None:
             self._close(queue)
         room = self.limits.buffer_memory - self.used
@@ -316,14 +319,16 @@ class Accumulator:
             transactional=self._transactional,
         )
         batch.reserved = size
-        self.used += size
+        return batch
+
+    def _open(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        self.used += batch.reserved
         queue.open = batch
         self._incomplete[batch] = None
         if self.limits.linger:
             self._lingering.append(batch)
         else:
             self._due(batch)
-        return batch
 
     def _close(self, queue: PartitionQueue) -> None:
         batch = queue.close_open()
