@@ -21,6 +21,8 @@ def count_decompressions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return counted
 
-    monkeypatch.setattr("aiokproto.records.batch.chunks", counting(chunks))
-    monkeypatch.setattr("aiokproto.fetched.decompressed.decompress", counting(decompress))
+    for module in ("records.batch", "records.legacy"):
+        monkeypatch.setattr(f"aiokproto.{module}.chunks", counting(chunks))
+    for module in ("fetched.decompressed", "records.compression"):
+        monkeypatch.setattr(f"aiokproto.{module}.decompress", counting(decompress))
     return calls

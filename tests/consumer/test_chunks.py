@@ -11,11 +11,12 @@ from aiokproto.codec.messages.fetch import AbortedTransaction
 from aiokproto.consumer.assignment import Assignment, Signals
 from aiokproto.consumer.buffer import RecordBuffer
 from aiokproto.consumer.damage import locate
-from aiokproto.errors import CorruptRecordError
-from aiokproto.fetched.chunk import MOST_BATCHES, MOST_WORK, BufferedBytes, Chunk, chunks, expected_size
-from aiokproto.records import BatchBuilder, BatchRecord, Compression, encode
+from aiokproto.errors import CorruptBatchError, CorruptRecordError
+from aiokproto.fetched.chunk import MOST_BATCHES, MOST_WORK, BufferedBytes, Chunk, chunks, expected_size, record_count
+from aiokproto.records import BatchBuilder, BatchRecord, Compression, decode, encode
 from aiokproto.records.control import encode_end_transaction
 from aiokproto.types import TopicPartition
+from tests.decompressions import count_decompressions
 
 AT = TopicPartition("t", 0)
 
@@ -152,3 +153,36 @@ def test_a_batch_whose_offset_is_the_last_number_stops_its_partition_only(magic:
     located = locate(AT, buffer, high_watermark, found.damage)
     # Where it ends is not known, and so not guessed.
     assert located in ("refetch", None)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_records_are_counted_without_decompressing_them(monkeypatch: pytest.MonkeyPatch, magic: int) -> None:
+    old = [BatchRecord(0, 1, None, b"v")] * 4
+    data = (
+        encode(old, magic=magic, compression="gzip", base_offset=0)
+        + encode(old, magic=magic, base_offset=4)
+        + batch(8, b"a", b"b")
+        + encode(old, magic=magic, compression="gzip", base_offset=12)
+    )
+    calls = count_decompressions(monkeypatch)
+    found = list(decode(data))
+    # Of the set that was fetched from its middle on, only the rest; the gap in the log counts with the set behind it.
+    assert [record_count(found, position) for position in (0, 3)] == [4 + 4 + 2 + 6, 1 + 4 + 2 + 6]
+    # What a hostile broker sends does not count backwards.
+    assert record_count([found[0]], 100) == 0
+    assert calls == []
+
+
+def test_what_follows_a_damaged_message_set_is_found_without_decompressing_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = bytearray(encode([BatchRecord(0, 1, None, b"v")] * 4, magic=1, compression="gzip", base_offset=0))
+    data[-1] ^= 1
+    behind = bytearray(batch(6, b"a"))
+    behind[16] = 9
+    calls = count_decompressions(monkeypatch)
+    (chunk,) = cut(bytes(data + behind))
+    buffer = RecordBuffer()
+    buffer.end = 0
+    buffer.chunks.append(chunk)
+    located = locate(AT, buffer, 100, CorruptRecordError("its checksum"))
+    assert isinstance(located, CorruptBatchError)
+    assert (located.next_offset, calls) == (6, [])

@@ -128,6 +128,21 @@ async def test_a_large_batch_is_returned_decompressed(
         assert [record.value for record in batch] == [NOISE[:size]]
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+async def test_a_message_set_is_returned_without_decompressing_it(monkeypatch: pytest.MonkeyPatch, magic: int) -> None:
+    records = [BatchRecord(0, 1, None, b"%d" % each) for each in range(5)]
+    calls = count_decompressions(monkeypatch)
+    async with desk() as at:
+        delivered: list[int] = []
+        monkeypatch.setattr(at.assignment.observer, "delivered", lambda _, count, __: delivered.append(count))
+        for base in (0, 5):
+            at.feed(encode(records, magic=magic, compression="gzip", base_offset=base))
+            at.cursor.fetch.offset = base + 5
+        found = [await at.batch(), await at.batch()]
+        assert (calls, delivered, at.threads.submitted) == ([], [5, 5], 0)
+        assert [record.offset for batch in found for record in batch] == list(range(10))
+
+
 @pytest.mark.parametrize(("size", "leaves"), [(QUICK_BYTES, False), (CHECKED_ON_LOOP, True)])
 async def test_a_batch_that_is_not_to_be_decompressed_is_returned_unchanged(
     monkeypatch: pytest.MonkeyPatch, size: int, leaves: bool

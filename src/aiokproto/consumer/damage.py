@@ -94,7 +94,8 @@ def _behind(chunk: Chunk, buffer: RecordBuffer) -> int | None:
     rest = (buffer.chunks[1] if len(buffer.chunks) > 1 else chunk).rest
     if behind is None and rest is not None and len(rest) >= LOG_OVERHEAD:
         found: int = _START.unpack_from(rest)[0]
-        if found > batch.base_offset:
+        # Of a message set the header has the last offset, and that alone without decompressing it.
+        if found > (batch.base_offset if batch.magic == 2 else batch.last_offset):
             return found
     # Batches that nobody sees follow: control batches, aborted ones.
     if behind is None and chunk.end != batch.next_offset:

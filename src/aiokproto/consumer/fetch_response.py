@@ -18,7 +18,7 @@ from aiokproto.consumer.reset_reason import ResetReason
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import CorruptRecordError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
-from aiokproto.fetched.chunk import BufferedBytes, Chunk, chunks
+from aiokproto.fetched.chunk import BufferedBytes, Chunk, chunks, record_count
 from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.observe.observers import ConsumerObserver
 from aiokproto.types import TopicPartition
@@ -183,7 +183,7 @@ class FetchResponseHandler:
             observer = self._assignment.observer
             observer.bytes += chunk.size
             if observer.hooks.batch_fetched is not None and chunk.batches:
-                count = sum(batch.count for batch in chunk.batches)
+                count = record_count(chunk.batches, chunk.position)
                 observer.fetched(node, cursor.partition, chunk.position, count, chunk.size)
             cursor.received(chunk, buffered)
             if chunk.damage is not None:

@@ -26,7 +26,7 @@ from aiokproto.errors import (
     KafkaError,
     UnsupportedCompressionError,
 )
-from aiokproto.fetched.chunk import OpenRecords, expected_size, open_batch, read_small
+from aiokproto.fetched.chunk import OpenRecords, expected_size, open_batch, read_small, record_count
 from aiokproto.fetched.decompressed import decompress_ahead, is_decompressible
 from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.interceptors import NO_INTERCEPTORS, Interceptors
@@ -308,7 +308,7 @@ class Reader:
                 base = cursor.position
                 assert base is not None
                 buffer.take(len(prepared))
-                self._assignment.delivered_at_once(cursor, sum(batch.count for batch in prepared))
+                self._assignment.delivered_at_once(cursor, record_count(prepared, base))
                 result = FetchedBatch(cursor.partition, base, buffer.end, prepared, cursor.ownership)
                 self._assignment.current = result
                 return result

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Generic, NamedTuple, TypeVar
 
@@ -253,6 +253,20 @@ def chunks(
         # Without anything found only a size is missing: no batch is known to be damaged.
         chunk.rest = None if chunk.wanted_size else data[at:]
     yield chunk
+
+
+def record_count(batches: Iterable[RecordBatch], position: int) -> int:
+    """Return how many records batches have, by their headers.
+
+    Counting the messages in a compressed set of magic 0 or 1 takes decompressing it, seconds for a megabyte. Instead of
+    them its offsets count, from ``position`` or the end of the batch before: as many, unless compaction removed some.
+    """
+    count = 0
+    for batch in batches:
+        is_set = batch.magic < 2 and batch.attributes & CODEC
+        count += max(batch.next_offset - position, 0) if is_set else batch.count
+        position = batch.next_offset
+    return count
 
 
 def expected_size(batch: RecordBatch) -> int:
