@@ -19,6 +19,7 @@ from aiokproto.broker.log.directory_lock import DirectoryLock
 from aiokproto.broker.metadata.cluster_state import ClusterState, Node
 from aiokproto.broker.metadata.log_manager import LogManager
 from aiokproto.broker.metadata.topics import OFFSETS_TOPIC, Partition, Topic
+from aiokproto.broker.opening import OpeningThread
 from aiokproto.broker.security.security_state import SecurityState
 from aiokproto.broker.security.settings import Security
 from aiokproto.broker.security.tls import server_context
@@ -41,6 +42,7 @@ class ClusterRuntime:
         shares: The share partitions in memory.
         security: ACLs, credentials, delegation tokens and quotas.
         tls: The TLS context of the listeners; None without TLS.
+        opening: The thread in which batches are opened.
         log_manager: Retention, compaction, flushing and checkpoints.
         telemetry: Client metrics: subscriptions and pushes.
     """
@@ -74,6 +76,7 @@ class ClusterRuntime:
         except BaseException:
             self._release_directory()
             raise
+        self.opening = OpeningThread()
         self.log_manager = LogManager(self.state)
         self.telemetry = ClientTelemetry(clock)
         self.share_states = ShareCoordinator(self.state)
@@ -115,6 +118,7 @@ class ClusterRuntime:
             timer.cancel()
         self._timers.clear()
         self.security.close()
+        self.opening.close()
         try:
             await self.log_manager.close()
         finally:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from aiokproto.broker.fetch.sessions import FetchSessionCache
 from aiokproto.broker.groups.coordinator import GroupCoordinator
 from aiokproto.broker.metadata.cluster_state import ClusterState, Node
+from aiokproto.broker.opening import OpeningThread
 from aiokproto.broker.quotas.client_quota_manager import ClientQuotaManager, ControllerMutationQuota
 from aiokproto.broker.security.acls import OPERATIONS, REFUSALS, Operation, ResourceType
 from aiokproto.broker.security.security_state import SecurityState
@@ -55,6 +56,7 @@ class RequestContext:
         quotas: This node's quota meters.
         mutation_quota: The meter of the partitions that this request creates or deletes.
         telemetry: Client metrics: subscriptions and pushes.
+        opening: The thread in which batches are opened.
     """
 
     state: ClusterState
@@ -74,6 +76,7 @@ class RequestContext:
     quotas: ClientQuotaManager
     mutation_quota: ControllerMutationQuota
     telemetry: ClientTelemetry
+    opening: OpeningThread
 
     def is_authorized(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Return whether the client is authorized for an operation on a resource."""

@@ -11,6 +11,7 @@ from followers too, and the leader names the one in the client's rack (KIP-392).
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from itertools import groupby
 
 from aiokproto.broker.fetch.long_poll import wait_for_change
@@ -76,7 +77,8 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
         response.records = b"" if span is None else _read(response, span)
         if context.version < NEW_FETCH:
             # In a thread, since converting decodes and encodes every record.
-            await asyncio.to_thread(_downgrade, response, session.partitions[key].request, context.version)
+            wanted = session.partitions[key].request
+            await context.opening.run(partial(_downgrade, response, wanted, context.version))
         if response.aborted_transactions:
             _drop_later_aborted(response)
         await turns.spend(len(response.records))

@@ -10,9 +10,12 @@ and acks=all differ in ``min.insync.replicas`` only: there is one copy of the da
 
 from __future__ import annotations
 
+from functools import partial
+
+from aiokproto.broker.config.options import TopicOptions
 from aiokproto.broker.handlers.yield_budget import YieldBudget
 from aiokproto.broker.log.header import BatchHeader
-from aiokproto.broker.log.validation import InvalidRecords, check_records
+from aiokproto.broker.log.validation import InvalidRecords, check_records, is_quick
 from aiokproto.broker.metadata.topics import Partition
 from aiokproto.broker.request_context import CloseConnection, RequestContext
 from aiokproto.broker.transactions.transaction_metadata import ProducerIdAndEpoch
@@ -74,17 +77,16 @@ async def _append_topic(
 ) -> TopicProduceResponse:
     responses: list[PartitionProduceResponse] = []
     for partition in requested.partition_data:
-        # No suspension between the check of a partition and its append: its leader and limits cannot change in between.
-        responses.append(_response(requested, partition, request, context))
+        responses.append(await _response(requested, partition, request, context))
         await turns.spend(len(partition.records or b""))
     return TopicProduceResponse(name=requested.name, topic_id=requested.topic_id, partition_responses=responses)
 
 
-def _response(
+async def _response(
     requested: TopicProduceData, data: PartitionProduceData, request: ProduceRequest, context: RequestContext
 ) -> PartitionProduceResponse:
     try:
-        return _append(requested, data, request, context)
+        return await _append(requested, data, request, context)
     except BrokerError as error:
         response = PartitionProduceResponse(
             index=data.index, error_code=error.code, base_offset=-1, error_message=error.detail
@@ -102,9 +104,38 @@ def _response(
         return response
 
 
-def _append(
+async def _append(
     requested: TopicProduceData, data: PartitionProduceData, request: ProduceRequest, context: RequestContext
 ) -> PartitionProduceResponse:
+    partition, options = _writable(requested, data, request, context)
+    now = context.state.clock.wall()
+    check = partial(check_records, data.records, options, context.version, now)
+    if not partition.opening and is_quick(data.records, options, context.version, now):
+        batch = check()
+    else:
+        # In a thread, which keeps the order: behind a batch that is opened for this partition come also small ones.
+        partition.opening += 1
+        try:
+            batch = await context.opening.run(check)
+        finally:
+            partition.opening -= 1
+        # Again, since everything can have changed meanwhile. No suspension between this and the append.
+        partition, _ = _writable(requested, data, request, context)
+        now = context.state.clock.wall()
+    _check_transaction(BatchHeader.read(batch), partition, request.transactional_id, context)
+    appended = partition.append(batch, now)
+    return PartitionProduceResponse(
+        index=data.index,
+        error_code=ErrorCode.NONE,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.timestamp,
+        log_start_offset=partition.log.start_offset,
+    )
+
+
+def _writable(
+    requested: TopicProduceData, data: PartitionProduceData, request: ProduceRequest, context: RequestContext
+) -> tuple[Partition, TopicOptions]:
     # Before anything about the topic: the producer's configuration is wrong, whatever the topic.
     if request.acks not in (-1, 0, 1):
         raise BrokerError(ErrorCode.INVALID_REQUIRED_ACKS, detail=f"acks is {request.acks}, not -1, 0 or 1")
@@ -120,17 +151,7 @@ def _append(
     # Partition.appendRecordsToLeader().
     if request.acks == -1:
         context.state.check_in_sync(partition)
-    now = context.state.clock.wall()
-    batch = check_records(data.records, topic.options, context.version, now)
-    _check_transaction(BatchHeader.read(batch), partition, request.transactional_id, context)
-    appended = partition.append(batch, now)
-    return PartitionProduceResponse(
-        index=data.index,
-        error_code=ErrorCode.NONE,
-        base_offset=appended.base_offset,
-        log_append_time_ms=appended.timestamp,
-        log_start_offset=partition.log.start_offset,
-    )
+    return partition, topic.options
 
 
 def _check_transaction(

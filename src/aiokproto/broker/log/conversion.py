@@ -6,6 +6,8 @@ holds older messages, which are served unchanged: every client can read the form
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, CorruptRecordError, UnsupportedCompressionError
 from aiokproto.records import BatchBuilder, Compression, LegacyBuilder, RecordBatch, decode
@@ -16,6 +18,12 @@ Buffer = bytes | bytearray | memoryview
 
 NEW_PRODUCE, NEW_FETCH = 3, 4
 """The first versions of Produce and Fetch whose record sets are magic 2."""
+
+_SET_BYTES = 1 << 20
+"""Bytes, decompressed, after which a message set ends: kilobytes of batches can become gigabytes."""
+
+_MOST_CONVERTED = 16 << 20
+"""Most bytes of message sets, decompressed, that one response has of a partition."""
 
 
 def upgrade(data: Buffer, most: int = MAX_DECOMPRESSED) -> bytearray:
@@ -29,17 +37,10 @@ def upgrade(data: Buffer, most: int = MAX_DECOMPRESSED) -> bytearray:
         BrokerError: CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE; INVALID_RECORD: it contains magic 2.
     """
     try:
-        messages = list(decode(data, max_decompressed=most, max_record=most))
-        # Brokers truncate the last message of a Fetch response; a producer never does.
-        if sum(message.size_in_bytes for message in messages) != len(data):
-            raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail="the last message is incomplete")
-        if any(message.magic > 1 for message in messages):
-            raise BrokerError(ErrorCode.INVALID_RECORD, detail="messages of magic 2 among older ones")
-        codecs = [message.compression for message in messages if message.compression]
         # One batch: a partition of a Produce request is stored in one piece, and its offsets are consecutive.
-        builder = BatchBuilder(compression=codecs[0] if codecs else Compression.NONE)
+        builder = BatchBuilder(compression=_codec_of(data))
         room = most
-        for message in messages:
+        for message in decode(data, max_decompressed=most, max_record=most):
             for record in message:
                 builder.append(record.timestamp, record.key, record.value)
                 room -= len(record.key or b"") + len(record.value or b"")
@@ -54,49 +55,71 @@ def upgrade(data: Buffer, most: int = MAX_DECOMPRESSED) -> bytearray:
     return builder.close()
 
 
-def downgrade(data: Buffer, version: int, offset: int) -> bytes:
+def _codec_of(data: Buffer) -> Compression:
+    """Return the codec of the first compressed message, after a look at the headers of all."""
+    codec, size = Compression.NONE, 0
+    # Not as a list: a request can have millions of messages.
+    for message in decode(data, check_crc=False):
+        if message.magic > 1:
+            raise BrokerError(ErrorCode.INVALID_RECORD, detail="messages of magic 2 among older ones")
+        codec = codec or message.compression
+        size += message.size_in_bytes
+    # Brokers truncate the last message of a Fetch response; a producer never does.
+    if size != len(data):
+        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail="the last message is incomplete")
+    return codec
+
+
+def downgrade(data: Buffer, version: int, offset: int, most: int = _MOST_CONVERTED) -> bytes:
     """Convert stored batches to message sets. Record headers are lost, and control batches are left out.
 
     Args:
         data: The batches. Those in a format that the client can read are not converted.
         version: The version of Fetch: clients of v0 and v1 read only magic 0, of v2 and v3 also magic 1.
         offset: The fetch offset. Records before it are left out of converted batches.
+        most: Bytes of message sets, decompressed, after which conversion ends: the client fetches the rest.
 
     Raises:
         BrokerError: UNSUPPORTED_COMPRESSION_TYPE: the old formats have no zstd; CORRUPT_MESSAGE.
     """
     magic = 0 if version < 2 else 1
+    found = bytearray()
     try:
-        batches = [batch for batch in decode(data) if not batch.is_control]
-        return b"".join(_downgraded(batch, magic, offset) for batch in batches)
+        for batch in decode(data):
+            if batch.is_control:
+                continue
+            # Also older formats than the client's own: every client can read those.
+            if batch.magic <= magic:
+                found += batch.raw
+                continue
+            for builder, first in _message_sets(batch, magic, offset):
+                most -= builder.size
+                found += builder.close(base_offset=first)
+                if most <= 0:
+                    return bytes(found)
     except UnsupportedCompressionError as error:
         raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, detail=str(error)) from None
     except CorruptRecordError as error:
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail=str(error)) from None
+    return bytes(found)
 
 
-def _downgraded(batch: RecordBatch, magic: int, offset: int) -> bytes:
-    # Also older formats than the client's own: every client can read those.
-    if batch.magic <= magic:
-        return bytes(batch.raw)
+def _message_sets(batch: RecordBatch, magic: int, offset: int) -> Iterator[tuple[LegacyBuilder, int]]:
+    """Yield message sets of limited size, each with its first offset."""
     appended = batch.max_timestamp if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else None
-    sets = bytearray()
     builder: LegacyBuilder | None = None
     first = following = -1
     for record in batch:
         if record.offset < offset:
             continue
         # Messages in a compressed set have consecutive offsets. Gaps that compaction left begin a new set.
-        if builder is not None and record.offset != following:
-            sets += builder.close(base_offset=first)
+        if builder is not None and (record.offset != following or builder.size >= _SET_BYTES):
+            yield builder, first
             builder = None
         if builder is None:
-            builder, first = (
-                LegacyBuilder(magic, compression=batch.compression, log_append_time=appended),
-                record.offset,
-            )
+            first = record.offset
+            builder = LegacyBuilder(magic, compression=batch.compression, log_append_time=appended)
         builder.append(record.timestamp, record.key, record.value)
         following = record.offset + 1
     if builder is not None:
-        sets += builder.close(base_offset=first)
-    return bytes(sets)
+        yield builder, first

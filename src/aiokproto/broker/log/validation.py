@@ -1,19 +1,22 @@
 """Validates the records of a Produce request before they are appended (Kafka's LogValidator).
 
 The header and the CRC of a batch are always checked. Its records are decompressed and read only if an option requires
-it: keys for compaction, timestamps outside of the bounds, another compression type.
+it: keys for compaction, timestamps outside of the bounds, another compression type. That is for a thread, unless the
+batch is small and can become nothing larger.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from aiokproto.broker.config.options import TopicOptions
 from aiokproto.broker.log.conversion import NEW_PRODUCE, upgrade
+from aiokproto.broker.log.header import BatchHeader
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, CorruptRecordError, InvalidRecordError, UnsupportedCompressionError
 from aiokproto.records import BatchBuilder, BatchRecord, Compression, RecordBatch, decode
-from aiokproto.records.batch import MAGIC_AT
+from aiokproto.records.batch import CODEC, HEADER, MAGIC_AT
 
 Buffer = bytes | bytearray | memoryview
 
@@ -28,6 +31,9 @@ has no such limit."""
 _LEAST_OPENED = 32 << 20
 """The same in bytes, at least."""
 
+_QUICK_BYTES = 32 << 10
+"""Most bytes of records that the event loop reads: some milliseconds, if they are tiny and encoded again."""
+
 _MOST_INVALID = 1000
 """Most invalid records that an answer names; the text has their number."""
 
@@ -38,6 +44,29 @@ class InvalidRecords(BrokerError):
     def __init__(self, code: ErrorCode, detail: str, records: list[tuple[int, str]]) -> None:
         super().__init__(code, "", detail)
         self.records = records
+
+
+def is_quick(data: Buffer | None, options: TopicOptions, version: int, now: int) -> bool:
+    """Return whether :meth:`check_records` takes one short step of the event loop. Else it is for a thread."""
+    if data and version < NEW_PRODUCE:
+        # A message can be compressed behind others that are not.
+        return False
+    # What is no batch is refused without being opened.
+    if not data or len(data) < HEADER.size or data[MAGIC_AT] != 2:
+        return True
+    try:
+        header = BatchHeader.read(data)
+    except CorruptRecordError:
+        return True
+    codec = header.attributes & CODEC
+    if not codec and len(data) <= _QUICK_BYTES:
+        return True
+    return not (
+        _needs_keys(options)
+        or _may_be_late(header.max_timestamp, options, now)
+        or _may_be_early(options, now)
+        or _target(codec, options) != codec
+    )
 
 
 def check_records(data: Buffer | None, options: TopicOptions, version: int, now: int) -> Buffer:
@@ -66,14 +95,37 @@ def check_records(data: Buffer | None, options: TopicOptions, version: int, now:
     _check_header(batch)
     codec = _check_codec(batch, version)
     # Without a key a record could never be superseded.
-    if "compact" in str(options.value("cleanup.policy")):
+    if _needs_keys(options):
         _check_each(batch, ErrorCode.INVALID_RECORD, lambda record: record.key is None, "a compacted topic needs keys")
-    if options.value("message.timestamp.type") == "CreateTime":
-        _check_timestamps(batch, options, now)
-    wanted = str(options.value("compression.type"))
-    target = codec if wanted == "producer" else Compression.parse("none" if wanted == "uncompressed" else wanted)
+    _check_timestamps(batch, options, now)
+    target = _target(codec, options)
     # The usual case (compression.type=producer) stores the producer's bytes; none of them is decompressed.
-    return batch.raw if target is codec else _recompress(batch, target)
+    return batch.raw if target == codec else _recompress(batch, Compression(target))
+
+
+def _needs_keys(options: TopicOptions) -> bool:
+    return "compact" in str(options.value("cleanup.policy"))
+
+
+def _may_be_late(latest: int, options: TopicOptions, now: int) -> bool:
+    # The header has the greatest timestamp, so that most batches need not be decompressed for this check.
+    return _has_own_times(options) and latest > now + options.number("message.timestamp.after.max.ms")
+
+
+def _may_be_early(options: TopicOptions, now: int) -> bool:
+    # The default is larger than any time, and must not cost the decompression of every batch.
+    return _has_own_times(options) and options.number("message.timestamp.before.max.ms") <= now
+
+
+def _has_own_times(options: TopicOptions) -> bool:
+    return bool(options.value("message.timestamp.type") == "CreateTime")
+
+
+def _target(codec: int, options: TopicOptions) -> int:
+    wanted = str(options.value("compression.type"))
+    if wanted == "producer":
+        return codec
+    return Compression.parse("none" if wanted == "uncompressed" else wanted)
 
 
 def _only_batch(data: Buffer | None, opened: int) -> RecordBatch:
@@ -85,13 +137,15 @@ def _only_batch(data: Buffer | None, opened: int) -> RecordBatch:
             detail=f"message format {data[MAGIC_AT]} needs Produce v{NEW_PRODUCE - 1} or older",
         )
     try:
-        batches = list(decode(data, max_decompressed=opened, max_record=opened))
+        # Two at most: a hundred megabytes can be a million of them.
+        batches = list(islice(decode(data, max_decompressed=opened, max_record=opened), 2))
     except CorruptRecordError as error:
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail=str(error)) from None
     # Produce allows one batch per partition since v3 (KIP-98); upgrade() has made one of an older message set.
     if len(batches) != 1:
         code = ErrorCode.INVALID_RECORD if batches else ErrorCode.CORRUPT_MESSAGE
-        raise BrokerError(code, detail=f"a partition takes exactly one batch in a request, not {len(batches)}")
+        found = "more" if batches else "none"
+        raise BrokerError(code, detail=f"a partition takes exactly one batch in a request, not {found}")
     if batches[0].size_in_bytes != len(data):
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail="the batch is followed by part of another one")
     return batches[0]
@@ -126,18 +180,16 @@ def _check_codec(batch: RecordBatch, version: int) -> Compression:
 
 
 def _check_timestamps(batch: RecordBatch, options: TopicOptions, now: int) -> None:
-    latest = now + options.number("message.timestamp.after.max.ms")
-    # The header has the greatest timestamp, so that most batches need not be decompressed for this check.
-    if batch.max_timestamp > latest:
+    if _may_be_late(batch.max_timestamp, options, now):
+        latest = now + options.number("message.timestamp.after.max.ms")
         _check_each(
             batch,
             ErrorCode.INVALID_TIMESTAMP,
             lambda record: record.timestamp > latest,
             "the timestamp is too far in the future (message.timestamp.after.max.ms)",
         )
-    # The default is larger than any time, and must not cost the decompression of every batch.
-    before = options.number("message.timestamp.before.max.ms")
-    if before <= now:
+    if _may_be_early(options, now):
+        before = options.number("message.timestamp.before.max.ms")
         _check_each(
             batch,
             ErrorCode.INVALID_TIMESTAMP,

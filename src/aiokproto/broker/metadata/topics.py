@@ -57,6 +57,7 @@ class Partition:
         open_log: Opens the log.
         unopened_checkpoint: The log's checkpoint entries until it is opened.
         watchers: Callbacks of waiting Fetch requests. Each is called once, at the next append or change of leader.
+        opening: Batches to append that are being opened. What comes after them waits for its turn.
     """
 
     topic: str
@@ -69,6 +70,7 @@ class Partition:
     unopened_checkpoint: LogCheckpoint
     # A dict, not a set: callbacks run in the order in which they were added, so that a simulation is deterministic.
     watchers: dict[Callable[[], None], None] = field(default_factory=dict)
+    opening: int = 0
     _log: Log | None = None
 
     @property

@@ -182,6 +182,7 @@ class Dispatcher:
             quotas=self._quotas,
             mutation_quota=self._quotas.mutation_quota(connection.principal.name, client_id, runtime.clock.time()),
             telemetry=runtime.telemetry,
+            opening=runtime.opening,
         )
 
     async def _handle_with_quotas(

@@ -1,0 +1,215 @@
+"""Batches that have to be opened: the event loop does not wait for them, and appends keep their order."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aiokproto.broker import Broker, Cluster
+from aiokproto.broker.config.options import BrokerOptions, TopicOptions
+from aiokproto.broker.log.conversion import downgrade
+from aiokproto.broker.log.validation import check_records, is_quick
+from aiokproto.codec.messages.api_versions import ApiVersionsRequest
+from aiokproto.codec.messages.produce import ProduceResponse
+from aiokproto.error_codes import ErrorCode
+from aiokproto.records import BatchBuilder, BatchRecord, Compression, decode, encode
+from tests.broker.wire import NOW, Wire, batch, connect, fetch_request, produce, produce_request, records_of
+from tests.patience import PATIENCE
+
+
+def packed(value: bytes, timestamp: int = NOW) -> bytes:
+    builder = BatchBuilder(compression="gzip")
+    builder.append(timestamp, b"key", value)
+    return bytes(builder.close())
+
+
+class Gate:
+    """Holds the checks of records back that are made in a thread."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_open = threading.Event()
+        self.entered = threading.Event()
+        self.in_threads = 0
+        monkeypatch.setattr("aiokproto.broker.handlers.produce.check_records", self.check)
+
+    def check(self, *args: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            self.in_threads += 1
+            self.entered.set()
+            assert self.is_open.wait(PATIENCE)
+        return check_records(*args)
+
+    async def wait(self) -> None:
+        while not self.entered.is_set():
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
+    return Gate(monkeypatch)
+
+
+async def answer(wire: Wire) -> tuple[int, int]:
+    """The error and base offset in the response to a Produce request of version 12."""
+    frame = await wire.frame()
+    (one,) = ProduceResponse.decode(frame[5:], 12).responses[0].partition_responses
+    return one.error_code, one.base_offset
+
+
+async def test_what_a_batch_is_opened_for_happens_while_others_are_served(gate: Gate) -> None:
+    async with Broker() as broker, connect(broker) as first, connect(broker) as second, connect(broker) as third:
+        await broker.create_topic("t", 2, config={"cleanup.policy": "compact", "compression.type": "lz4"})
+        await broker.create_topic("other")
+        first.send(produce_request("t", packed(b"a")), 12)
+        await gate.wait()
+        # Behind it: one that is small, and would be quick.
+        builder = BatchBuilder(compression="lz4")
+        builder.append(NOW, b"key", b"b")
+        second.send(produce_request("t", bytes(builder.close())), 12)
+        assert (await third.ask(ApiVersionsRequest(), 0)).error_code == 0
+        assert (await produce(third, "other", batch([b"c"]))).base_offset == 0
+        gate.is_open.set()
+        assert [await answer(wire) for wire in (first, second)] == [(0, 0), (0, 1)]
+        found = records_of(await third.ask(fetch_request("t"), 12))
+        assert [record.value for record in found] == [b"a", b"b"]
+        assert gate.in_threads == 2
+        # The order holds again without any thread.
+        small = BatchBuilder()
+        small.append(NOW, b"key", b"d")
+        assert (await produce(third, "t", bytes(small.close()))).base_offset == 2
+        assert gate.in_threads == 2
+
+
+async def refuse(cluster: Cluster) -> None:
+    await cluster.move_leader("t", 0, 1)
+
+
+async def delete(cluster: Cluster) -> None:
+    state = cluster._running.state
+    state.delete_topic(state.topics["t"])
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [(refuse, ErrorCode.NOT_LEADER_OR_FOLLOWER), (delete, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
+)
+async def test_what_changed_while_a_batch_was_opened_is_seen(
+    gate: Gate, change: Callable[..., Any], error: int
+) -> None:
+    async with Cluster(2, auto_create_topics=False) as cluster, connect(cluster, 0) as wire:
+        await cluster.create_topic("t", replication=2, config={"compression.type": "lz4"})
+        await cluster.move_leader("t", 0, 0)
+        wire.send(produce_request("t", packed(b"a")), 12)
+        await gate.wait()
+        await change(cluster)
+        gate.is_open.set()
+        assert (await answer(wire))[0] == error
+
+
+async def test_a_broker_that_stops_does_not_wait_for_a_batch_that_is_opened(gate: Gate) -> None:
+    async with Broker() as broker, connect(broker) as wire:
+        await broker.create_topic("t", config={"compression.type": "lz4"})
+        wire.send(produce_request("t", packed(b"a")), 12)
+        await gate.wait()
+        await broker.close()
+        assert await wire.closed()
+        gate.is_open.set()
+
+
+LARGE = bytes(batch([bytes(40_000)]))
+
+
+@pytest.mark.parametrize(
+    ("configs", "data", "quick"),
+    [
+        ({}, packed(b"v"), True),
+        ({}, LARGE, True),
+        ({"cleanup.policy": "compact"}, packed(b"v"), False),
+        ({"cleanup.policy": "compact,delete"}, LARGE, False),
+        ({"cleanup.policy": "compact"}, batch([b"v"]), True),
+        ({"compression.type": "gzip"}, packed(b"v"), True),
+        ({"compression.type": "lz4"}, packed(b"v"), False),
+        ({"compression.type": "uncompressed"}, LARGE, True),
+        ({"compression.type": "uncompressed"}, packed(b"v"), False),
+        ({"compression.type": "zstd"}, LARGE, False),
+        ({"message.timestamp.after.max.ms": "5"}, packed(b"v", NOW + 5), True),
+        ({"message.timestamp.after.max.ms": "5"}, packed(b"v", NOW + 6), False),
+        ({"message.timestamp.before.max.ms": "5"}, packed(b"v"), False),
+        ({"message.timestamp.before.max.ms": "5", "message.timestamp.type": "LogAppendTime"}, packed(b"v"), True),
+        # What is refused by its header.
+        ({"cleanup.policy": "compact"}, b"", True),
+        ({"cleanup.policy": "compact"}, LARGE[:40], True),
+        ({"cleanup.policy": "compact"}, LARGE[:16] + b"\1" + LARGE[17:], True),
+        ({"cleanup.policy": "compact"}, LARGE[:8] + b"\xff" + LARGE[9:], True),
+        ({"compression.type": "lz4"}, LARGE[:22] + b"\7" + LARGE[23:], False),
+    ],
+)
+def test_only_a_batch_that_is_opened_and_may_become_large_is_for_a_thread(
+    configs: dict[str, str], data: bytes, quick: bool
+) -> None:
+    assert is_quick(data, TopicOptions(configs, BrokerOptions({})), 9, NOW) is quick
+
+
+def test_messages_of_old_formats_are_for_a_thread() -> None:
+    options = TopicOptions({}, BrokerOptions({}))
+    data = encode([BatchRecord(0, NOW, None, b"v")], magic=1)
+    assert not is_quick(data, options, 2, NOW)
+    assert is_quick(b"", options, 2, NOW)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+async def test_a_codec_that_does_not_exist_is_refused(wire: Wire, broker: Broker, version: int) -> None:
+    data = bytearray(encode([BatchRecord(0, NOW, None, b"v")], magic=1 if version == 2 else 2))
+    if version == 2:
+        data = bytearray(encode([BatchRecord(0, NOW, None, b"v")], magic=1, compression="gzip"))
+    await broker.create_topic("compressed", config={"compression.type": "gzip"})
+    at = 17 if version == 2 else 22
+    data[at] = 7
+    error = (await produce(wire, "compressed", bytes(data), version=version)).error_code
+    assert error in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+
+
+async def test_a_partition_with_many_batches_is_refused_after_the_second(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[object] = []
+
+    def counted(*args: Any, **options: Any) -> Any:
+        for each in decode(*args, **options):
+            found.append(each)
+            yield each
+
+    monkeypatch.setattr("aiokproto.broker.log.validation.decode", counted)
+    assert (await produce(wire, "t", batch([b"v"]) * 100)).error_code == ErrorCode.INVALID_RECORD
+    assert len(found) == 2
+
+
+# ---- conversion for old clients
+
+
+@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
+def test_a_batch_becomes_several_message_sets_of_limited_size(
+    version: int, codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = encode([BatchRecord(0, NOW, None, b"%d" % number) for number in range(200)], compression=codec)
+    monkeypatch.setattr("aiokproto.broker.log.conversion._SET_BYTES", 1000)
+    offset, read = 0, list[tuple[int, bytes | None]]()
+    while offset < 200:
+        data = downgrade(stored, version, offset, 2500)
+        found = [(record.offset, record.value) for each in decode(data) for record in each]
+        assert 0 < len(found) < 120
+        read += found
+        offset = found[-1][0] + 1
+    assert read == [(number, b"%d" % number) for number in range(200)]
+
+
+def test_a_record_larger_than_the_limit_is_converted_alone() -> None:
+    stored = encode(
+        [BatchRecord(0, NOW, None, bytes(size)) for size in (10, 3 << 20, 10)], compression=Compression.GZIP
+    )
+    assert [len(record.value or b"") for one in decode(downgrade(stored, 2, 1, 1)) for record in one] == [3 << 20]
