@@ -318,3 +318,45 @@ def test_a_failed_compaction_leaves_no_files(path: Path, monkeypatch: pytest.Mon
     assert not list(path.glob("*.cleaned"))
     assert len(records(log)) == 30
     log.close()
+
+
+def values(log: Log) -> dict[bytes | None, bytes | None]:
+    return {key: value for _, key, value in records(log)}
+
+
+@pytest.mark.parametrize("size", [1, 3, 10_000])
+def test_a_batch_is_compacted_in_steps_however_many_slices_it_has(
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("records.slices", "broker.log.rewrite"):
+        monkeypatch.setattr(f"aiokproto.{module}.SLICE_RECORDS", size)
+    pairs: list[Pair] = [(b"k%d" % (number % 7), b"%d" % number if number % 5 else None) for number in range(101)]
+    log = Log(tmp_path, CONFIG, NOW)
+    log.append(batch(pairs), 0, NOW)
+    log.append(batch([(b"k0", b"last")]), 0, NOW)
+    log.roll(NOW)
+    steps = list(Compaction(log, NOW).run(MEMORY))
+    assert (len(steps) > 20) is (size < 10_000)
+    assert values(log) == {**dict(pairs), b"k0": b"last"}
+    assert len(records(log)) == 7
+    log.close_handlers()
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+def test_a_batch_that_would_take_too_much_memory_is_retained_in_full(
+    codec: Compression, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiokproto.broker.log.rewrite.MOST_REWRITTEN", 1000)
+    log = Log(tmp_path, CONFIG, NOW)
+    for count in (20, 8):
+        builder = BatchBuilder(compression=codec)
+        for number in range(count):
+            builder.append(NOW, b"%d-%d" % (count, number), bytes(100))
+        builder.append(NOW, b"key", b"%d" % count)
+        log.append(builder.close(), 0, NOW)
+    log.append(batch([(b"key", b"last")]), 0, NOW)
+    compact(log)
+    # Of the first the record that is superseded is still there.
+    assert [value for _, key, value in records(log) if key == b"key"] == [b"20", b"last"]
+    assert len(records(log)) == 20 + 8 + 2
+    log.close_handlers()

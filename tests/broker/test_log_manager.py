@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from aiokproto.broker import Broker
 from aiokproto.broker.clock import VirtualClock
 from aiokproto.broker.log import checkpoints
+from aiokproto.broker.log.cleaner import build_offset_map
+from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
 from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from aiokproto.codec.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from aiokproto.codec.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from aiokproto.records import BatchRecord, decode, encode
+from aiokproto.records.record import read_slice
 from tests.broker.wire import Wire, connect
+from tests.patience import PATIENCE
 
 DAY = 86_400
 COMPACT: dict[str, str | int | float] = {"cleanup.policy": "compact", "segment.bytes": 300}
@@ -88,6 +96,53 @@ async def test_compaction_on_demand() -> None:
         await produce(wire, PAIRS, 0)
         await broker.compact("t")
         assert await read(wire) == [(47, b"k2", b"v47"), (48, b"k0", b"v48"), (49, b"k1", b"v49")]
+
+
+async def test_batches_are_compacted_by_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoding: list[threading.Thread] = []
+
+    def read(*args: Any) -> Any:
+        decoding.append(threading.current_thread())
+        return read_slice(*args)
+
+    async with Broker() as broker, connect(broker) as wire:
+        await broker.create_topic("t", config=COMPACT)
+        await produce(wire, PAIRS, 0)
+        monkeypatch.setattr("aiokproto.records.slices.read_slice", read)
+        await broker.compact("t")
+    assert decoding
+    assert threading.main_thread() not in decoding
+
+
+async def test_a_compaction_that_is_cancelled_ends_with_its_step(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def build(*args: Any) -> Generator[None, None, bool]:
+        entered.set()
+        assert leave.wait(PATIENCE)
+        return (yield from build_offset_map(*args))
+
+    async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
+        await broker.create_topic("t", config={**COMPACT, "min.cleanable.dirty.ratio": 1})
+        await produce(wire, PAIRS, 0)
+        with monkeypatch.context() as patch:
+            patch.setattr("aiokproto.broker.log.compaction.build_offset_map", build)
+            compacting = asyncio.ensure_future(broker.compact("t"))
+            while not entered.is_set():
+                await asyncio.sleep(0)
+            for _ in range(2):
+                compacting.cancel()
+                assert (await wire.ask(ApiVersionsRequest(), 0)).error_code == 0
+                assert not compacting.done()
+            leave.set()
+            with pytest.raises(asyncio.CancelledError):
+                await compacting
+        assert not list((tmp_path / "t-0").glob("*.cleaned"))
+        assert len(await read(wire)) == 50
+        await broker.compact("t")
+        assert len(await read(wire)) == 3
 
 
 async def test_a_topic_with_both_cleanup_policies() -> None:

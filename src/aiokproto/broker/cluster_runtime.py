@@ -77,7 +77,7 @@ class ClusterRuntime:
             self._release_directory()
             raise
         self.opening = OpeningThread()
-        self.log_manager = LogManager(self.state)
+        self.log_manager = LogManager(self.state, self.opening)
         self.telemetry = ClientTelemetry(clock)
         self.share_states = ShareCoordinator(self.state)
         self.groups = GroupCoordinator(self.state, self.share_states)
@@ -118,6 +118,7 @@ class ClusterRuntime:
             timer.cancel()
         self._timers.clear()
         self.security.close()
+        # First: the manager waits for the step of a compaction that has begun, but not for what waits for the thread.
         self.opening.close()
         try:
             await self.log_manager.close()

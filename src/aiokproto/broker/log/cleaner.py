@@ -15,7 +15,7 @@ records to retain:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from hashlib import blake2b
 from heapq import heapify, heappop
 from typing import NamedTuple
@@ -121,21 +121,37 @@ class CleanedTransactionMetadata:
 
 def build_offset_map(
     batches: Iterable[RecordBatch], start: int, offsets: OffsetMap, transactions: CleanedTransactionMetadata
-) -> bool:
-    """Add the newest record of each key at or after ``start`` to the map. Returns False once the map is full."""
+) -> Generator[None, None, bool]:
+    """Add the newest record of each key at or after ``start`` to the map, in short steps. Returns False once the map is
+    full."""
     for batch in batches:
         if batch.is_control:
             transactions.should_discard(batch)
         elif not transactions.should_discard(batch):
-            for record in batch:
-                offset, key = record.offset, record.key
-                # The key that exceeds the limit is in the map, although ``latest`` is below its offset. That loses no
-                # record: it supersedes only older ones, and records above ``latest`` are all retained.
-                if key is not None and offset >= start and not offsets.put(key, offset):
-                    return False
-                offsets.latest = max(offsets.latest, offset)
+            slices = batch.slices(_offset_and_key)
+            while not slices.ended:
+                for offset, key in slices.read():
+                    # The key that exceeds the limit is in the map, although ``latest`` is below its offset. That loses
+                    # no record: it supersedes only older ones, and records above ``latest`` are all retained.
+                    if key is not None and offset >= start and not offsets.put(key, offset):
+                        return False
+                    offsets.latest = max(offsets.latest, offset)
+                if not slices.ended:
+                    yield
         offsets.latest = max(offsets.latest, batch.last_offset)
     return True
+
+
+def _offset_and_key(
+    offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: object
+) -> tuple[int, bytes | None]:
+    return offset, key
+
+
+def _offset_key_and_tombstone(
+    offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: object
+) -> tuple[int, bytes | None, bool]:
+    return offset, key, value is None
 
 
 class LastRecord(NamedTuple):
@@ -174,8 +190,10 @@ class Cleaner:
         self._now = now
         self._horizon = now + delete_retention_ms
 
-    def clean(self, batch: RecordBatch, *, expired: bool = False) -> bytearray | memoryview | None:
-        """Return the batch to write in place of the next one; None to drop it.
+    def clean(
+        self, batch: RecordBatch, *, expired: bool = False
+    ) -> Generator[None, None, bytearray | memoryview | None]:
+        """Return the batch to write in place of the next one, after short steps; None to drop it.
 
         Args:
             batch: The next batch.
@@ -194,22 +212,31 @@ class Cleaner:
             keep, wants_horizon = bytearray(), False
         else:
             due = expired if batch.magic < _HORIZON_MAGIC else horizon is not None and horizon <= self._now
-            tombstones = False
-            # A byte each: a batch can have millions.
-            keep = bytearray()
-            for record in batch:
-                tombstone = record.value is None
-                stays = self._is_retained(record.offset, record.key, tombstone and due)
-                keep.append(stays)
-                tombstones = tombstones or (stays and tombstone)
+            keep, tombstones = yield from self._judge(batch, due)
             wants_horizon = tombstones and batch.magic >= _HORIZON_MAGIC
         # An empty batch is retained where its header is needed: Kafka's BatchRetention.RETAIN_EMPTY.
         if not any(keep):
             return empty(batch) if self._must_retain(batch) else None
         if wants_horizon and horizon is None:
-            return rewrite(batch, keep, self._horizon)
+            return (yield from rewrite(batch, keep, self._horizon))
         # An unchanged batch keeps its bytes: compressing it again would cost time, and hide damage behind a new CRC.
-        return batch.raw if all(keep) else rewrite(batch, keep)
+        return batch.raw if all(keep) else (yield from rewrite(batch, keep))
+
+    def _judge(self, batch: RecordBatch, due: bool) -> Generator[None, None, tuple[bytearray, bool]]:
+        """Return for each record whether it stays, and whether any of those is a tombstone; ``due``: no tombstone
+        stays."""
+        tombstones = False
+        # A byte each: a batch can have millions.
+        keep = bytearray()
+        slices = batch.slices(_offset_key_and_tombstone)
+        while not slices.ended:
+            for offset, key, tombstone in slices.read():
+                stays = self._is_retained(offset, key, tombstone and due)
+                keep.append(stays)
+                tombstones = tombstones or (stays and tombstone)
+            if not slices.ended:
+                yield
+        return keep, tombstones
 
     def _is_retained(self, offset: int, key: bytes | None, expired: bool) -> bool:
         # The map has no keys beyond it: whether a newer record exists there is unknown until the next run.

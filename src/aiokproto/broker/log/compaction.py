@@ -1,5 +1,8 @@
 """Compacts a log: selects the segments, and writes the cleaned ones. No asyncio; the caller runs it step by step.
 
+Between two steps requests are served. Reading and rewriting records is for a thread: a batch of kilobytes can have
+millions. What looks at the log, or changes it, is for the event loop. Each step says which of both the next one is.
+
 Cleaned segments are written next to the old ones with the suffix ``.cleaned``, flushed, and swapped in by
 :meth:`Log.replace`, so that readers and a crash see the old segments or the new one. The active segment is never
 compacted, nor a segment beyond the last stable offset: the outcome of its transactions is not known yet.
@@ -8,6 +11,7 @@ compacted, nor a segment beyond the last stable offset: the outcome of its trans
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from typing import TypeVar
 
 from aiokproto.broker.log.cleaner import (
     CleanedTransactionMetadata,
@@ -23,9 +27,12 @@ from aiokproto.broker.log.log import Log
 from aiokproto.broker.log.segment import CLEANED, Segment
 from aiokproto.records import RecordBatch
 
+T = TypeVar("T")
+
 KEY_BYTES = 160
 """Estimated memory of one entry of the offset map."""
 
+_BY_LOOP, _BY_THREAD = False, True
 # Read between two yields to the event loop, so that other requests are served meanwhile.
 _STEP_BYTES = 256 << 10
 # Indexes store offsets relative to the segment's base as int32.
@@ -73,8 +80,11 @@ class Compaction:
         before = self._now - self._log.config.max_compaction_lag_ms
         return any(segment.size and 0 <= segment.first_timestamp < before for segment in self._dirty)
 
-    def run(self, memory: int) -> Generator[None, None, None]:
+    def run(self, memory: int) -> Generator[bool, None, None]:
         """Compact the log in short steps. Between steps the log can be read, appended to, and truncated by retention.
+
+        Yields:
+            Whether the next step may be done by another thread. It must have ended before the generator is closed.
 
         Args:
             memory: The most bytes of the offset map (``log.cleaner.dedupe.buffer.size``). If the map is full, only the
@@ -88,9 +98,12 @@ class Compaction:
         complete = True
         for segment in self._dirty:
             for batches in _batches_in_steps(segment):
+                yield _BY_THREAD
                 # Once the map is full, what follows is left to the next run.
-                complete = complete and build_offset_map(batches, self._start, offsets, transactions)
-                yield
+                if complete:
+                    steps = build_offset_map(batches, self._start, offsets, transactions)
+                    complete = yield from _by_thread(steps)
+        yield _BY_LOOP
         if complete:
             # The range can end in a gap that an earlier compaction left.
             offsets.latest = end - 1
@@ -118,7 +131,7 @@ class Compaction:
 
     def _clean(
         self, group: list[Segment], cleaner: Cleaner, transactions: CleanedTransactionMetadata, horizon: int
-    ) -> Iterator[None]:
+    ) -> Iterator[bool]:
         log, modified = self._log, group[-1].modified
         cleaned = Segment(log.directory, group[0].base_offset, log.config.index_interval_bytes, CLEANED)
         # A cancelled compaction may have left one.
@@ -129,11 +142,12 @@ class Compaction:
                 # Magic 0 and 1 cannot hold a delete horizon. For them Kafka uses the modification time of the file.
                 expired = segment.modified <= horizon
                 for batches in _batches_in_steps(segment):
+                    yield _BY_THREAD
                     for batch in batches:
-                        data = cleaner.clean(batch, expired=expired)
+                        data = yield from _by_thread(cleaner.clean(batch, expired=expired))
                         if data is not None:
                             cleaned.append(data, BatchHeader.read(data))
-                    yield
+            yield _BY_LOOP
             for aborted in transactions.retained:
                 cleaned.note_aborted(aborted)
             transactions.retained.clear()
@@ -147,6 +161,16 @@ class Compaction:
             cleaned.remove()
             raise
         log.replace(group, cleaned, self._now)
+
+
+def _by_thread(steps: Generator[None, None, T]) -> Generator[bool, None, T]:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        yield _BY_THREAD
 
 
 def _batches_in_steps(segment: Segment) -> Iterator[list[RecordBatch]]:

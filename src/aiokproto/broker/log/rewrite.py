@@ -7,23 +7,38 @@ and transaction fields: consumers skip offsets that have no record.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
+from itertools import islice
 from zlib import crc32
 
 from aiokproto.records import Compression, LegacyBatch, RecordBatch, compress
 from aiokproto.records.batch import DELETE_HORIZON, HEADER, LOG_OVERHEAD, TIMESTAMP_TYPE
+from aiokproto.records.cutting import cut
 from aiokproto.records.lz4_v0 import to_v0
 from aiokproto.records.patch import update_crc
+from aiokproto.records.scan import whole_records
+from aiokproto.records.slices import SLICE_BYTES, SLICE_RECORDS
 from aiokproto.records.varint import encode, read_varint, read_varlong
 
 _CODEC = 0x07
+
+MOST_REWRITTEN = 16 << 20
+"""Most bytes of records, decompressed, that are retained of a batch which is rewritten: kilobytes can become gigabytes.
+Kafka has no such limit."""
+
+_MOST_OF_SET = 2 << 20
+"""Most bytes of a message set that is rewritten, in one step: a message of 34 bytes takes ten times as much."""
 
 _INT32 = struct.Struct(">i")
 _LENGTH_AT = 8
 
 
-def rewrite(batch: RecordBatch, keep: Sequence[int], delete_horizon: int | None = None) -> bytearray | memoryview:
-    """Return the batch with the records to retain, at least one.
+def rewrite(
+    batch: RecordBatch, keep: bytearray, delete_horizon: int | None = None
+) -> Generator[None, None, bytearray | memoryview]:
+    """Return the batch with the records to retain, at least one, after short steps.
+
+    A batch of which more than :data:`MOST_REWRITTEN` bytes would be retained is retained in full, as it is.
 
     Args:
         batch: The batch.
@@ -39,29 +54,38 @@ def rewrite(batch: RecordBatch, keep: Sequence[int], delete_horizon: int | None 
         attributes |= DELETE_HORIZON
         shift = base_timestamp - delete_horizon
         base_timestamp = delete_horizon
-    body = bytes(batch.body())
     kept = bytearray()
-    count = 0
     latest = -1
-    pos = 0
-    for stays in keep:
-        length, start = read_varint(body, pos)
-        end = start + length
-        if stays:
-            delta, rest = read_varlong(body, start + 1)
-            latest = max(latest, batch.base_timestamp + delta)
-            if shift:
-                record = body[start : start + 1] + encode(delta + shift) + body[rest:end]
-                kept += encode(len(record)) + record
-            else:
-                kept += body[pos:end]
-            count += 1
-        pos = end
+    stay = iter(keep)
+    for piece, records in cut(batch.unpacked(), SLICE_BYTES, SLICE_RECORDS, whole_records, batch.max_record):
+        latest = max(latest, _retain(bytes(piece), islice(stay, records), batch.base_timestamp, shift, kept))
+        if len(kept) > MOST_REWRITTEN:
+            return batch.raw
+        yield
     # With LogAppendTime the header's timestamp is that of all records, and does not depend on which are left.
     if attributes & TIMESTAMP_TYPE:
         latest = batch.max_timestamp
     content = bytes(compress(batch.compression, kept) if batch.compression else kept)
-    return _join(batch, attributes, base_timestamp, latest, count, content)
+    return _join(batch, attributes, base_timestamp, latest, len(keep) - keep.count(0), content)
+
+
+def _retain(data: bytes, stay: Iterable[int], base_timestamp: int, shift: int, kept: bytearray) -> int:
+    """Append the records to retain to ``kept``; return the greatest of their timestamps, -1 if there are none."""
+    latest = -1
+    pos = 0
+    for stays in stay:
+        length, start = read_varint(data, pos)
+        end = start + length
+        if stays:
+            delta, rest = read_varlong(data, start + 1)
+            latest = max(latest, base_timestamp + delta)
+            if shift:
+                record = data[start : start + 1] + encode(delta + shift) + data[rest:end]
+                kept += encode(len(record)) + record
+            else:
+                kept += data[pos:end]
+        pos = end
+    return latest
 
 
 def empty(batch: RecordBatch) -> bytearray:
@@ -71,17 +95,19 @@ def empty(batch: RecordBatch) -> bytearray:
     return _join(batch, attributes, batch.max_timestamp, batch.max_timestamp, 0, b"")
 
 
-def _rewrite_set(batch: LegacyBatch, keep: Sequence[int]) -> bytearray | memoryview:
+def _rewrite_set(batch: LegacyBatch, keep: bytearray) -> bytearray | memoryview:
     """Rewrite a compressed message set, whose inner offsets are absolute, or relative to the offset of the last
     message.
 
     In both cases retained messages keep their inner offsets, and the wrapper message gets the offset of the last one.
     """
+    places = batch.records_within(_MOST_OF_SET, lambda offset, timestamp, *_: (offset, timestamp))
+    if places is None:
+        return batch.raw
     messages = list(_messages(bytes(batch.body())))
     if len(messages) != len(keep):
         # Nested compressed sets, which Kafka 0.8 could read but never wrote, are retained in full.
         return batch.raw
-    places = batch.records(lambda offset, timestamp, *_: (offset, timestamp))
     kept = [(place, message) for stays, place, message in zip(keep, places, messages, strict=True) if stays]
     (offset, _), _ = kept[-1]
     latest = max(timestamp for (_, timestamp), _ in kept)

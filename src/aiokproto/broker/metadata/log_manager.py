@@ -1,6 +1,7 @@
 """Periodic work on the logs: retention, compaction, background flushes, checkpoints. Kafka's LogManager and LogCleaner.
 
-Everything runs in the event loop, in steps that yield, except for fsync, which runs in a thread. At most one task of
+Everything runs in the event loop, in steps that yield, except for fsync, and for the batches of a compaction, which are
+for threads. At most one task of
 each kind runs at a time: opening, cleaning, flushing. ``_compacting`` also excludes a compaction that a test requested.
 """
 
@@ -8,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import partial
 
 from aiokproto.broker.log import Log
 from aiokproto.broker.log.compaction import Compaction
 from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.topics import Partition
+from aiokproto.broker.opening import OpeningThread
 from aiokproto.errors import KafkaError
 from aiokproto.runtime import create_task
 
@@ -23,8 +27,9 @@ log = logging.getLogger("aiokproto.broker")
 class LogManager:
     """Runs the periodic work on all logs of a cluster."""
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: ClusterState, thread: OpeningThread) -> None:
         self._state = state
+        self._thread = thread
         self._cleaning: asyncio.Task[None] | None = None
         self._opening: asyncio.Task[None] | None = None
         self._rolled: set[Log] = set()
@@ -128,11 +133,27 @@ class LogManager:
             compacted = partition.log
             steps = self._compaction_of(partition).run(self._state.options.number("log.cleaner.dedupe.buffer.size"))
             try:
-                for _ in steps:
-                    await asyncio.sleep(0)
+                by_thread = next(steps, None)
+                while by_thread is not None:
+                    if by_thread:
+                        by_thread = await self._do_by_thread(steps)
+                    else:
+                        await asyncio.sleep(0)
+                        by_thread = next(steps, None)
                     # While this task was suspended the topic may have been deleted, or the log replaced.
                     known = self._state.find_partition(partition.topic, partition.index)
                     if known is not partition or partition.log is not compacted:
                         return
             finally:
                 steps.close()
+
+    async def _do_by_thread(self, steps: Iterator[bool]) -> bool | None:
+        """Do the next step of a compaction in the thread. It has ended when this does, also if cancelled."""
+        future = self._thread.run(partial(next, steps, None))
+        try:
+            return await asyncio.shield(future)
+        finally:
+            # Cancelled: a step is short, and what it writes to must not be closed under it.
+            while not future.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([future])
