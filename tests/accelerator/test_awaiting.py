@@ -122,6 +122,9 @@ async def test_what_filling_raises_comes_out(form: Any) -> None:
         await records.__anext__()
     with pytest.raises(KafkaError, match="no more"):
         await records.__anext__()
+    # What came by another way, such as poll(), is not lost.
+    source.fill(1, 2)
+    assert [one.offset for one in await take(records, 2)] == [1, 2]
 
 
 @pytest.mark.parametrize("form", each_form(HANDING, "RecordIterator"))

@@ -115,6 +115,9 @@ cdef int step(PyObject *me, PyObject *arg, PyObject **result) except ERROR:
     """``am_send``: begin, or go on."""
     cdef Call call = <Call> me
     cdef int status
+    cdef PyObject *kind
+    cdef PyObject *value
+    cdef PyObject *traceback
     if call.state == NEW:
         if arg != Py_None:
             raise TypeError("can't send non-None value to a just-started coroutine")
@@ -130,9 +133,11 @@ cdef int step(PyObject *me, PyObject *arg, PyObject **result) except ERROR:
     status = PyIter_Send(<PyObject *> call.inner, arg, result)
     if status != NEXT:
         call.state = DONE
-        # What it raised, if it did, is set: nothing that is done here may touch it.
-        if status == RETURN:
-            call.inner = None
+        # What it raised, if it did, is set, and nothing that is done here may touch it.
+        PyErr_Fetch(&kind, &value, &traceback)
+        # A call that is used again would take it for its own.
+        call.inner = None
+        PyErr_Restore(kind, value, traceback)
     return status
 
 
