@@ -10,7 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
@@ -24,7 +24,6 @@ from aiokproto.codec.messages.fetch import FetchRequest, FetchTopic
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokproto.codec.registry import request
 from aiokproto.consumer.cursor import Cursor
-from aiokproto.consumer.delivery import DeliveryState, RecordIterator
 from aiokproto.errors import ConfigurationError
 from aiokproto.records import crc
 from aiokproto.records.builder import BatchBuilder
@@ -311,26 +310,64 @@ def test_the_library_of_the_checksum_is_loaded_once(monkeypatch: pytest.MonkeyPa
     assert len(loaded) == 1
 
 
-def test_a_consumers_iterator_survives_threads_that_should_not_use_it() -> None:
-    """No record is delivered twice, or lost."""
+@pytest.mark.parametrize("form", ["pure", "compiled"])
+def test_a_consumers_iterator_refuses_other_threads_at_every_step(form: str) -> None:
+    """They get no record, and the thread that the records are for gets all."""
+    if form not in forms("aiokproto.consumer.delivery", "RecordIterator"):
+        pytest.skip(not_compiled.kwargs["reason"])
     count = 20_000
-    state = DeliveryState()
-    state.open = list(range(count))  # type: ignore[arg-type]
+    state = forms("aiokproto.consumer.delivery", "DeliveryState")[form]()
+    state.open = list(range(count))
+    ended = threading.Event()
 
     async def more() -> None:
-        raise StopAsyncIteration
+        if ended.is_set():
+            raise StopAsyncIteration
+        raise ConfigurationError("another event loop")
 
-    async def work(_: int) -> list[object]:
-        iterator: AsyncIterator[object] = RecordIterator(state, more)
+    async def work(number: int) -> list[object]:
+        iterator = forms("aiokproto.consumer.delivery", "RecordIterator")[form](state, more)
         found: list[object] = []
-        # Another thread may take the last record between a look at it and its removal.
-        with suppress(IndexError):
-            async for record in iterator:
-                found.append(record)
+        if number:
+            refused = 0
+            while not ended.is_set() or not refused:
+                with pytest.raises((ConfigurationError, StopAsyncIteration)):
+                    found.append(await iterator.__anext__())
+                refused += 1
+            return found
+        state.thread = threading.get_ident()
+        while state.open:
+            found.append(await iterator.__anext__())
+        ended.set()
         return found
 
     found = in_loops(work)
-    assert sorted(record for one in found for record in one) == list(range(count))  # type: ignore[type-var]
+    assert found == [list(range(count - 1, -1, -1)), [], [], []]
+
+
+def test_records_that_are_open_are_not_delivered_to_another_thread(kafka: ThreadedCluster) -> None:
+    async def write() -> None:
+        async with Producer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+            await producer.send_many("flights", [b"0", b"1", b"2"])
+
+    asyncio.run(write())
+
+    async def read() -> list[bytes | None]:
+        async with Consumer(
+            "flights", bootstrap_servers=kafka.bootstrap_servers, auto_offset_reset="earliest"
+        ) as consumer:
+            iterator = aiter(consumer)
+            found = [(await anext(iterator)).value]
+
+            async def intrude() -> None:
+                for _ in range(3):
+                    with pytest.raises(ConfigurationError, match="event loop"):
+                        await anext(iterator)
+
+            await asyncio.to_thread(lambda: asyncio.run(intrude()))
+            return [*found, (await anext(iterator)).value, (await anext(iterator)).value]
+
+    assert asyncio.run(read()) == [b"0", b"1", b"2"]
 
 
 def test_positions_of_consumers_in_all_threads_are_told_apart() -> None:

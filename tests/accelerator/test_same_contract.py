@@ -91,7 +91,7 @@ SAMPLES = {
     ),
     "OpenBatchSlot": Sample(lambda: (), ("open",)),
     "TopicQueues": Sample(lambda: ("flights",), ("name", "queues", "available", "sticky", "sticky_bytes")),
-    "DeliveryState": Sample(lambda: (), ("open", "current")),
+    "DeliveryState": Sample(lambda: (), ("open", "current", "thread")),
     "Delivery": Sample(lambda: (outcome(), 1, 7), ("timestamp",)),
     "BatchSlice": Sample(lambda: (outcome(), 0, 2, 7), ("first", "count", "outcome")),
 }

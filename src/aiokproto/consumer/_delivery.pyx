@@ -9,6 +9,9 @@ from aiokproto.accelerator.naming cimport name_type
 
 from aiokproto.accelerator import Documentation, Signature
 
+cdef extern from "pythread.h":
+    unsigned long PyThread_get_thread_ident() nogil
+
 
 cdef class DeliveryState:
     __doc__ = Documentation()
@@ -16,9 +19,11 @@ cdef class DeliveryState:
 
     cdef public list open
     cdef public object current
+    cdef public unsigned long thread
 
     def __init__(self):
         self.open = []
+        self.thread = PyThread_get_thread_ident()
 
 
 cdef object take(DeliveryState delivery):
@@ -71,7 +76,7 @@ cdef class Next(Call):
     cdef object more
 
     cdef object begin(self):
-        if self.delivery.open:
+        if self.delivery.open and self.delivery.thread == PyThread_get_thread_ident():
             return take(self.delivery)
         # A coroutine only when there is something to wait for.
         self.inner = take_later(self.delivery, self.more)

@@ -24,6 +24,7 @@ from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.start_lookup import FormerPosition
 from aiokproto.errors import AuthorizationError, ConfigurationError, KafkaError, UnknownTopicError
 from aiokproto.observe.observers import ConsumerObserver
+from aiokproto.runtime import thread_id
 from aiokproto.types import OffsetAndMetadata, Record, TopicPartition
 
 log = logging.getLogger("aiokproto.consumer")
@@ -270,6 +271,7 @@ class Assignment(DeliveryState):
         self._serving = cursor
         # The buffer's own list: popping a record from it moves the partition's position (RecordBuffer.position).
         self.open = cursor.buffer.records
+        self.thread = thread_id()
         self._served = len(self.open)
         # The list has its last record first.
         self._served_to = self.open[0].offset + 1

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from aiokproto.accelerator import twin
+from aiokproto.runtime import thread_id
 from aiokproto.types import Record
 
 if TYPE_CHECKING:
@@ -24,13 +25,15 @@ class DeliveryState:
         open: The decoded records of the partition that is being delivered, last one first, so that delivering is
             ``pop()``. Whatever ends a partition's right to be delivered replaces this list.
         current: What was delivered last: a record, a list or a batch, until the next is requested; then None.
+        thread: The thread that they are for.
     """
 
-    __slots__ = ("current", "open")
+    __slots__ = ("current", "open", "thread")
 
     def __init__(self) -> None:
         self.open: list[Record] = []
         self.current: Current = None
+        self.thread = thread_id()
 
 
 @twin
@@ -41,7 +44,8 @@ class RecordIterator:
     __slots__ = ("_delivery", "_more")
 
     def __init__(self, delivery: DeliveryState, more: Callable[[], Awaitable[object]]) -> None:
-        """``more`` is awaited when no record is open; there is one when it returns."""
+        """``more`` is awaited when no record is open; there is one when it returns. In another thread it is awaited for
+        each record, and refuses that."""
         self._delivery = delivery
         self._more = more
 
@@ -51,7 +55,7 @@ class RecordIterator:
     async def __anext__(self) -> Record:
         delivery = self._delivery
         # No check of pauses, seeks or revocations here: each of them has replaced the list.
-        if not delivery.open:
+        if not delivery.open or delivery.thread != thread_id():
             await self._more()
         delivery.current = record = delivery.open.pop()
         return record
