@@ -90,8 +90,18 @@ def bombs() -> Iterator[tuple[str, bytes]]:
     yield "a length of 2 GiB", batch(packed(Compression.ZSTD, b"\xfe\xff\xff\xff\x0f" + bytes(40 * MIB)), 1, 4)
     yield "a control batch", batch(packed(Compression.ZSTD, TINY * 1_000_000), 1_000_000, 4, attributes=CONTROL)
     yield "zeros behind the record", batch(packed(Compression.ZSTD, TINY + bytes(40 * MIB)), 1, 4)
+    # What is just below the limit of the readers.
+    yield "a value of almost 16 MiB", batch(packed(Compression.ZSTD, record(16 * MIB - 64)), 1, 4)
+    yield "a snappy block of almost 16 MiB", batch(packed(Compression.SNAPPY, record(16 * MIB - 64)), 1, 2)
+    yield "many records in a snappy block", batch(packed(Compression.SNAPPY, TINY * 1_500_000), 1_500_000, 2)
+    window = zstandard.ZstdCompressor(
+        compression_params=zstandard.ZstdCompressionParameters.from_level(1, window_log=27)
+    ).compressobj()
+    yield "a window of 128 MiB", batch(window.compress(TINY * 3_000_000) + window.flush(), 3_000_000, 4)
     one = message(bytes(0), magic=1)
     yield "a set of many messages", message(gzip.compress(one * 300_000, 1), magic=1, codec=1)
     yield "a message of magic 1 that is huge", nested(1, 1, message(bytes(40 * MIB), magic=1))
+    many = message(gzip.compress(message(bytes(0), magic=0) * 30_000), magic=0, codec=1)
+    yield "many sets of magic 0 in a set", message(gzip.compress(many * 10, 1), magic=0, codec=1)
     yield "sets of magic 0 in sets", nested(3, 0, message(bytes(40 * MIB), magic=0))
     yield "too many sets of magic 0 in sets", nested(12, 0, message(bytes(10 * MIB), magic=0))

@@ -155,6 +155,14 @@ def test_a_batch_over_the_limit_is_named_with_the_option(codec: Compression) -> 
         one.slices(BatchRecord).read()
 
 
+@pytest.mark.parametrize("damaged", [batch(packed(Compression.ZSTD, TINY + b"\xff"), 2, 4), batch(record(5000))])
+def test_an_error_does_not_keep_what_was_decompressed(damaged: bytes) -> None:
+    with pytest.raises(CorruptRecordError) as caught:
+        list(RecordBatch(damaged, max_record=1000))
+    assert caught.value.__context__ is not None
+    assert caught.value.__context__.__traceback__ is None
+
+
 def test_headers_count_as_objects() -> None:
     data = record(headers=10)
     size = len(data) + 10 * HEADER_WEIGHT

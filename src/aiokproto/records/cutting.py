@@ -56,16 +56,19 @@ def cut(
 
 def _more(rest: bytes, chunks: Iterator[Bytes], wanted: int) -> tuple[Bytes, bool]:
     """Extend ``rest`` with chunks to at least ``wanted`` bytes; also return whether the chunks have ended."""
-    parts: list[Bytes] = [rest] if rest else []
-    have = len(rest)
+    data: Bytes = rest
     for chunk in chunks:
-        parts.append(chunk)
-        have += len(chunk)
-        if have >= wanted:
-            break
-    else:
-        return joined(parts), True
-    return joined(parts), False
+        if not data:
+            # Not copied: most records end within the chunk that they begin in.
+            data = chunk
+        else:
+            # Not collected and joined at the end: a large record would be in memory twice.
+            if not isinstance(data, bytearray):
+                data = bytearray(data)
+            data += chunk
+        if len(data) >= wanted:
+            return data, False
+    return data, True
 
 
 def joined(parts: list[Bytes]) -> Bytes:

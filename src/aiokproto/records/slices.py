@@ -233,6 +233,8 @@ class LegacySlices(Slices[T]):
 
 def named(batch: Batch, error: CodecError) -> CorruptRecordError:
     """Return an error with the batch that it is about, and with the option if it is a limit."""
+    # Its frames hold what was decompressed, and the error is kept as the context of the one that is returned.
+    error.__traceback__ = None
     option = " (max_decompressed_bytes)" if isinstance(error, TooLargeError) else ""
     return batch.damage(f"{error}{option}")
 

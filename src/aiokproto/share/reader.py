@@ -302,7 +302,8 @@ class ShareReader:
         try:
             records = opened()
         except (CorruptRecordError, UnsupportedCompressionError) as error:
-            self._damage(part, part.take_batch(), error)
+            # The frames refer to the future that has the error: a cycle, which would keep what was decompressed.
+            self._damage(part, part.take_batch(), error.with_traceback(None))
         else:
             self._acknowledge(part, part.take(records), Acknowledgement.GAP, None)
             # After the gaps: what interceptors leave out is none.

@@ -24,11 +24,11 @@ _ZSTD_SINCE = 7
 """The Produce version that allows zstd (KIP-110)."""
 
 
-_GROWTH = 16
-"""How many times ``max.message.bytes`` a batch may become that has to be opened: a kilobyte can become gigabytes. Kafka
-has no such limit."""
+_GROWTH = 12
+"""How many times ``max.message.bytes`` a batch may become that has to be opened: a kilobyte can become gigabytes. With
+what it is encoded into again, and a codec's window, memory is up to five times as much. Kafka has no such limit."""
 
-_LEAST_OPENED = 32 << 20
+_LEAST_OPENED = 12 << 20
 """The same in bytes, at least."""
 
 _QUICK_BYTES = 32 << 10
