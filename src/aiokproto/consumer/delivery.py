@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, final
 
 from aiokproto.accelerator import twin
-from aiokproto.runtime import thread_id
 from aiokproto.types import Record
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class DeliveryState:
     def __init__(self) -> None:
         self.open: list[Record] = []
         self.current: Current = None
-        self.thread = thread_id()
+        self.thread = get_ident()
 
 
 @twin
@@ -55,7 +55,7 @@ class RecordIterator:
     async def __anext__(self) -> Record:
         delivery = self._delivery
         # No check of pauses, seeks or revocations here: each of them has replaced the list.
-        if not delivery.open or delivery.thread != thread_id():
+        if not delivery.open or delivery.thread != get_ident():
             await self._more()
         delivery.current = record = delivery.open.pop()
         return record
