@@ -79,6 +79,16 @@ def test_only_records_of_the_range_are_written(kafka: Kafka, worker: Worker, fil
     assert [letter.value for letter in letters_of(kafka, filled)] == [b'{"a":"x"}']
 
 
+@pytest.mark.parametrize("size", [2_000_000, pytest.param(33 << 20, marks=pytest.mark.extended)])
+def test_a_letter_is_as_large_as_its_record(kafka: Kafka, worker: Worker, topic: str, size: int) -> None:
+    """Also if it exceeds what a producer takes by default: a request of 1 MiB, or a buffer of 32 MiB."""
+    for name in (topic, f"{topic}.dead"):
+        kafka.create_topic(name, config={"max.message.bytes": "40000000"})
+    kafka.produce(topic, 0, [BatchRecord(0, 1000, None, b"n" * size, ())])
+    read(kafka, worker, topic)
+    assert [letter.value == b"n" * size for letter in letters_of(kafka, topic)] == [True]
+
+
 def test_a_letter_that_cannot_be_written_fails_the_task(kafka: Kafka, worker: Worker, filled: str) -> None:
     kafka.create_topic(f"{filled}.small", config={"max.message.bytes": "100"})
     with pytest.raises(KafkaError, match=rf"dead letter of {filled}-1@1 cannot be written to topic '{filled}\.small'"):

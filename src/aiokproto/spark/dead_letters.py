@@ -2,6 +2,8 @@
 
 A letter is acknowledged before Spark gets the rows around it. A task that fails after that writes it again when Spark
 repeats it: at least once.
+
+A letter may be as large as a record that is read: what the topic takes, the broker decides.
 """
 
 from __future__ import annotations
@@ -20,13 +22,25 @@ if TYPE_CHECKING:
     from aiokproto.records.columns import Columns
 
 
+BUFFER_MEMORY = 32 << 20
+"""Least memory for letters that are not acknowledged: the producer's default."""
+
+_HEADERS = 64 << 10
+"""Most bytes that a letter has more than its record."""
+
+
 class DeadLetters:
     """Writes the malformed records of a task. Nothing is connected before there is one."""
 
     def __init__(self, worker: Worker, options: ReadOptions, topic: str) -> None:
         """``options`` have the connection; the letters go to ``topic``."""
         self._worker = worker
-        self._connection = options.connection
+        largest = options.fetch.max_record + _HEADERS
+        self._options = {
+            **options.connection,
+            "max_request_size": largest,
+            "buffer_memory": max(largest, BUFFER_MEMORY),
+        }
         self._topic = topic
 
     def write(self, records: Columns, malformed: Mapping[int, str], partition: TopicPartition) -> None:
@@ -43,7 +57,7 @@ class DeadLetters:
         # Here, since most tasks have none.
         from aiokproto.consumer.dead_letters import DeadLetterTopic
 
-        producer = self._worker.producer(self._connection)
+        producer = self._worker.producer(self._options)
         letters = DeadLetterTopic(self._topic, producer)
         try:
             self._worker.start(_write(letters, records, malformed, partition)).result()
