@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 
 from aiokproto.spark.payloads import json_format
 from aiokproto.spark.payloads.ddl import parse_schema
+from aiokproto.spark.payloads.json_columns import columns_reader
 from aiokproto.spark.payloads.json_format import Decoded, json_decoder
-from aiokproto.spark.payloads.json_rows import row_reader
-from benchmarks.spark.payloads import FORMS, Form
+from aiokproto.spark.payloads.json_values import Malformed, converter, parse
+from benchmarks.spark.payloads import FORMS, PARSED, Form
 from tests.spark.payloads.json_cases import ROWS, SCHEMA
 
 if TYPE_CHECKING:
@@ -69,6 +71,88 @@ def as_spark(value: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+FORMS_OF_VALUES = (
+    *("null", "true", "5", "0", "2147483648", "99999999999999999999", "1e2", "1.5", "-0.1", "NaN"),
+    *(
+        '""',
+        '"x"',
+        '"5"',
+        '"1.5"',
+        '"true"',
+        '"NaN"',
+        '"null"',
+        '" 5"',
+        '"{}"',
+        '"2020-01-02T03:04:05Z"',
+        '"2020-01-02"',
+    ),
+    *("1577934245", "-1", "-62135596801", "9223372036854", "9223372036855", "253402300800"),
+    *(
+        "{}",
+        "[]",
+        '{"k":1}',
+        '{ "k" : [ 1, "x" ] }',
+        '{"k":{"j":null,"i":true}}',
+        '[{"k":"\\u00e9"},2]',
+        '{"\\n":"\\u001f"}',
+    ),
+    *('{"k":"\\"\\\\\\/\\b\\f\\r\\t\x7f"}', '{"k":"\\ud83d\\ude00"}', '{"k":"\\ud83d"}', '{"":""}'),
+)
+"""Values, of which each is the usual form of some types, and another one of the others."""
+
+TYPES_OF_VALUES = ("INT", "BIGINT", "DOUBLE", "BOOLEAN", "STRING", "TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
+
+
+UNLIKE_SPARK = {'"c4":1e2', '"c5":9223372036855'}
+"""Documented: the text of a number is what was written, and one that its type cannot hold is malformed."""
+
+FIELDS = {
+    number: [field for value in FORMS_OF_VALUES if (field := f'"c{number}":{value}') not in UNLIKE_SPARK]
+    for number in range(len(TYPES_OF_VALUES))
+}
+"""Fields of each type, with values of all forms."""
+
+PLAIN = {"TIMESTAMP": "unix_micros({})", "TIMESTAMP_NTZ": "unix_micros(cast({} AS timestamp))", "DATE": "unix_date({})"}
+"""Numbers in place of times, since Python does not have all years."""
+
+MIXED = ", ".join(f"c{number} {kind}" for number, kind in enumerate(TYPES_OF_VALUES)) + ", _corrupt_record STRING"
+
+
+def assert_as_spark(spark: SparkSession, rows: list[str]) -> None:
+    from pyspark.sql import functions
+
+    frame = spark.createDataFrame(list(enumerate(rows)), "number int, text string").coalesce(1)
+    parsed = frame.select(functions.from_json("text", MIXED).alias("row"))
+    fields = [PLAIN.get(kind, "{}").format(f"row.c{number}") for number, kind in enumerate(TYPES_OF_VALUES)]
+    theirs = [tuple(row) for row in parsed.selectExpr("row._corrupt_record IS NOT NULL", *fields).collect()]
+    found = decode(parse_schema("value.schema", MIXED), [row.encode() for row in rows])
+    columns = []
+    for number in range(len(TYPES_OF_VALUES)):
+        column = found.column.field(number)
+        numbers = {"timestamp": pa.int64(), "date32": pa.int32()}
+        columns.append(column.cast(numbers.get(str(column.type).split("[")[0], column.type)).to_pylist())
+    for number, (row, their, our) in enumerate(zip(rows, theirs, zip(*columns, strict=True), strict=True)):
+        # As text: a NaN is equal to no other.
+        assert repr((number in found.malformed, *our)) == repr(their), row
+
+
+@pytest.mark.spark
+def test_values_of_each_form_are_read_as_each_type_as_by_spark(spark: SparkSession) -> None:
+    assert_as_spark(spark, [f"{{{field}}}" for fields in FIELDS.values() for field in fields])
+
+
+mixed = st.lists(st.sampled_from(list(FIELDS)), unique=True).flatmap(
+    lambda names: st.tuples(*(st.sampled_from(FIELDS[name]) for name in names))
+)
+
+
+@pytest.mark.spark
+@settings(max_examples=5, deadline=None)
+@given(st.lists(mixed.map(lambda fields: "{" + ",".join(fields) + "}"), min_size=1, max_size=200))
+def test_rows_of_values_of_any_form_are_read_as_by_spark(spark: SparkSession, rows: list[str]) -> None:
+    assert_as_spark(spark, rows)
+
+
 texts = (
     st.sampled_from(["", "x", 'é\n"', "NaN", "\ud83d", '{,"b":5,'])
     | st.sampled_from(
@@ -102,39 +186,66 @@ lines = (
 )
 
 
+def one_by_one(kind: pa.DataType, rows: Sequence[bytes | None]) -> Decoded:
+    """What each row and each value is by itself."""
+    convert = converter(kind)
+    found: list[Any] = []
+    malformed = {}
+    for number, row in enumerate(rows):
+        try:
+            found.append(None if row is None else convert(parse(row)))
+        except (ValueError, RecursionError, Malformed) as error:
+            found.append(getattr(error, "partial", None) or {})
+            malformed[number] = "it is no JSON of the schema"
+    return Decoded(pa.array(found, kind), malformed)
+
+
+def assert_same(found: Decoded, expected: Decoded) -> None:
+    # As text: a NaN is equal to no other.
+    assert repr(found.column.to_pylist()) == repr(expected.column.to_pylist())
+    assert found.malformed == expected.malformed
+
+
 @settings(max_examples=300)
 @given(st.lists(lines, max_size=40))
-def test_both_ways_of_reading_agree(rows: list[bytes | None]) -> None:
-    found = decode(SIMPLE, rows)
-    read = row_reader(SIMPLE)
-    one_by_one = [(None, True) if row is None else read(row) for row in rows]
-    # As text: a NaN is equal to no other.
-    assert repr(found.column.to_pylist()) == repr(pa.array([value for value, _ in one_by_one], SIMPLE).to_pylist())
-    assert sorted(found.malformed) == [number for number, (_, whole) in enumerate(one_by_one) if not whole]
+def test_all_ways_of_reading_agree(rows: list[bytes | None]) -> None:
+    expected = one_by_one(SIMPLE, rows)
+    assert_same(decode(SIMPLE, rows), expected)
+    present = [row for row in rows if row is not None]
+    column, wrong = columns_reader(SIMPLE)(present)
+    assert_same(
+        Decoded(column, dict.fromkeys(sorted(wrong), "it is no JSON of the schema")), one_by_one(SIMPLE, present)
+    )
 
 
 @dataclass
 class Slow:
-    """How many rows were read one by one."""
+    """How many rows Python parsed, and how often Arrow's reader was tried."""
 
     rows: int = 0
+    trials: int = 0
 
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Slow:
     counted = Slow()
-    read_row = row_reader
+    fast = json_format._fast
 
     def counting(kind: pa.DataType) -> Any:
-        read = read_row(kind)
+        read = columns_reader(kind)
 
-        def one(data: bytes) -> Any:
-            counted.rows += 1
-            return read(data)
+        def read_rows(rows: list[bytes]) -> Any:
+            counted.rows += len(rows)
+            return read(rows)
 
-        return one
+        return read_rows
 
-    monkeypatch.setattr(json_format, "row_reader", counting)
+    def trying(*args: Any) -> Any:
+        counted.trials += 1
+        return fast(*args)
+
+    monkeypatch.setattr(json_format, "columns_reader", counting)
+    monkeypatch.setattr(json_format, "_fast", trying)
     return counted
 
 
@@ -145,8 +256,18 @@ def test_usual_forms_are_read_many_rows_at_once(form: Form, slow: Slow) -> None:
     found = decode(kind, list(rows))
     assert slow.rows == 0
     assert not found.malformed
-    read = row_reader(kind)
-    assert repr(found.column.to_pylist()) == repr(pa.array([read(row)[0] for row in rows], kind).to_pylist())
+    assert_same(found, one_by_one(kind, list(rows)))
+
+
+@pytest.mark.parametrize("form", PARSED, ids=lambda form: str(form.name).replace(" ", "-"))
+def test_other_forms_are_parsed_once(form: Form, slow: Slow) -> None:
+    kind = parse_schema("value.schema", form.schema)
+    count = 2 * json_format.BLOCK + 1
+    rows = form.rows(count)
+    found = decode(kind, list(rows))
+    assert slow.rows <= count
+    assert slow.trials <= 5, "the batch, as it is and rewritten, and its blocks"
+    assert_same(found, one_by_one(kind, list(rows)))
 
 
 def test_one_malformed_row_does_not_slow_down_the_others(slow: Slow) -> None:
@@ -154,7 +275,7 @@ def test_one_malformed_row_does_not_slow_down_the_others(slow: Slow) -> None:
     rows[1234] = b"nope"
     found = decode(SIMPLE, rows)
     assert [*found.malformed] == [1234]
-    assert slow.rows <= json_format.FEW
+    assert slow.rows <= json_format.BLOCK
     assert [row["a"] for row in found.column.to_pylist() if row["a"] is not None] == [
         number for number in range(5000) if number != 1234
     ]

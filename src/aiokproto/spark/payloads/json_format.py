@@ -1,12 +1,13 @@
-"""JSON columns to typed ones: Arrow's reader for many rows at once, and :mod:`.json_rows` for what it does not take.
+"""JSON columns to typed ones: Arrow's reader for many rows at once, and :mod:`.json_columns` for what it does not take.
 
 Arrow's reader takes lines, and returns rows, not which line each is from. Rows are those of the lines if each line has
 one document. That is sure if each begins with ``{`` and ends with ``}``: no document can begin in one such line and end
 in the next, because ``}{`` is in no document, and JSON has no line breaks within strings. So each line has one document
 or more, and one exactly if there are as many rows as lines.
 
-A batch that the reader rejects is first rewritten to forms that it takes (:mod:`.json_forms`), and then divided, until
-the rows that it does not take are few: those are read one by one.
+A batch that the reader rejects is first rewritten to forms that it takes (:mod:`.json_forms`), and then divided into
+blocks: those that it rejects again are parsed by Python. Halves, down to the rows that it does not take, would cost
+more: the reader itself takes as long as Python does for some tens of rows.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aiokproto.spark.payloads.json_forms import rewriter, with_zone, within_microseconds
-from aiokproto.spark.payloads.json_rows import row_reader
+from aiokproto.spark.payloads.json_columns import columns_reader
+from aiokproto.spark.payloads.json_forms import rewriter
+from aiokproto.spark.payloads.json_times import all_true, times
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FEW = 16
-"""Rows that are read one by one, if Arrow's reader does not take them."""
+BLOCK = 1024
+"""Rows that Python parses, if Arrow's reader does not take one of them."""
 
 
 class Decoded(NamedTuple):
@@ -40,35 +42,29 @@ def json_decoder(kind: pa.DataType) -> Callable[[pa.Array], Decoded]:
     """Return a function that decodes a column of bytes to structs of this type."""
     import pyarrow as pa
 
-    read_row = row_reader(kind)
+    read = columns_reader(kind)
     transit = _transit(kind)
     rewrite = rewriter(kind)
 
-    def slow(values: pa.Array, malformed: dict[int, str], first: int) -> pa.Array:
-        found = []
-        for number, data in enumerate(values.to_pylist(), first):
-            value, whole = read_row(data)
-            found.append(value)
-            if not whole:
-                malformed[number] = "it is no JSON of the schema"
-        return pa.array(found, kind)
-
-    def divided(values: pa.Array, rewritten: pa.Array, malformed: dict[int, str], first: int) -> list[pa.Array]:
-        if (found := _fast(rewritten, transit, kind)) is not None:
-            return [found]
-        if len(values) <= FEW:
-            # As it was written: the text of an object for a STRING field has its numbers without quotes.
-            return [slow(values, malformed, first)]
-        half = len(values) // 2
-        return divided(values[:half], rewritten[:half], malformed, first) + divided(
-            values[half:], rewritten[half:], malformed, first + half
-        )
+    def parsed(values: pa.Array, malformed: dict[int, str], first: int) -> pa.Array:
+        found, wrong = read(values.to_pylist())
+        malformed.update((first + number, "it is no JSON of the schema") for number in wrong)
+        return found
 
     def decode(values: pa.Array, malformed: dict[int, str]) -> list[pa.Array]:
         if transit is None:
-            return [slow(values, malformed, 0)]
-        found = _fast(values, transit, kind)
-        return divided(values, rewrite(values), malformed, 0) if found is None else [found]
+            return [parsed(values, malformed, 0)]
+        if (found := _fast(values, transit, kind)) is not None:
+            return [found]
+        rewritten = rewrite(values)
+        if (found := _fast(rewritten, transit, kind)) is not None:
+            return [found]
+        parts = []
+        for first in range(0, len(values), BLOCK):
+            found = _fast(rewritten[first : first + BLOCK], transit, kind)
+            # As it was written: the text of an object for a STRING field has its numbers without quotes.
+            parts.append(parsed(values[first : first + BLOCK], malformed, first) if found is None else found)
+        return parts
 
     def column(values: pa.Array) -> Decoded:
         malformed: dict[int, str] = {}
@@ -118,7 +114,7 @@ def _fast(values: pa.Array, transit: pa.DataType, kind: pa.DataType) -> pa.Array
 
     ends = compute.call_function("ends_with", [values], compute.MatchSubstringOptions("}"))
     begins = compute.call_function("starts_with", [values], compute.MatchSubstringOptions("{"))
-    if not (_all(begins) and _all(ends)):
+    if not (all_true(begins) and all_true(ends)):
         return None
     # A line break within a value is white space: it would part the value in two lines.
     lines = compute.call_function(
@@ -148,13 +144,6 @@ def _joined(column: Any) -> pa.Array:
     return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
 
 
-def _all(flags: pa.Array) -> bool:
-    """Return whether all flags are true, of those that are not null."""
-    from pyarrow import compute
-
-    return bool(compute.call_function("all", [flags], compute.ScalarAggregateOptions(min_count=0)).as_py())
-
-
 def _converted(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return a column of Arrow's reader with the type that it shall have.
 
@@ -175,40 +164,5 @@ def _converted(column: pa.Array, kind: pa.DataType) -> pa.Array:
         mask = column.is_null() if column.null_count else None
         return pa.ListArray.from_arrays(column.offsets, element, type=kind, mask=mask)
     if types.is_timestamp(kind):
-        return _times(column, kind)
+        return times(column, kind)
     return column.cast(kind) if types.is_temporal(kind) else column
-
-
-def _times(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return the times of texts.
-
-    Raises:
-        pa.ArrowInvalid: A text is no time, or of a form that Arrow does not know.
-    """
-    import pyarrow as pa
-
-    try:
-        return _as_written(texts, kind)
-    except pa.ArrowInvalid:
-        short = within_microseconds(texts)
-        return _as_written(with_zone(short) if kind.tz else short, kind)
-
-
-def _as_written(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return the times of texts, all with a zone if the type has one, and all without one otherwise."""
-    import pyarrow as pa
-    from pyarrow import compute
-
-    found = texts.cast(kind)
-    if not kind.tz or _all(compute.call_function("ends_with", [texts], compute.MatchSubstringOptions("Z"))):
-        return found
-    # Arrow reads offsets of more than 18 hours, and Spark does not.
-    if not _all(compute.call_function("invert", [_matches(texts, r"[+-](1[89]|2\d)(:?\d\d)?$")])):
-        raise pa.ArrowInvalid("an offset is too large")
-    return found
-
-
-def _matches(texts: pa.Array, pattern: str) -> pa.Array:
-    from pyarrow import compute
-
-    return compute.call_function("match_substring_regex", [texts], compute.MatchSubstringOptions(pattern))

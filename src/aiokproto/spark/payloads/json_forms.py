@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aiokproto.spark.payloads.json_rows import WHITE_SPACE
+from aiokproto.spark.payloads.json_values import WHITE_SPACE
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,8 +1,8 @@
-"""JSON of single rows to Python values, as Spark's ``from_json`` reads them. Pure.
+"""Parsed values of JSON to Python values of a type, as Spark's ``from_json`` converts them. Pure.
 
-This is the slow way, for rows that Arrow's reader does not take: those that are malformed, and those with types or
-forms that it does not have. What is no value of its type becomes null, the rest of the row stays, and the row counts
-as malformed: this is Spark's ``spark.sql.json.enablePartialResults``, which is on by default.
+This is the slow way, for values of a form that is not the usual one of their type, and for types that Arrow's reader
+does not have. What is no value of its type becomes null, the rest of the row stays, and the row counts as malformed:
+this is Spark's ``spark.sql.json.enablePartialResults``, which is on by default.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{1,2}))?(?::?(\d{1,
 _MOST_OFFSET = timedelta(hours=18)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _EPOCH_DAY = _EPOCH.toordinal()
+_GREGORIAN_DAY = date(1582, 10, 15).toordinal() - _EPOCH_DAY
 _DAYS_OF_400_YEARS = 146_097
 _DAY = 86_400_000_000
 _INT64_MAX = (1 << 63) - 1
@@ -74,13 +75,13 @@ _SHORT_ZONES = {
 """What Java's ``ZoneId.SHORT_IDS`` has, with which Spark reads zones."""
 
 
-class _Number(str):
+class Number(str):
     """A number as it is written, or NaN, or an infinity."""
 
     __slots__ = ()
 
 
-class _Malformed(Exception):
+class Malformed(Exception):
     """What was read is no value of its type; ``partial`` is what there is of it."""
 
     def __init__(self, partial: Any = None) -> None:
@@ -90,43 +91,41 @@ class _Malformed(Exception):
 
 Converter = Callable[[Any], Any]
 
-_DECODER = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_Number)
+_DECODER = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_constant=Number)
+_ESCAPES = {
+    **{code: f"\\u{code:04X}" for code in range(32)},
+    **{ord(char): f"\\{letter}" for char, letter in zip('"\\\b\f\n\r\t', '"\\bfnrt', strict=True)},
+}
+_BEYOND_16_BITS = re.compile("[\ud800-\udfff\U00010000-\U0010ffff]")
 
 
-def row_reader(kind: pa.DataType) -> Callable[[bytes], tuple[dict[str, Any] | None, bool]]:
-    """Return a function that reads the JSON of a struct, and returns its value, and whether the row is well-formed."""
-    convert = _converter(kind)
-    empty: dict[str, Any] = {}
+def parse(data: bytes) -> Any:
+    """Return the value of a row of JSON, with numbers as :class:`Number`; None if the row is blank.
 
-    def read(data: bytes) -> tuple[dict[str, Any] | None, bool]:
-        try:
-            text = data.decode().lstrip(WHITE_SPACE)
-            if not text:
-                return None, True
-            # As with Spark, what follows the value does not matter.
-            value, _ = _DECODER.raw_decode(text)
-        except (ValueError, RecursionError):
-            return empty, False
-        if value is None:
-            return empty, False
-        try:
-            return convert(value), True
-        except _Malformed as error:
-            return (error.partial if error.partial is not None else empty), False
-
-    return read
+    Raises:
+        ValueError, RecursionError: It is no JSON, or the constant null, of which no column can be made.
+    """
+    text = data.decode().lstrip(WHITE_SPACE)
+    if not text:
+        return None
+    # As with Spark, what follows the value does not matter.
+    value, _ = _DECODER.raw_decode(text)
+    if value is None:
+        raise ValueError
+    return value
 
 
-def _converter(kind: pa.DataType) -> Converter:
+def converter(kind: pa.DataType) -> Converter:
+    """Return a function that converts parsed values to a type, and raises :class:`Malformed` for those of others."""
     import pyarrow as pa
 
     types = pa.types
     if types.is_struct(kind):
-        return _struct({field.name: _converter(field.type) for field in kind})
+        return _struct({field.name: converter(field.type) for field in kind})
     if types.is_map(kind):
-        return _map(_converter(kind.item_type))
+        return _map(converter(kind.item_type))
     if types.is_list(kind):
-        return _array(_converter(kind.value_type))
+        return _array(converter(kind.value_type))
     if types.is_decimal(kind):
         return _checked(_decimal(kind.precision, kind.scale))
     if types.is_integer(kind):
@@ -151,7 +150,7 @@ def _checked(convert: Converter) -> Converter:
         try:
             return convert(value)
         except (ValueError, TypeError, OverflowError, ArithmeticError, KeyError):
-            raise _Malformed from None
+            raise Malformed from None
 
     return check
 
@@ -161,17 +160,17 @@ def _struct(converters: dict[str, Converter]) -> Converter:
         if value is None:
             return None
         if not isinstance(value, dict):
-            raise _Malformed
+            raise Malformed
         found: dict[str, Any] = {}
         whole = True
         for name, one in converters.items():
             try:
                 found[name] = one(value.get(name))
-            except _Malformed as error:
+            except Malformed as error:
                 found[name] = error.partial
                 whole = False
         if not whole:
-            raise _Malformed(found)
+            raise Malformed(found)
         return found
 
     return convert
@@ -182,10 +181,10 @@ def _array(element: Converter) -> Converter:
         if value is None:
             return None
         if not isinstance(value, list):
-            raise _Malformed
+            raise Malformed
         found, whole = _each(value, element)
         if not whole:
-            raise _Malformed(found)
+            raise Malformed(found)
         return found
 
     return convert
@@ -196,11 +195,11 @@ def _map(item: Converter) -> Converter:
         if value is None:
             return None
         if not isinstance(value, dict):
-            raise _Malformed
+            raise Malformed
         found, whole = _each(list(value.values()), item)
         pairs = list(zip(map(_unicode, value), found, strict=True))
         if not whole:
-            raise _Malformed(pairs)
+            raise Malformed(pairs)
         return pairs
 
     return convert
@@ -213,7 +212,7 @@ def _each(values: list[Any], convert: Converter) -> tuple[list[Any], bool]:
     for value in values:
         try:
             found.append(convert(value))
-        except _Malformed as error:
+        except Malformed as error:
             if error.partial is None:
                 raise
             found.append(error.partial)
@@ -229,7 +228,7 @@ def _boolean(value: Any) -> bool:
 
 def _integer(bits: int) -> Converter:
     def convert(value: Any) -> int:
-        if not isinstance(value, _Number) or len(value) > 30:
+        if not isinstance(value, Number) or len(value) > 30:
             raise TypeError
         number = int(value)
         if not -(1 << bits - 1) <= number < 1 << bits - 1:
@@ -240,7 +239,7 @@ def _integer(bits: int) -> Converter:
 
 
 def _float(value: Any) -> float:
-    if isinstance(value, _Number):
+    if isinstance(value, Number):
         return float(value)
     return _FLOATS[value]
 
@@ -256,17 +255,29 @@ def _unicode(text: str) -> str:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, _Number):
-        return value
+    if isinstance(value, str):
+        # As with Spark, NaN and the infinities are text, which JSON can have.
+        return value if isinstance(value, Number) and value[-1].isdigit() else _quoted(value)
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_text(name)}:{_text(one)}" for name, one in value.items()) + "}"
+        return "{" + ",".join([f"{_quoted(name)}:{_text(one)}" for name, one in value.items()]) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(_text, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value)
+
+
+def _quoted(text: str) -> str:
+    """Return the JSON of a text, with the escapes that Spark writes."""
+    found = text.translate(_ESCAPES)
+    return f'"{found}"' if found.isascii() else f'"{_BEYOND_16_BITS.sub(_surrogates, found)}"'
+
+
+def _surrogates(match: re.Match[str]) -> str:
+    codes = match[0].encode("utf-16-be", "surrogatepass").hex().upper()
+    return "".join(f"\\u{codes[at : at + 4]}" for at in range(0, len(codes), 4))
 
 
 def _binary(value: Any) -> bytes:
-    if not isinstance(value, str) or isinstance(value, _Number):
+    if not isinstance(value, str) or isinstance(value, Number):
         raise TypeError
     try:
         return base64.b64decode(_SPACE.sub("", value), validate=True)
@@ -280,7 +291,7 @@ def _decimal(precision: int, scale: int) -> Converter:
     def convert(value: Any) -> Decimal:
         if not isinstance(value, str) or len(value) > 1000:
             raise TypeError
-        text = value if isinstance(value, _Number) else value.replace(",", "")
+        text = value if isinstance(value, Number) else value.replace(",", "")
         if not _DECIMAL.fullmatch(text):
             raise ValueError
         with localcontext() as context:
@@ -298,13 +309,24 @@ def _decimal(precision: int, scale: int) -> Converter:
 
 def _date(value: Any) -> int:
     """Return days since the epoch."""
-    match = _DATE.fullmatch(value.strip()) if isinstance(value, str) and not isinstance(value, _Number) else None
+    match = _DATE.fullmatch(value.strip()) if isinstance(value, str) and not isinstance(value, Number) else None
     if match is None:
-        raise ValueError
+        return _days(value)
     year, month, day = (int(part or 1) for part in match.groups())
     eras, year = _of_python(year)
     days = date(year, month, day).toordinal() - _EPOCH_DAY + eras * _DAYS_OF_400_YEARS
     if not -(1 << 31) <= days < 1 << 31:
+        raise OverflowError
+    return days
+
+
+def _days(value: Any) -> int:
+    """Return days that are written as days since the epoch, in text, as Spark 1.5 did."""
+    if not isinstance(value, str) or isinstance(value, Number) or not re.fullmatch(r"[+-]?[0-9]{1,10}", value):
+        raise ValueError
+    days = int(value)
+    # Spark takes earlier ones for days of the Julian calendar.
+    if not _GREGORIAN_DAY <= days < 1 << 31:
         raise OverflowError
     return days
 
@@ -325,11 +347,11 @@ def _timestamp_ntz(value: Any) -> int:
 
 def _micros(value: Any, default: tzinfo | None) -> int:
     """Return microseconds since the epoch; without a default, for a time that must not have a zone."""
-    if isinstance(value, _Number) and default is not None:
+    if isinstance(value, Number) and default is not None:
         if len(value) > 30:
             raise OverflowError
         return _checked_micros(int(value) * 1_000_000)
-    match = _TIMESTAMP.fullmatch(value.strip()) if isinstance(value, str) and not isinstance(value, _Number) else None
+    match = _TIMESTAMP.fullmatch(value.strip()) if isinstance(value, str) and not isinstance(value, Number) else None
     if match is None:
         raise ValueError
     *parts, fraction, zone = match.groups()
