@@ -2,6 +2,11 @@
 
 It is the query's id, which Spark writes into a new checkpoint before the first batch. A path is none: two machines can
 have checkpoints of the same path, and a checkpoint that is moved still belongs to its query.
+
+On file systems that this process cannot open, the path has to do. Spark has the id in its Java process, and in the
+properties of tasks (``writers``), and sends only schema, options and mode to the process that plans a batch;
+the prefix is needed there, before there are tasks, to fence the plan before. Packages that read some of these file
+systems (fsspec) would make the prefix depend on what is installed, and on access that Spark has and they may not.
 """
 
 from __future__ import annotations
