@@ -94,6 +94,9 @@ def test_a_column_to_divide_files_by_is_given_once(capsys: pytest.CaptureFixture
         assert "--partition-by day is given twice" in capsys.readouterr().err
 
 
+JSON = ("--option", "value.format=json", "--option")
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -101,6 +104,8 @@ def test_a_column_to_divide_files_by_is_given_once(capsys: pytest.CaptureFixture
         (["append", "a", "/out", "--option", "kafka.security.protocol=TLS"], "kafka.security.protocol"),
         (["append", "a,,", "/out", "--option", "startingOffsets=earliest"], "startingOffsets cannot be set"),
         (["rerun", "/out", "000001-aa", "--option", "subscribe=b"], "subscribe cannot be set"),
+        (["append", "a", "/out", *JSON, "value.schema=a WHOLE"], "value.schema"),
+        (["append", "a", "/out", *JSON, "value.schema=_corrupt_record INT, a INT"], "_corrupt_record is for the text"),
     ],
 )
 def test_options_are_checked_before_java_is_started(

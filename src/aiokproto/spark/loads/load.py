@@ -21,6 +21,7 @@ from aiokproto.spark.loads.planning import check_log, plan_load
 from aiokproto.spark.loads.storage import Storage
 from aiokproto.spark.offsets import DataLossError
 from aiokproto.spark.options import TOPIC_IDS, parse_read_options
+from aiokproto.spark.payloads.columns import column_type
 from aiokproto.spark.planning import TopicChangedError, plan_now
 
 if TYPE_CHECKING:
@@ -249,7 +250,10 @@ def check_arguments(
     """
     parse_partition_by(partition_by)
     given = _options(bootstrap_servers, options) | _starting(from_timestamp)
-    parse_read_options(given | {"subscribe": ",".join(topics)})
+    for payload in parse_read_options(given | {"subscribe": ",".join(topics)}).payloads:
+        # Others have theirs in a registry.
+        if payload.schema is not None:
+            column_type(payload)
 
 
 def runs(out: str | Path, spark: SparkSession | None = None) -> list[Manifest]:
