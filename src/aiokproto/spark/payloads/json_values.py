@@ -246,7 +246,7 @@ def _float(value: Any) -> float:
 
 def _string(value: Any) -> str:
     # What is no string becomes its text.
-    return _unicode(str(value) if isinstance(value, str) else _text(value))
+    return _unicode(value if type(value) is str else _text(value))
 
 
 def _unicode(text: str) -> str:
