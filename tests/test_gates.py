@@ -93,7 +93,7 @@ TEXTS = {
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
 @pytest.mark.parametrize("kind", [Client, Producer, Consumer, ShareConsumer])
 def test_a_client_is_neither_copied_nor_pickled(kind: Any, copied: Callable[[object], object]) -> None:
-    options = {"group_id": "g"} if kind is ShareConsumer else {}
+    options: dict[str, Any] = {"group_id": "g"} if kind is ShareConsumer else {}
     client = kind(bootstrap_servers="localhost:1", **options)
     with pytest.raises(TypeError, match=f"{kind.__name__} cannot be copied or pickled"):
         copied(client)

@@ -110,14 +110,18 @@ async def test_what_changed_while_a_batch_was_opened_is_seen(
         assert (await answer(wire))[0] == error
 
 
-async def test_a_broker_that_stops_does_not_wait_for_a_batch_that_is_opened(gate: Gate) -> None:
-    async with Broker() as broker, connect(broker) as wire:
+async def test_a_broker_that_stops_leaves_no_thread_and_serves_others_until_then(gate: Gate) -> None:
+    async with Broker() as broker, Broker() as other, connect(broker) as wire, connect(other) as served:
         await broker.create_topic("t", config={"compression.type": "lz4"})
         wire.send(produce_request("t", packed(b"a")), 12)
         await gate.wait()
-        await broker.close()
+        closing = asyncio.create_task(broker.close())
         assert await wire.closed()
+        assert (await served.ask(ApiVersionsRequest(), 0)).error_code == 0
+        assert not closing.done()
         gate.is_open.set()
+        await closing
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("aiokproto-broker_")]
 
 
 LARGE = bytes(batch([bytes(40_000)]))

@@ -119,9 +119,10 @@ class ClusterRuntime:
         self._timers.clear()
         self.security.close()
         # First: the manager waits for the step of a compaction that has begun, but not for what waits for the thread.
-        self.opening.close()
+        self.opening.stop()
         try:
             await self.log_manager.close()
+            await self.opening.ended()
         finally:
             # Coordinators before logs: their timers would append to a closed log.
             self.transactions.close()

@@ -18,10 +18,16 @@ class OpeningThread:
 
     def __init__(self) -> None:
         self._thread: ThreadPoolExecutor | None = None
-        self._working = False
+        self._working = self._stopped = False
 
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Do some work behind what was given before. Cancelling the future does not end work that has begun."""
+        """Do some work behind what was given before. Cancelling the future does not end work that has begun.
+
+        Raises:
+            RuntimeError: The thread was stopped.
+        """
+        if self._stopped:
+            raise RuntimeError("the thread that opens batches was stopped")
         # With the first large batch: most clusters never need it.
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="aiokproto-broker")
@@ -34,9 +40,18 @@ class OpeningThread:
         finally:
             self._working = False
 
-    def close(self) -> None:
-        """Stop the thread. Work that is under way is not waited for."""
+    def stop(self) -> None:
+        """Take no more work, and drop what waits. Work that is under way goes on: nothing can end it."""
+        self._stopped = True
         if self._thread is not None:
-            # Waiting for it would block the event loop; without any the thread ends at once.
-            self._thread.shutdown(wait=not self._working, cancel_futures=True)
-            self._thread = None
+            self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def ended(self) -> None:
+        """Wait for the end of the thread, after :meth:`stop`."""
+        if self._thread is None:
+            return
+        if self._working:
+            # For as long as a large batch takes: the event loop serves others.
+            await asyncio.to_thread(self._thread.shutdown)
+        else:
+            self._thread.shutdown()
