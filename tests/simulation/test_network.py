@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from aiokproto.errors import ConfigurationError
 from aiokproto.simulation import Link, Simulation, host
 from aiokproto.simulation.transport import HIGH_WATER, WINDOW
 
@@ -74,6 +75,27 @@ def test_latency_and_throughput() -> None:
         await reader.readexactly(100_000)
         assert simulation.time() - begun == pytest.approx(2 + 0.2, rel=0.5)
         writer.close()
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("bytes_per_second", [0, -1, float("nan")])
+def test_a_throughput_that_is_not_positive_is_refused(bytes_per_second: float) -> None:
+    async def main(simulation: Simulation, link: Link) -> None:
+        with pytest.raises(ConfigurationError, match=f"bytes_per_second={bytes_per_second}: must be positive"):
+            link.slow(bytes_per_second)
+        assert link.to_server.throughput == float("inf")
+
+    simulate(main)
+
+
+@pytest.mark.parametrize(("least", "most"), [(5, 1), (-1, 1), (float("nan"), 1), (0, float("inf"))])
+def test_a_latency_that_is_no_range_is_refused(least: float, most: float) -> None:
+    async def main(simulation: Simulation, link: Link) -> None:
+        before = link.to_server.latency
+        with pytest.raises(ConfigurationError, match=f"least={least}, most={most}: must be finite"):
+            link.delay(least, most)
+        assert link.to_server.latency == link.to_client.latency == before
 
     simulate(main)
 

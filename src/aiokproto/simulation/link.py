@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
+from aiokproto.errors import ConfigurationError
 from aiokproto.plurals import counted
 
 Address = tuple[str, int]
@@ -106,11 +107,26 @@ class Link:
         self.reset()
 
     def slow(self, bytes_per_second: float) -> None:
-        """Limit the throughput of each direction."""
+        """Limit the throughput of each direction; infinity removes the limit.
+
+        Raises:
+            ConfigurationError: The throughput is not positive. :meth:`silence` stops all bytes.
+        """
+        # Not `<= 0`, which is false of NaN.
+        if not bytes_per_second > 0:
+            raise ConfigurationError(
+                f"bytes_per_second={bytes_per_second!r}: must be positive; silence() stops all bytes"
+            )
         self.to_server.throughput = self.to_client.throughput = bytes_per_second
 
     def delay(self, least: float, most: float) -> None:
-        """Set the latency of each direction, in seconds, for what is sent from now on."""
+        """Set the latency of each direction, in seconds, for what is sent from now on.
+
+        Raises:
+            ConfigurationError: Unless ``0 <= least <= most``, and finite.
+        """
+        if not 0 <= least <= most < INFINITY:
+            raise ConfigurationError(f"least={least!r}, most={most!r}: must be finite, and 0 <= least <= most")
         self.to_server.latency = self.to_client.latency = (least, most)
 
     def restore(self) -> None:
