@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Generator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, FetchTo
 from aiokproto.codec.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from aiokproto.codec.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from aiokproto.records import BatchRecord, decode, encode
+from aiokproto.records.patch import update_crc
 from aiokproto.records.record import read_slice
 from tests.broker.wire import Wire, connect
 from tests.patience import PATIENCE
@@ -88,6 +90,34 @@ async def test_compaction_runs_periodically(tmp_path: Path) -> None:
         await clock.advance(76)
         assert not list((tmp_path / "t-0").glob("*.deleted"))
         assert await read(wire) == found
+
+
+async def test_a_partition_that_cannot_be_compacted_is_left_alone_after_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = VirtualClock()
+    async with Broker(clock=clock) as broker, connect(broker) as wire:
+        await broker.create_topic("damaged", config=COMPACT)
+        await broker.create_topic("t", config=COMPACT)
+        damaged = broker._running.state.partition("damaged", 0)
+        data = bytearray(encode([BatchRecord(0, clock.wall(), b"k", Random(0).randbytes(300))], compression="gzip"))
+        data[-10:] = bytes(10)
+        update_crc(data)
+        for _ in range(3):
+            damaged.append(bytes(data), clock.wall())
+        for run in range(3):
+            await produce(wire, PAIRS, clock.wall())
+            await clock.advance(16)
+            cleaning = broker._running.log_manager._cleaning
+            assert cleaning is not None
+            await cleaning
+            assert len(await read(wire)) < 10, run
+        (record,) = caplog.records
+        assert record.levelname == "WARNING"
+        assert record.message.startswith(
+            "damaged-0 cannot be compacted, and stays as it is until the cluster is started again: record batch at"
+        )
+        assert damaged.log.end_offset == 3
 
 
 async def test_compaction_on_demand() -> None:

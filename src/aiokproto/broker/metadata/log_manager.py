@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
+from weakref import WeakSet
 
 from aiokproto.broker.log import Log
 from aiokproto.broker.log.compaction import Compaction
@@ -36,6 +37,8 @@ class LogManager:
         self._flushing: asyncio.Task[None] | None = None
         # Two compactions of one log would each replace segments that the other one is reading.
         self._compacting = asyncio.Lock()
+        # Logs with a batch that cannot be read: it would stop each run again.
+        self._uncleanable: WeakSet[Log] = WeakSet()
 
     def start(self) -> None:
         """Open the logs that no request has needed yet, in the background: retention applies to them too."""
@@ -76,7 +79,8 @@ class LogManager:
             # them.
             each.purge(self._state.clock.wall())
         if self._cleaning is None or self._cleaning.done():
-            due = [each for each in self._compacted(self._state.partitions()) if self._compaction_of(each).due]
+            compacted = self._compacted(self._state.partitions())
+            due = [each for each in compacted if each.log not in self._uncleanable and self._compaction_of(each).due]
             if due:
                 self._cleaning = create_task(self._clean(due))
 
@@ -125,7 +129,17 @@ class LogManager:
         for partition in sorted(partitions, key=lambda each: -self._compaction_of(each).ratio):
             try:
                 await self._compact(partition)
-            except (KafkaError, OSError):
+            except KafkaError as error:
+                # As Kafka's LogCleanerManager.markPartitionUncleanable(): until the next start.
+                self._uncleanable.add(partition.log)
+                log.warning(
+                    "%s-%d cannot be compacted, and stays as it is until the cluster is started again: %s",
+                    partition.topic,
+                    partition.index,
+                    error,
+                )
+            except OSError:
+                # Not marked: a full disk does not stay full.
                 log.exception("%s-%d cannot be compacted", partition.topic, partition.index)
 
     async def _compact(self, partition: Partition) -> None:
