@@ -15,12 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aiokproto.broker import offset_search
 from aiokproto.broker.log import Log, LogCheckpoint, LogConfig
 from aiokproto.broker.log.segment import SCANNED
+from aiokproto.broker.opening import OpeningThread
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder, Compression, RecordBatch, decode
 from aiokproto.records.control import encode_end_transaction
+from aiokproto.types import OffsetAndTimestamp
 
 NOW = 1_700_000_000_000
 SMALL = LogConfig(segment_bytes=700, index_interval_bytes=100)
@@ -176,9 +179,9 @@ def test_damaged_indexes_are_rebuilt(path: Path) -> None:
         file.unlink()
     log = Log(path, SMALL)
     assert len(values_from(log, 0)) == 30
-    found = log.offset_at_time(NOW + 17)
+    found = log.batch_at_time(NOW + 17, 0)
     assert found is not None
-    assert found.offset == 17
+    assert found.base_offset == 17
     log.close_handlers()
 
 
@@ -219,28 +222,36 @@ def test_offsets_outside_the_log_are_refused(path: Path, offset: int) -> None:
     log.close_handlers()
 
 
+async def offset_at_time(log: Log, timestamp: int) -> OffsetAndTimestamp | None:
+    thread = OpeningThread()
+    try:
+        return await offset_search.offset_at_time(log, timestamp, thread)
+    finally:
+        thread.close()
+
+
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
-def test_finds_records_by_time(path: Path, compression: Compression) -> None:
+async def test_finds_records_by_time(path: Path, compression: Compression) -> None:
     log = Log(path, SMALL)
     for number in range(40):
         log.append(batch([b"a", b"b"], NOW + 10 * number, compression), 0, NOW)
     for timestamp, offset in [(0, 0), (NOW, 0), (NOW + 1, 1), (NOW + 2, 2), (NOW + 205, 42), (NOW + 391, 79)]:
-        found = log.offset_at_time(timestamp)
+        found = await offset_at_time(log, timestamp)
         assert found is not None
         assert found.offset == offset
-    assert log.offset_at_time(NOW + 392) is None
-    newest = log.offset_of_max_timestamp()
+    assert await offset_at_time(log, NOW + 392) is None
+    newest = await offset_at_time(log, log.max_timestamp)
     assert newest is not None
     assert (newest.offset, newest.timestamp) == (79, NOW + 391)
     log.close_handlers()
 
 
-def test_times_out_of_order(path: Path) -> None:
+async def test_times_out_of_order(path: Path) -> None:
     log = Log(path, SMALL)
     for timestamp in [5, 3, 9, 1, 7] * 10:
         log.append(batch([b"x" * 40], timestamp), 0, NOW)
     for timestamp, offset in [(1, 0), (5, 0), (6, 2), (9, 2)]:
-        found = log.offset_at_time(timestamp)
+        found = await offset_at_time(log, timestamp)
         assert found is not None
         assert found.offset == offset
     log.close_handlers()

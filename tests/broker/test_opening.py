@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,11 +13,20 @@ import pytest
 from aiokproto.broker import Broker, Cluster
 from aiokproto.broker.config.options import BrokerOptions, TopicOptions
 from aiokproto.broker.log.conversion import downgrade
+from aiokproto.broker.log.stored import first_at_time
 from aiokproto.broker.log.validation import check_records, is_quick
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
+from aiokproto.codec.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from aiokproto.codec.messages.produce import ProduceResponse
 from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder, BatchRecord, Compression, decode, encode
+from aiokproto.records.patch import update_crc
 from tests.broker.wire import NOW, Wire, batch, connect, fetch_request, produce, produce_request, records_of
 from tests.patience import PATIENCE
 
@@ -28,20 +38,26 @@ def packed(value: bytes, timestamp: int = NOW) -> bytes:
 
 
 class Gate:
-    """Holds the checks of records back that are made in a thread."""
+    """Holds the calls of a function back that are made in a thread."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        where: str = "aiokproto.broker.handlers.produce.check_records",
+        function: Callable[..., Any] = check_records,
+    ) -> None:
         self.is_open = threading.Event()
         self.entered = threading.Event()
         self.in_threads = 0
-        monkeypatch.setattr("aiokproto.broker.handlers.produce.check_records", self.check)
+        self._function = function
+        monkeypatch.setattr(where, self.call)
 
-    def check(self, *args: Any) -> Any:
+    def call(self, *args: Any) -> Any:
         if threading.current_thread() is not threading.main_thread():
             self.in_threads += 1
             self.entered.set()
             assert self.is_open.wait(PATIENCE)
-        return check_records(*args)
+        return self._function(*args)
 
     async def wait(self) -> None:
         while not self.entered.is_set():
@@ -122,6 +138,58 @@ async def test_a_broker_that_stops_leaves_no_thread_and_serves_others_until_then
         gate.is_open.set()
         await closing
         assert not [thread for thread in threading.enumerate() if thread.name.startswith("aiokproto-broker_")]
+
+
+def by_time(timestamp: int) -> ListOffsetsRequest:
+    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[partition])])
+
+
+async def offset_of(wire: Wire) -> tuple[int, int]:
+    """The error and offset in the response to a ListOffsets request of version 6."""
+    frame = await wire.frame()
+    (one,) = ListOffsetsResponse.decode(frame[5:], 6).topics[0].partitions
+    return one.error_code, one.offset
+
+
+@pytest.fixture
+def searching(monkeypatch: pytest.MonkeyPatch) -> Gate:
+    return Gate(monkeypatch, "aiokproto.broker.offset_search.first_at_time", first_at_time)
+
+
+@pytest.mark.parametrize("timestamp", [NOW + 1, -3])
+async def test_a_batch_is_searched_for_a_time_while_others_are_served(searching: Gate, timestamp: int) -> None:
+    async with Broker() as broker, connect(broker) as first, connect(broker) as second:
+        await broker.create_topic("t")
+        await produce(first, "t", bytes(encode([BatchRecord(0, NOW + at, None, b"v") for at in (0, 1)], compression="gzip")))
+        first.send(by_time(timestamp), 7)
+        await searching.wait()
+        assert (await second.ask(ApiVersionsRequest(), 0)).error_code == 0
+        searching.is_open.set()
+        assert await offset_of(first) == (0, 1)
+        assert searching.in_threads == 1
+
+
+async def test_a_small_batch_is_searched_at_once(searching: Gate, wire: Wire) -> None:
+    await produce(wire, "t", batch([b"v"]))
+    assert (await wire.ask(by_time(NOW), 6)).topics[0].partitions[0].offset == 0
+    assert not searching.in_threads
+
+
+async def test_a_topic_that_is_deleted_while_it_is_searched_is_an_error(searching: Gate) -> None:
+    async with Broker(auto_create_topics=False) as broker, connect(broker) as wire:
+        await broker.create_topic("t")
+        # Neither has a record at that time, whatever their headers say.
+        for _ in range(2):
+            data = bytearray(packed(b"v"))
+            struct.pack_into(">q", data, 35, NOW + 10)
+            update_crc(data)
+            await produce(wire, "t", bytes(data))
+        wire.send(by_time(NOW + 5), 6)
+        await searching.wait()
+        await delete(broker)
+        searching.is_open.set()
+        assert (await offset_of(wire))[0] == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 LARGE = bytes(batch([bytes(40_000)]))
@@ -210,6 +278,20 @@ def test_a_batch_becomes_several_message_sets_of_limited_size(
         read += found
         offset = found[-1][0] + 1
     assert read == [(number, b"%d" % number) for number in range(200)]
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_record_that_becomes_much_larger_than_it_is_stored_is_not_converted(version: int) -> None:
+    stored = encode([BatchRecord(0, NOW, None, bytes(17 << 20))], compression=Compression.GZIP)
+    with pytest.raises(BrokerError) as refused:
+        downgrade(stored, version, 0)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_record_that_is_stored_in_as_many_bytes_is_converted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiokproto.broker.log.stored._MOST_OF_RECORD", 1000)
+    stored = encode([BatchRecord(0, NOW, None, bytes(5000))])
+    assert [len(record.value or b"") for one in decode(downgrade(stored, 2, 0)) for record in one] == [5000]
 
 
 def test_a_record_larger_than_the_limit_is_converted_alone() -> None:

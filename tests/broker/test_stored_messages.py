@@ -17,6 +17,7 @@ from aiokproto.broker.log import Log, LogCheckpoint, LogConfig, compaction
 from aiokproto.broker.log.compaction import Compaction
 from aiokproto.broker.log.conversion import downgrade
 from aiokproto.broker.log.rewrite import rewrite
+from aiokproto.broker.log.stored import first_at_time
 from aiokproto.codec.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from aiokproto.records import BatchBuilder, BatchRecord, Compression, LegacyBatch, LegacyBuilder, RecordBatch, decode
 from aiokproto.records.patch import restamp
@@ -91,8 +92,9 @@ def test_an_old_log_is_opened_indexed_and_appended_to(tmp_path: Path, magic: int
     for offset in range(end):
         (first, *_) = decode(log.read(offset, 0))
         assert first.base_offset <= offset <= first.last_offset, "found by the index"
-    found = log.offset_at_time(NOW + 50)
-    assert (found and found.offset) == (50 if magic else None)
+    found = log.batch_at_time(NOW + 50, 0)
+    at_time = None if found is None else first_at_time(found, NOW + 50, 0)
+    assert at_time == ((50, NOW + 50, -1) if magic else None)
     assert log.append(newer([(b"new", b"er")], NOW + 10_000), 0, NOW).base_offset == end
     log.close()
     log = Log(tmp_path / "t-0", CONFIG, NOW, LogCheckpoint(clean_shutdown=True))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from aiokproto.broker.log import Log
 from aiokproto.broker.metadata.topics import Partition
+from aiokproto.broker.offset_search import offset_at_time
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.list_offsets import (
     ListOffsetsPartition,
@@ -33,7 +34,8 @@ async def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOf
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _response(topic.name, requested, request.isolation_level, context) for requested in topic.partitions
+                    await _response(topic.name, requested, request.isolation_level, context)
+                    for requested in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -41,7 +43,7 @@ async def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOf
     )
 
 
-def _response(
+async def _response(
     topic: str, requested: ListOffsetsPartition, isolation: int, context: RequestContext
 ) -> ListOffsetsPartitionResponse:
     response = ListOffsetsPartitionResponse(partition_index=requested.partition_index, error_code=ErrorCode.NONE)
@@ -57,7 +59,7 @@ def _response(
         if context.version == 0:
             response.old_style_offsets = _old_style(partition.log, requested, context.state.clock.wall())
             return response
-        found = _find_offset(partition, requested.timestamp, isolation == READ_COMMITTED)
+        found = await _find_offset(partition, requested.timestamp, isolation == READ_COMMITTED, context)
     except BrokerError as error:
         response.error_code = error.code
     except UnsupportedCompressionError:
@@ -87,7 +89,9 @@ def _old_style(log: Log, requested: ListOffsetsPartition, now: int) -> list[int]
     return [offset for offset, _ in reversed(known)][: max(requested.max_num_offsets, 0)]
 
 
-def _find_offset(partition: Partition, timestamp: int, committed: bool) -> OffsetAndTimestamp | None:
+async def _find_offset(
+    partition: Partition, timestamp: int, committed: bool, context: RequestContext
+) -> OffsetAndTimestamp | None:
     log = partition.log
     # For a reader of committed records the log ends here: with LATEST it must not seek behind an open transaction.
     end = log.last_stable_offset if committed else log.end_offset
@@ -96,9 +100,9 @@ def _find_offset(partition: Partition, timestamp: int, committed: bool) -> Offse
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return OffsetAndTimestamp(log.start_offset, -1, log.epoch_of(log.start_offset))
     if timestamp == MAX_TIMESTAMP:
-        found = log.offset_of_max_timestamp()
-    else:
-        found = log.offset_at_time(timestamp) if timestamp >= 0 else None
+        # The first record with the greatest timestamp (KIP-734).
+        timestamp = log.max_timestamp
+    found = await offset_at_time(log, timestamp, context.opening) if timestamp >= 0 else None
     # A record beyond the last stable offset is not visible to a reader of committed records. As in Kafka, the search
     # itself ignores that offset, so that nothing is found then.
     return found if found is not None and found.offset < end else None

@@ -9,7 +9,8 @@ Acknowledgements are applied first, and their errors are in the response; then i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from aiokproto.broker.fetch.long_poll import wait_for_change
@@ -26,6 +27,7 @@ from aiokproto.broker.handlers.share_requests import (
 from aiokproto.broker.log import Span
 from aiokproto.broker.log.header import BatchHeader
 from aiokproto.broker.metadata.topics import Partition
+from aiokproto.broker.offset_search import offset_at_time
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.share.acquisition import AcquiredRange, AcquireRequest, FetchedBatch
 from aiokproto.broker.share.manager import ShareSettings
@@ -42,8 +44,10 @@ from aiokproto.codec.messages.share_fetch import (
     ShareFetchResponse,
 )
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerError
+from aiokproto.errors import BrokerError, CorruptRecordError, UnsupportedCompressionError
 from aiokproto.records.batch import CONTROL, TRANSACTIONAL
+
+log = logging.getLogger("aiokproto.broker")
 
 _RECORD_LIMIT = 1
 _NO_LIMIT = (1 << 31) - 1
@@ -138,7 +142,12 @@ async def _fetch(session: ShareSession, request: ShareFetchRequest, context: Req
     timed_out = request.max_wait_ms <= 0
     settings = context.shares.settings(session.key.group_id)
     while True:
-        found = _find_records(session, request, settings, context)
+        starts = await _starts(session, context)
+        # Another request or a disconnect may have closed the session while this was suspended; records acquired for it
+        # would stay locked.
+        if not context.share_sessions.is_open(session):
+            return []
+        found = _find_records(session, request, settings, starts, context)
         respond_now = not found or any(each.response.error_code for each in found)
         enough = sum(each.size for each in found) >= request.min_bytes
         if respond_now or enough or timed_out:
@@ -152,13 +161,31 @@ async def _fetch(session: ShareSession, request: ShareFetchRequest, context: Req
             timed_out = loop.time() >= deadline
             continue
         timed_out = await wait_for_change([each.partition for each in found if each.partition is not None], deadline)
-        # Another request or a disconnect may have closed the session; records acquired for it would stay locked.
-        if not context.share_sessions.is_open(session):
-            return []
+
+
+async def _starts(session: ShareSession, context: RequestContext) -> dict[TopicIdPartition, int]:
+    """Return where share partitions begin that a duration decides of: batches are opened for it, in a thread."""
+    starts: dict[TopicIdPartition, int] = {}
+    for partition_id in list(session.partitions):
+        try:
+            topic, partition = readable(partition_id, context)
+            time = context.shares.start_time(session.key.group_id, topic, partition)
+            found = await offset_at_time(partition.log, time, context.opening) if time is not None else None
+        except (BrokerError, CorruptRecordError, UnsupportedCompressionError) as error:
+            # What cannot be read has no start: the response has the error of this.
+            log.debug("share group %s: %s: %s", session.key.group_id, partition_id, error)
+        else:
+            if found is not None:
+                starts[partition_id] = found.offset
+    return starts
 
 
 def _find_records(
-    session: ShareSession, request: ShareFetchRequest, settings: ShareSettings, context: RequestContext
+    session: ShareSession,
+    request: ShareFetchRequest,
+    settings: ShareSettings,
+    starts: Mapping[TopicIdPartition, int],
+    context: RequestContext,
 ) -> list[FetchedPartition]:
     """Find records that can be acquired, within the limits. Nothing is read yet."""
     remaining = min(request.max_bytes, context.state.options.number("fetch.max.bytes"), context.fetch_limit())
@@ -175,14 +202,16 @@ def _find_records(
             topic, fetched.partition = readable(partition_id, context)
             if fetched.partition.leader != context.node.node_id:
                 raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            fetched.share = share = context.shares.get_or_load(session.key.group_id, topic, fetched.partition)
+            fetched.share = share = context.shares.get_or_load(
+                session.key.group_id, topic, fetched.partition, starts.get(partition_id)
+            )
         except BrokerError as error:
             _fail(fetched.response, partition_id, error, context)
             continue
-        log = fetched.partition.log
-        if not share.is_full(settings.config) and share.next_offset <= log.end_offset:
-            until = log.last_stable_offset if settings.committed else None
-            fetched.span = log.find(share.next_offset, max_bytes, at_least_one=at_least_one, until=until)
+        stored = fetched.partition.log
+        if not share.is_full(settings.config) and share.next_offset <= stored.end_offset:
+            until = stored.last_stable_offset if settings.committed else None
+            fetched.span = stored.find(share.next_offset, max_bytes, at_least_one=at_least_one, until=until)
             # The first batch is whole even beyond the limit, as in Fetch (KIP-74).
             at_least_one = at_least_one and not fetched.size
     return found

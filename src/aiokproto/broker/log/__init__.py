@@ -11,6 +11,7 @@ The parts, bottom up:
 - ``log_loader`` loads segments and producer state from files, after a clean shutdown or a crash.
 - ``cleaner`` (pure) decides what compaction retains, ``rewrite`` (pure) writes such a batch, ``compaction`` runs both
   over segments.
+- ``stored`` (pure) opens stored batches, in bounded memory.
 - ``validation`` and ``conversion`` (pure) check and convert record sets before they are appended, or for old clients.
 - ``checkpoints`` are the files of the data directory that concern many logs.
 

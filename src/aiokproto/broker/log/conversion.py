@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from aiokproto.broker.log.stored import open_stored
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, CorruptRecordError, UnsupportedCompressionError
 from aiokproto.records import BatchBuilder, Compression, LegacyBuilder, RecordBatch, decode
@@ -80,12 +81,13 @@ def downgrade(data: Buffer, version: int, offset: int, most: int = _MOST_CONVERT
         most: Bytes of message sets, decompressed, after which conversion ends: the client fetches the rest.
 
     Raises:
-        BrokerError: UNSUPPORTED_COMPRESSION_TYPE: the old formats have no zstd; CORRUPT_MESSAGE.
+        BrokerError: UNSUPPORTED_COMPRESSION_TYPE: the old formats have no zstd; CORRUPT_MESSAGE, also for a record that
+            takes more than 16 MiB, and more than ``data``.
     """
     magic = 0 if version < 2 else 1
     found = bytearray()
     try:
-        for batch in decode(data):
+        for batch in open_stored(data, check_crc=True):
             if batch.is_control:
                 continue
             # Also older formats than the client's own: every client can read those.

@@ -16,14 +16,14 @@ from aiokproto.broker.log.leader_epoch_cache import EpochEnd, LeaderEpochCache
 from aiokproto.broker.log.log_loader import open_producers, open_segments, save_producers
 from aiokproto.broker.log.producer_state import ProducerStateManager
 from aiokproto.broker.log.segment import DELETED, SWAP, Segment
+from aiokproto.broker.log.stored import open_stored
 from aiokproto.codec.payloads.transactions import AbortedTxn
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-from aiokproto.records import decode, patch
+from aiokproto.records import patch
 from aiokproto.records.batch import CONTROL, RecordBatch
 from aiokproto.records.control import EndTransaction, parse_end_transaction
 from aiokproto.runtime import current
-from aiokproto.types import OffsetAndTimestamp
 
 DELETED_DIRECTORY = "-delete"
 """Suffix of a directory whose log was deleted. Such a directory is removed at the next start if a crash left it."""
@@ -305,28 +305,22 @@ class Log:
                 detail=f"offset {offset} is not within {self.start_offset} to {self.end_offset}",
             )
 
-    def offset_at_time(self, timestamp: int) -> OffsetAndTimestamp | None:
-        """Return the first record whose timestamp (ms) is not less than ``timestamp``, or None."""
+    def batch_at_time(self, timestamp: int, offset: int) -> RecordBatch | None:
+        """Return the first batch at or after ``offset`` whose greatest timestamp (ms) is at least ``timestamp``, or
+        None."""
         for segment in self.segments:
-            offset = max(self.start_offset, segment.base_offset)
-            if segment.max_timestamp < timestamp or segment.next_offset <= offset:
+            begin = max(offset, self.start_offset, segment.base_offset)
+            if segment.max_timestamp < timestamp or segment.next_offset <= begin:
                 continue
-            # A header has only the greatest timestamp of its batch. That record may be before ``offset``; then the
-            # search goes on behind the batch.
-            while found := segment.batch_at_time(timestamp, offset):
+            if found := segment.batch_at_time(timestamp, begin):
                 position, header = found
-                for batch in decode(segment.read(position, header.size), check_crc=False):
-                    for record in batch:
-                        if record.timestamp >= timestamp and record.offset >= offset:
-                            epoch = self._epochs.of_offset(record.offset)
-                            return OffsetAndTimestamp(record.offset, record.timestamp, epoch)
-                offset = header.last_offset + 1
+                return next(open_stored(segment.read(position, header.size)))
         return None
 
-    def offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:
-        """Return the first record with the greatest timestamp (KIP-734), or None."""
-        newest = max(segment.max_timestamp for segment in self.segments)
-        return self.offset_at_time(newest) if newest >= 0 else None
+    @property
+    def max_timestamp(self) -> int:
+        """The greatest timestamp of all records (ms); -1 without one."""
+        return max(segment.max_timestamp for segment in self.segments)
 
     def epoch_of(self, offset: int) -> int:
         """Return the leader epoch in which the record at ``offset`` was appended; -1 if unknown."""

@@ -108,8 +108,29 @@ class SharePartitionManager:
         committed = options.value("share.isolation.level") == "read_committed"
         return ShareSettings(config, committed, str(options.value("share.auto.offset.reset")))
 
-    def get_or_load(self, group: str, topic: Topic, partition: Partition) -> SharePartition:
+    def start_time(self, group: str, topic: Topic, partition: Partition) -> int | None:
+        """Return the time (ms) from which on a share partition that is not in the cache may have to be read; None if
+        ``share.auto.offset.reset`` is not a duration."""
+        # The cache first: the usual case.
+        if (group, (topic.topic_id, partition.index)) in self._cache:
+            return None
+        reset = self.settings(group).reset
+        if reset in ("earliest", "latest"):
+            return None
+        parts: list[tuple[str, str]] = re.findall(r"([\d.]+)([DHMS])", reset)
+        ago = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+        return self._state.clock.wall() - int(ago * 1000)
+
+    def get_or_load(
+        self, group: str, topic: Topic, partition: Partition, by_duration: int | None = None
+    ) -> SharePartition:
         """Return a share partition, and load it from the persister if it is not in the cache.
+
+        Args:
+            group: The group.
+            topic: The topic.
+            partition: The partition.
+            by_duration: The first offset as of :meth:`start_time`; None if no record is as new.
 
         Raises:
             BrokerError: Its state cannot be read: see ``_CLIENT_ERRORS``; OFFSET_NOT_AVAILABLE: no record is as new as
@@ -124,7 +145,9 @@ class SharePartitionManager:
                 persisted = self._persister.read(group, *partition_id, partition.leader_epoch)
             except BrokerError as error:
                 raise _translated(error) from None
-            start = persisted.start_offset if persisted.start_offset >= 0 else self._initial_offset(group, partition)
+            start = persisted.start_offset
+            if start < 0:
+                start = self._initial_offset(group, partition, by_duration)
             cached = self._cache[group, partition_id] = CachedSharePartition(
                 SharePartition(persisted, start), partition
             )
@@ -133,7 +156,7 @@ class SharePartitionManager:
         cached.share.advance_log_start(partition.log.start_offset)
         return cached.share
 
-    def _initial_offset(self, group: str, partition: Partition) -> int:
+    def _initial_offset(self, group: str, partition: Partition, by_duration: int | None) -> int:
         # Stored with the first transition, not now. Until then nothing was acknowledged, and a new leader applies
         # share.auto.offset.reset again.
         reset = self.settings(group).reset
@@ -141,15 +164,12 @@ class SharePartitionManager:
             return partition.log.start_offset
         if reset == "latest":
             return partition.log.end_offset
-        parts: list[tuple[str, str]] = re.findall(r"([\d.]+)([DHMS])", reset)
-        ago = sum(float(number) * _SECONDS[unit] for number, unit in parts)
-        found = partition.log.offset_at_time(self._state.clock.wall() - int(ago * 1000))
-        if found is None:
+        if by_duration is None:
             raise BrokerError(
                 ErrorCode.OFFSET_NOT_AVAILABLE,
                 detail=f"no record is as new as share.auto.offset.reset={reset} requires",
             )
-        return found.offset
+        return by_duration
 
     # ---- requests
 

@@ -1,0 +1,48 @@
+"""Opens stored batches: whatever one becomes, memory is bounded. Pure; what is not quick is for a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aiokproto.records import RecordBatch, decode
+from aiokproto.records.batch import CODEC
+from aiokproto.types import OffsetAndTimestamp
+
+Buffer = bytes | bytearray | memoryview
+
+_MOST_OF_RECORD = 16 << 20
+"""Most bytes of a record that is read, unless it is stored in as many: kilobytes can become gigabytes. Kafka has no
+such limit."""
+
+_QUICK_BYTES = 32 << 10
+"""Most bytes of a batch that the event loop reads: some milliseconds, if its records are tiny."""
+
+
+def open_stored(data: Buffer, *, check_crc: bool = False) -> Iterator[RecordBatch]:
+    """Yield the batches of a part of a log. A record that takes more than 16 MiB, and more than ``data``, is damage."""
+    return decode(data, check_crc=check_crc, max_record=max(_MOST_OF_RECORD, len(data)))
+
+
+def is_quick(batch: RecordBatch) -> bool:
+    """Return whether reading all records takes one short step of the event loop."""
+    return not batch.attributes & CODEC and batch.size_in_bytes <= _QUICK_BYTES
+
+
+def first_at_time(batch: RecordBatch, timestamp: int, offset: int) -> OffsetAndTimestamp | None:
+    """Return the first record at or after ``offset`` whose timestamp (ms) is not less than ``timestamp``, or None.
+
+    Raises:
+        CorruptRecordError, UnsupportedCompressionError: It cannot be read.
+    """
+    slices = batch.slices(_offset_and_timestamp)
+    while not slices.ended:
+        for found in slices.read():
+            if found[1] >= timestamp and found[0] >= offset:
+                return OffsetAndTimestamp(*found)
+    return None
+
+
+def _offset_and_timestamp(
+    offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: object
+) -> tuple[int, int]:
+    return offset, timestamp
