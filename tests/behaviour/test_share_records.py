@@ -35,6 +35,7 @@ from tests.behaviour.sharing import ShareMember, alter_when_known, delete, descr
 from tests.behaviour.test_group_records import OFFSETS, everything, written
 from tests.behaviour.test_share_groups import deleted
 from tests.broker.consumer_harness import Topics
+from tests.broker.coordinators import read_stored
 from tests.clusters import BehaviourCluster
 
 STATES = "__share_group_state"
@@ -196,8 +197,9 @@ async def test_our_coordinators_continue_from_the_records_of_any_broker(
                 builder.append(record.timestamp, key, value)
                 state.partition(name, partition).append(builder.close(), record.timestamp)
         kept = ShareCoordinator(state)
-        kept.start()
+        read_stored(kept)
         groups = GroupCoordinator(state, kept)
+        read_stored(groups)
         groups.start()
         try:
             group = groups.share_group(topic)

@@ -115,7 +115,7 @@ async def test_a_deleted_group_stays_deleted(tmp_path: Path) -> None:
         assert result.error_code == 0
         latest = {
             key: value
-            for key, value, _ in internal_topic_records(broker._running.state.partition("__consumer_offsets", 0))
+            for _, (key, value, _) in internal_topic_records(broker._running.state.partition("__consumer_offsets", 0))
         }
         assert set(latest.values()) == {None}
     async with Broker(data_dir=tmp_path, config=QUICK) as broker, connect(broker) as wire:

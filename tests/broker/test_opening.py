@@ -6,15 +6,21 @@ import asyncio
 import struct
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aiokproto.broker import Broker, Cluster
 from aiokproto.broker.config.options import BrokerOptions, TopicOptions
+from aiokproto.broker.groups.records import encode_group_key
 from aiokproto.broker.log.conversion import downgrade
 from aiokproto.broker.log.stored import first_at_time
 from aiokproto.broker.log.validation import check_records, is_quick
+from aiokproto.broker.metadata.internal_topics import _records
+from aiokproto.broker.share.records import SharePartitionKey, Snapshot
+from aiokproto.broker.share.records import encode_key as encode_share_key
+from aiokproto.broker.transactions.records import encode_key as encode_transactional_id
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.list_offsets import (
     ListOffsetsPartition,
@@ -190,6 +196,50 @@ async def test_a_topic_that_is_deleted_while_it_is_searched_is_an_error(searchin
         await delete(broker)
         searching.is_open.set()
         assert (await offset_of(wire))[0] == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.parametrize(
+    ("topic", "key"),
+    [
+        ("__consumer_offsets", encode_group_key("g")),
+        ("__transaction_state", encode_transactional_id("t")),
+        ("__share_group_state", encode_share_key(SharePartitionKey("g", bytes(16), 0), Snapshot)),
+    ],
+)
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_what_coordinators_have_stored_is_read_in_a_thread(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, topic: str, key: bytes, cancelled: bool
+) -> None:
+    async with Broker(data_dir=tmp_path) as broker:
+        broker._running.state.internal_topic(topic)
+        stored = encode([BatchRecord(0, NOW, key, None)], compression="gzip")
+        broker._running.state.partition(topic, 0).append(stored, NOW)
+    reading = Gate(monkeypatch, "aiokproto.broker.metadata.internal_topics._records", _records)
+    again = Broker(data_dir=tmp_path)
+    starting = asyncio.ensure_future(again.start())
+    await reading.wait()
+    if cancelled:
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        reading.is_open.set()
+        return
+    reading.is_open.set()
+    await starting
+    assert reading.in_threads == 1
+    await again.close()
+
+
+async def test_what_coordinators_have_stored_in_few_bytes_is_read_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with Broker(data_dir=tmp_path) as broker:
+        broker._running.state.internal_topic("__consumer_offsets")
+        stored = encode([BatchRecord(0, NOW, encode_group_key("g"), None)])
+        broker._running.state.partition("__consumer_offsets", 0).append(stored, NOW)
+    reading = Gate(monkeypatch, "aiokproto.broker.metadata.internal_topics._records", _records)
+    async with Broker(data_dir=tmp_path):
+        assert not reading.in_threads
 
 
 LARGE = bytes(batch([bytes(40_000)]))

@@ -181,7 +181,9 @@ async def test_a_deleted_group_leaves_no_records_or_states(tmp_path: Path) -> No
         (result,) = (await wire.ask(DeleteGroupsRequest(groups_names=["g"]))).results
         assert result.error_code == 0
         for topic in ("__consumer_offsets", "__share_group_state"):
-            latest = {key: value for key, value, _ in internal_topic_records(broker._running.state.partition(topic, 0))}
+            latest = {
+                key: value for _, (key, value, _) in internal_topic_records(broker._running.state.partition(topic, 0))
+            }
             assert set(latest.values()) == {None}
     async with Broker(data_dir=tmp_path, config=QUICK) as broker, connect(broker) as wire:
         assert (await wire.ask(ListGroupsRequest())).groups == []

@@ -24,6 +24,7 @@ from aiokproto.broker.share.state import PartitionState, StateBatch
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from tests.broker.consumer_harness import refused
+from tests.broker.coordinators import read_stored
 
 ONE = {"share.coordinator.state.topic.num.partitions": 1}
 
@@ -100,7 +101,7 @@ def opened(root: Path, **options: int) -> Iterator[tuple[ClusterState, ShareCoor
     state.nodes_up([0])
     topic = state.topics.get("t") or state.create_topic("t", 3)
     states = ShareCoordinator(state)
-    states.start()
+    read_stored(states)
     try:
         yield state, states, topic.topic_id
     finally:
@@ -219,7 +220,7 @@ def test_deleting_a_topic_deletes_its_states(tmp_path: Path) -> None:
         state.delete_topic(deleted)
         states.topic_deleted(deleted)
     with opened(tmp_path) as (state, _, _):
-        latest = {key: value for key, value, _ in internal_topic_records(state.partition(SHARE_STATE_TOPIC, 0))}
+        latest = {key: value for _, (key, value, _) in internal_topic_records(state.partition(SHARE_STATE_TOPIC, 0))}
         assert set(latest.values()) == {None}
 
 
@@ -227,7 +228,7 @@ def test_deleting_a_topic_deletes_its_states(tmp_path: Path) -> None:
 
 
 def kinds(state: ClusterState) -> list[type[Snapshot | Update]]:
-    found = [decode(key, value) for key, value, _ in internal_topic_records(state.partition(SHARE_STATE_TOPIC, 0))]
+    found = [decode(key, value) for _, (key, value, _) in internal_topic_records(state.partition(SHARE_STATE_TOPIC, 0))]
     return [type(each[1]) for each in found if each is not None and each[1] is not None]
 
 

@@ -27,6 +27,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder, decode
 from aiokproto.records.isolation import visible
+from tests.broker.coordinators import read_stored
 
 PARTITIONS = 2
 TIMEOUT = 10.0
@@ -147,6 +148,7 @@ class Transactions(RuleBasedStateMachine):
         state.on_leader_change = self.transactions.leader_changed
         state.on_delete = self.transactions.topic_deleted
         self.appends_left = None
+        read_stored(self.transactions)
         self.transactions.start()
 
     def attempting(self, act: Callable[[], object]) -> ErrorCode | None:

@@ -156,6 +156,8 @@ class Cluster(AsyncContext):
         )
         try:
             await runtime.security.start()
+            # Before any server, in steps: a request must not see part of it.
+            await runtime.read()
             for node in self._nodes.values():
                 self._servers[node.node_id] = self._new_server(node)
             for server in self._servers.values():

@@ -17,6 +17,7 @@ from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.groups.coordinator import GroupCoordinator
 from aiokproto.broker.log.directory_lock import DirectoryLock
 from aiokproto.broker.metadata.cluster_state import ClusterState, Node
+from aiokproto.broker.metadata.internal_topics import read_internal_topic
 from aiokproto.broker.metadata.log_manager import LogManager
 from aiokproto.broker.metadata.topics import OFFSETS_TOPIC, Partition, Topic
 from aiokproto.broker.opening import OpeningThread
@@ -89,10 +90,20 @@ class ClusterRuntime:
         if not self._temporary:
             self.state.on_roll = self.log_manager.flush_behind
 
+    async def read(self) -> None:
+        """Read what the coordinators have stored. Nothing may be served yet. If it is cancelled, close the runtime.
+
+        Raises:
+            CorruptRecordError, UnsupportedCompressionError: A batch of an internal topic cannot be read.
+        """
+        for coordinator in (self.share_states, self.groups, self.transactions):
+            for partition, take in coordinator.reading():
+                await read_internal_topic(partition, take, self.opening)
+
     def start(self) -> None:
-        """Load the coordinators and start periodic work. The nodes must be up, so that partitions have leaders."""
-        # In this order: groups use the share states, and transactions commit offsets to groups.
-        self.share_states.start()
+        """Start the coordinators, after :meth:`read`, and periodic work. The nodes must be up, so that partitions have
+        leaders."""
+        # In this order: transactions commit offsets to groups.
         self.groups.start()
         self.transactions.start()
         # Only now: what start() has loaded must not be loaded again by the elections of the start.

@@ -12,8 +12,9 @@ report a state that is not in the log yet.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from aiokproto.broker.clock import Timer
@@ -38,7 +39,7 @@ from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.streams import records as streams_records
 from aiokproto.broker.groups.streams.group import StreamsGroup, StreamsGroupSettings
 from aiokproto.broker.metadata.cluster_state import ClusterState
-from aiokproto.broker.metadata.internal_topics import internal_topic_records, partition_for
+from aiokproto.broker.metadata.internal_topics import InternalRecord, Take, internal_topic_records, partition_for
 from aiokproto.broker.metadata.topics import NO_LEADER, OFFSETS_TOPIC, Partition
 from aiokproto.codec.payloads.offsets_topic import GroupMetadataKey, OffsetCommitKey
 from aiokproto.error_codes import ErrorCode
@@ -131,13 +132,21 @@ class GroupStore:
         self._waiters: list[_GroupWaiter] = []
         self.pending: PendingTransactionalOffsets[OffsetAndMetadata] = PendingTransactionalOffsets()
         self.loading_paused = False
+        # From reading() to start().
+        self._found = _Found(self.pending)
+
+    def reading(self) -> Iterator[tuple[Partition, Take]]:
+        """Yield the partitions of the offsets topic that are to be read before :meth:`start`, and who takes their
+        records."""
+        topic = self._state.topics.get(OFFSETS_TOPIC)
+        for partition in topic.partitions if topic is not None else ():
+            yield partition, partial(self._found.take, partition.index)
 
     def start(self) -> None:
-        """Load all groups from the offsets topic, if it exists."""
+        """Load the groups that were read."""
         self._loop = asyncio.get_running_loop()
-        if OFFSETS_TOPIC in self._state.topics:
-            for partition in self._state.internal_topic(OFFSETS_TOPIC).partitions:
-                self._load(partition)
+        found, self._found = self._found, _Found(self.pending)
+        self._restore_all(found)
 
     def close(self) -> None:
         """Unload all groups: stop timers, and fail waiting requests and callers of :meth:`wait_for`."""
@@ -378,33 +387,18 @@ class GroupStore:
         if self.loading_paused:
             self._not_loaded[partition.index] = partition
             return
-        groups: dict[str, bytes | None] = {}
-        images: dict[str, Image] = {}
-        offsets: dict[str, dict[tuple[str, int], OffsetAndMetadata]] = {}
+        found = _Found(self.pending)
         # What is still pending is found in the log again.
         self.pending.drop(partition.index)
-        # Without records of aborted transactions. ``producer_id`` is -1 unless the transaction is still open.
-        for key, value, producer_id in internal_topic_records(partition):
-            read = decode_key(key)
-            if isinstance(read, GroupMetadataKey):
-                groups[read.group] = value
-            elif isinstance(read, OffsetCommitKey) and producer_id >= 0 and value is not None:
-                where = (read.topic, read.partition)
-                self.pending.add(partition.index, producer_id, read.group, {where: decode_offset_value(value)})
-            elif isinstance(read, OffsetCommitKey):
-                # The same order of precedence as when the records were written: see GroupCoordinator.commit.
-                self.pending.supersede(partition.index, read.group, [(read.topic, read.partition)])
-                of_group = offsets.setdefault(read.group, {})
-                if value is None:
-                    of_group.pop((read.topic, read.partition), None)
-                else:
-                    of_group[read.topic, read.partition] = decode_offset_value(value)
-            else:
-                group_id = next(filter(None, (kind.KEYS.group_of(key) for kind in _RECORDS)), None)
-                if group_id is not None:
-                    _update(images.setdefault(group_id, {}), key, value)
-        for group_id in {*groups, *images, *offsets}:
-            self._restore(group_id, groups.get(group_id), images.get(group_id, {}), offsets.get(group_id, {}))
+        for offset, record in internal_topic_records(partition):
+            found.take(partition.index, offset, record)
+        self._restore_all(found)
+
+    def _restore_all(self, found: _Found) -> None:
+        for group_id in {*found.groups, *found.images, *found.offsets}:
+            self._restore(
+                group_id, found.groups.get(group_id), found.images.get(group_id, {}), found.offsets.get(group_id, {})
+            )
 
     def _restore(
         self,
@@ -441,6 +435,39 @@ class GroupStore:
         group = ConsumerGroup(group_id, self._topics, self.consumer_settings(group_id))
         consumer_records.restore(group, image, self._now())
         return group
+
+
+class _Found:
+    """What the offsets topic has of groups, as far as it was read."""
+
+    def __init__(self, pending: PendingTransactionalOffsets[OffsetAndMetadata]) -> None:
+        self.groups: dict[str, bytes | None] = {}
+        self.images: dict[str, Image] = {}
+        self.offsets: dict[str, dict[tuple[str, int], OffsetAndMetadata]] = {}
+        self._pending = pending
+
+    def take(self, partition: int, offset: int, record: InternalRecord) -> None:
+        """Take the next record of a partition. None is of an aborted transaction; ``producer_id`` is -1 unless the
+        transaction is still open."""
+        key, value, producer_id = record
+        read = decode_key(key)
+        if isinstance(read, GroupMetadataKey):
+            self.groups[read.group] = value
+        elif isinstance(read, OffsetCommitKey) and producer_id >= 0 and value is not None:
+            where = (read.topic, read.partition)
+            self._pending.add(partition, producer_id, read.group, {where: decode_offset_value(value)})
+        elif isinstance(read, OffsetCommitKey):
+            # The same order of precedence as when the records were written: see GroupCoordinator.commit.
+            self._pending.supersede(partition, read.group, [(read.topic, read.partition)])
+            of_group = self.offsets.setdefault(read.group, {})
+            if value is None:
+                of_group.pop((read.topic, read.partition), None)
+            else:
+                of_group[read.topic, read.partition] = decode_offset_value(value)
+        else:
+            group_id = next(filter(None, (kind.KEYS.group_of(key) for kind in _RECORDS)), None)
+            if group_id is not None:
+                _update(self.images.setdefault(group_id, {}), key, value)
 
 
 def _update(image: Image, key: bytes, value: bytes | None) -> None:

@@ -5,16 +5,26 @@ Partitions, replicas and configs are Kafka's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from aiokproto.broker.config.options import BrokerOptions
+from aiokproto.broker.log.stored import is_quick, open_stored
 from aiokproto.broker.metadata.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC, Partition
-from aiokproto.records import decode
+from aiokproto.broker.opening import OpeningThread
+from aiokproto.records import RecordBatch
 
 T = TypeVar("T")
 
-_READ_BYTES = 1 << 20
+Take = Callable[[int, "InternalRecord"], None]
+"""Takes the offset of a record, and the record."""
+
+_READ_BYTES = 128 << 10
+"""Bytes that are read of a log at once: the headers of its batches are a few milliseconds of the event loop."""
+
+_QUICK_BYTES = 128 << 10
+"""Bytes of a log that the event loop reads itself: the log of a test is not worth a thread."""
 
 
 class TopicSettings(NamedTuple):
@@ -65,17 +75,43 @@ class InternalRecord(NamedTuple):
     producer_id: int = -1
 
 
-def internal_topic_records(partition: Partition) -> Iterator[InternalRecord]:
-    """Yield the records in offset order, without those of aborted transactions."""
-    return (record for _, record in internal_topic_records_with_offsets(partition))
+def internal_topic_records(partition: Partition) -> Iterator[tuple[int, InternalRecord]]:
+    """Yield offsets and records in offset order, without those of aborted transactions."""
+    for batches in _batches(partition):
+        for batch, open_by in batches:
+            yield from _records(batch, open_by)
 
 
-def internal_topic_records_with_offsets(partition: Partition) -> Iterator[tuple[int, InternalRecord]]:
-    """Yield offsets and records; see :func:`internal_topic_records`."""
+async def read_internal_topic(partition: Partition, take: Take, thread: OpeningThread) -> None:
+    """Call ``take`` with each offset and record, in the thread that opens batches unless they are few bytes.
+
+    Nothing may append to the log meanwhile. Cancelling it ends it with the batches that are being read.
+
+    Raises:
+        CorruptRecordError, UnsupportedCompressionError: A batch cannot be read.
+    """
+
+    def read(batches: list[tuple[RecordBatch, int]]) -> None:
+        for batch, open_by in batches:
+            for offset, record in _records(batch, open_by):
+                take(offset, record)
+
+    quick = _QUICK_BYTES
+    for batches in _batches(partition):
+        quick -= sum(batch.size_in_bytes for batch, _ in batches)
+        if quick >= 0 and all(is_quick(batch) for batch, _ in batches):
+            read(batches)
+        else:
+            await thread.run(partial(read, batches))
+
+
+def _batches(partition: Partition) -> Iterator[list[tuple[RecordBatch, int]]]:
+    """Yield the batches that count, each with the producer whose open transaction it is part of, or -1."""
     log = partition.log
     offset = log.start_offset
     while offset < log.end_offset:
-        for batch in decode(log.read(offset, _READ_BYTES), check_crc=False):
+        found: list[tuple[RecordBatch, int]] = []
+        for batch in open_stored(log.read(offset, _READ_BYTES)):
             offset = batch.next_offset
             if batch.is_control:
                 continue
@@ -87,9 +123,14 @@ def internal_topic_records_with_offsets(partition: Partition) -> Iterator[tuple[
                 aborted = log.aborted_transactions(batch.base_offset, batch.next_offset)
                 if any(each.producer_id == batch.producer_id for each in aborted):
                     continue
-            for record in batch:
-                if record.key is not None:
-                    yield record.offset, InternalRecord(record.key, record.value, open_by)
+            found.append((batch, open_by))
+        yield found
+
+
+def _records(batch: RecordBatch, open_by: int) -> Iterator[tuple[int, InternalRecord]]:
+    for record in batch:
+        if record.key is not None:
+            yield record.offset, InternalRecord(record.key, record.value, open_by)
 
 
 def partition_for(key: str, partitions: Sequence[T]) -> T:

@@ -10,10 +10,10 @@ All of it is synchronous; no method awaits between validating and appending.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from aiokproto.broker.metadata.cluster_state import ClusterState
-from aiokproto.broker.metadata.internal_topics import internal_topic_records_with_offsets, partition_for
+from aiokproto.broker.metadata.internal_topics import InternalRecord, Take, internal_topic_records, partition_for
 from aiokproto.broker.metadata.topics import NO_LEADER, SHARE_STATE_TOPIC, Partition, Topic
 from aiokproto.broker.share.persisted_state import PersistedState, first_snapshot, replay
 from aiokproto.broker.share.records import SharePartitionKey, Snapshot, Update, decode, encode_key, encode_value
@@ -37,11 +37,12 @@ class ShareCoordinator:
         # One dict for all nodes; check_coordinator() says which node may serve a key.
         self._persisted: dict[SharePartitionKey, PersistedState] = {}
 
-    def start(self) -> None:
-        """Load all states from their topic, if it exists."""
+    def reading(self) -> Iterator[tuple[Partition, Take]]:
+        """Yield the partitions of ``__share_group_state`` that are to be read at the start, and who takes their
+        records."""
         topic = self._state.topics.get(SHARE_STATE_TOPIC)
         for partition in topic.partitions if topic is not None else ():
-            self._load(partition)
+            yield partition, self._take
 
     def close(self) -> None:
         """Drop all states from memory."""
@@ -262,15 +263,18 @@ class ShareCoordinator:
             self._persisted[key] = persisted
 
     def _load(self, partition: Partition) -> None:
-        for offset, stored in internal_topic_records_with_offsets(partition):
-            read = decode(stored.key, stored.value)
-            if read is None:
-                continue
-            key, record = read
-            if record is None:
-                self._persisted.pop(key, None)
-            else:
-                self._replay(key, record, offset)
+        for offset, stored in internal_topic_records(partition):
+            self._take(offset, stored)
+
+    def _take(self, offset: int, stored: InternalRecord) -> None:
+        read = decode(stored.key, stored.value)
+        if read is None:
+            return
+        key, record = read
+        if record is None:
+            self._persisted.pop(key, None)
+        else:
+            self._replay(key, record, offset)
 
 
 def key_of(key: SharePartitionKey) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from aiokproto.broker.clock import Timer
 from aiokproto.broker.groups.coordinator import GroupCoordinator
 from aiokproto.broker.metadata.cluster_state import ClusterState
-from aiokproto.broker.metadata.internal_topics import internal_topic_records, partition_for
+from aiokproto.broker.metadata.internal_topics import InternalRecord, Take, internal_topic_records, partition_for
 from aiokproto.broker.metadata.topics import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Partition, Topic
 from aiokproto.broker.transactions.records import decode_key, decode_value, encode_key, encode_value
 from aiokproto.broker.transactions.transaction_metadata import (
@@ -53,13 +53,21 @@ class TransactionCoordinator:
         self._timers: dict[str, Timer] = {}
         # The timer of each partition's load. Requests for its ids fail until then.
         self._loading: dict[Partition, Timer] = {}
+        # From reading() to start().
+        self._found = _Found()
+
+    def reading(self) -> Iterator[tuple[Partition, Take]]:
+        """Yield the partitions of ``__transaction_state`` that are to be read before :meth:`start`, and who takes their
+        records."""
+        topic = self._state.topics.get(TRANSACTIONS_TOPIC)
+        for partition in topic.partitions if topic is not None else ():
+            yield partition, self._found.take
 
     def start(self) -> None:
-        """Load the transactions from ``__transaction_state``, and finish those in a ``Prepare`` state."""
-        topic = self._state.topics.get(TRANSACTIONS_TOPIC)
+        """Load the transactions that were read, and finish those in a ``Prepare`` state."""
+        found, self._found = self._found, _Found()
         # Synchronously, unlike leader_changed(): no request is served between the election of the leaders and this.
-        for partition in topic.partitions if topic is not None else ():
-            self._load(partition)
+        self._restore(found)
 
     def close(self) -> None:
         """Cancel the timers and drop all state."""
@@ -427,16 +435,30 @@ class TransactionCoordinator:
     def _load(self, partition: Partition) -> None:
         # First: from here on nothing is awaited, so no request can see a part of the load.
         self._loading.pop(partition, None)
-        found: dict[str, TransactionMetadata] = {}
-        for key, value, _ in internal_topic_records(partition):
-            transactional_id = decode_key(key)
-            if value is None:
-                found.pop(transactional_id, None)
-            else:
-                found[transactional_id] = decode_value(transactional_id, value)
-        for transaction in found.values():
+        found = _Found()
+        for offset, record in internal_topic_records(partition):
+            found.take(offset, record)
+        self._restore(found)
+
+    def _restore(self, found: _Found) -> None:
+        for transaction in found.transactions.values():
             self._cache(transaction)
         # The previous coordinator may have written some of the markers: they are written again to all partitions.
-        for transaction in found.values():
+        for transaction in found.transactions.values():
             if transaction.ending:
                 self._write_pending_markers(transaction.transactional_id)
+
+
+class _Found:
+    """The transactions in ``__transaction_state``, as far as it was read."""
+
+    def __init__(self) -> None:
+        self.transactions: dict[str, TransactionMetadata] = {}
+
+    def take(self, offset: int, record: InternalRecord) -> None:
+        """Take the next record."""
+        transactional_id = decode_key(record.key)
+        if record.value is None:
+            self.transactions.pop(transactional_id, None)
+        else:
+            self.transactions[transactional_id] = decode_value(transactional_id, record.value)
