@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,8 +32,8 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder, BatchRecord, Compression, decode, encode
 from aiokproto.records.patch import update_crc
+from tests.broker.gate import Gate
 from tests.broker.wire import NOW, Wire, batch, connect, fetch_request, produce, produce_request, records_of
-from tests.patience import PATIENCE
 
 
 def packed(value: bytes, timestamp: int = NOW) -> bytes:
@@ -43,36 +42,9 @@ def packed(value: bytes, timestamp: int = NOW) -> bytes:
     return bytes(builder.close())
 
 
-class Gate:
-    """Holds the calls of a function back that are made in a thread."""
-
-    def __init__(
-        self,
-        monkeypatch: pytest.MonkeyPatch,
-        where: str = "aiokproto.broker.handlers.produce.check_records",
-        function: Callable[..., Any] = check_records,
-    ) -> None:
-        self.is_open = threading.Event()
-        self.entered = threading.Event()
-        self.in_threads = 0
-        self._function = function
-        monkeypatch.setattr(where, self.call)
-
-    def call(self, *args: Any) -> Any:
-        if threading.current_thread() is not threading.main_thread():
-            self.in_threads += 1
-            self.entered.set()
-            assert self.is_open.wait(PATIENCE)
-        return self._function(*args)
-
-    async def wait(self) -> None:
-        while not self.entered.is_set():
-            await asyncio.sleep(0)
-
-
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
-    return Gate(monkeypatch)
+    return Gate(monkeypatch, "aiokproto.broker.handlers.produce.check_records", check_records)
 
 
 async def answer(wire: Wire) -> tuple[int, int]:
@@ -167,7 +139,9 @@ def searching(monkeypatch: pytest.MonkeyPatch) -> Gate:
 async def test_a_batch_is_searched_for_a_time_while_others_are_served(searching: Gate, timestamp: int) -> None:
     async with Broker() as broker, connect(broker) as first, connect(broker) as second:
         await broker.create_topic("t")
-        await produce(first, "t", bytes(encode([BatchRecord(0, NOW + at, None, b"v") for at in (0, 1)], compression="gzip")))
+        await produce(
+            first, "t", bytes(encode([BatchRecord(0, NOW + at, None, b"v") for at in (0, 1)], compression="gzip"))
+        )
         first.send(by_time(timestamp), 7)
         await searching.wait()
         assert (await second.ask(ApiVersionsRequest(), 0)).error_code == 0

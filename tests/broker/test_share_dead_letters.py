@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,12 +12,14 @@ import pytest
 
 from aiokproto.broker import Broker
 from aiokproto.broker.metadata import features
-from aiokproto.broker.share.dead_letters import DeadLetterQueue
+from aiokproto.broker.share.dead_letters import DeadLetterQueue, _slice_of
 from aiokproto.client import Client
 from aiokproto.error_codes import ErrorCode
-from aiokproto.records import decode
+from aiokproto.records import BatchRecord, decode, encode
 from tests.behaviour.share_harness import BROKER_CONFIG, Member, ShareHarness, share_harness
 from tests.behaviour.test_share_dead_letters import GROUP, TOPIC, change
+from tests.broker.gate import Gate
+from tests.broker.wire import NOW
 from tests.clusters import EmbeddedCluster
 
 ACCEPT, REJECT = 1, 3
@@ -111,6 +114,61 @@ async def test_a_crash_before_a_dead_letter_is_written_loses_none(
             await again.produce(1)
             assert await other.acquire() == {3: 1}
         assert written(broker) == [b"1"]
+
+
+async def give_up(broker: Broker, at: Any, one: Member) -> None:
+    """Reject two of three records, whose batch is compressed, and accept the third after it."""
+    options = {"errors_deadletterqueue_topic_name": QUEUE, "errors_deadletterqueue_copy_record_enable": "true"}
+    await change(at.client, GROUP, "t", **options)
+    await broker.create_topic(QUEUE, config={"errors.deadletterqueue.group.enable": "true"})
+    stored = encode([BatchRecord(0, NOW, b"k", b"%d" % number) for number in range(3)], compression="gzip")
+    broker._running.state.partition("t", 0).append(stored, NOW)
+    assert await one.acquire() == dict.fromkeys(range(3), 1)
+    assert await one.acknowledge_error((0, 1, [REJECT])) is ErrorCode.NONE
+
+
+def values(broker: Broker) -> list[bytes | None]:
+    data = broker._running.state.partition(QUEUE, 0).log.read(0, 2**30)
+    return [record.value for batch in decode(data) for record in batch]
+
+
+async def test_a_batch_is_opened_for_dead_letters_while_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    opening = Gate(monkeypatch, "aiokproto.broker.share.dead_letters._slice_of", _slice_of)
+    async with started() as (broker, at), at.member() as one:
+        await give_up(broker, at, one)
+        await opening.wait()
+        assert await one.acknowledge_error((2, 2, [ACCEPT])) is ErrorCode.NONE
+        (share,) = broker._running.shares._cache.values()
+        assert (share.share.start_offset, written(broker)) == (0, [])
+        opening.is_open.set()
+        while share.share.writing:
+            await asyncio.sleep(0)
+        assert (share.share.start_offset, written(broker), values(broker)) == (3, [b"0", b"1"], [b"0", b"1"])
+
+
+async def test_a_crash_while_a_batch_is_opened_for_dead_letters_loses_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    opening = Gate(monkeypatch, "aiokproto.broker.share.dead_letters._slice_of", _slice_of)
+    async with started(path=tmp_path) as (broker, at), at.member() as one:
+        await give_up(broker, at, one)
+        await opening.wait()
+        # This persists the start offset, which must not be behind what is not written.
+        assert await one.acknowledge_error((2, 2, [ACCEPT])) is ErrorCode.NONE
+        await broker.crash()
+        opening.is_open.set()
+    async with (
+        Broker(data_dir=tmp_path, config=BROKER_CONFIG) as broker,
+        Client(bootstrap_servers=broker.bootstrap_servers) as client,
+    ):
+        await client.metadata(["t"])
+        again = ShareHarness(client, "t", at.topic_id)
+        async with again.member() as other:
+            await again.produce(1)
+            assert await other.acquire() == {3: 1}
+            while len(written(broker)) < 2:
+                await asyncio.sleep(0)
+        assert values(broker) == [b"0", b"1"]
 
 
 async def test_before_level_2_of_the_feature_there_are_no_dead_letters() -> None:

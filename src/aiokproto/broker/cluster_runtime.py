@@ -82,7 +82,7 @@ class ClusterRuntime:
         self.telemetry = ClientTelemetry(clock)
         self.share_states = ShareCoordinator(self.state)
         self.groups = GroupCoordinator(self.state, self.share_states)
-        self.shares = SharePartitionManager(self.state, self.share_states, self.groups.options)
+        self.shares = SharePartitionManager(self.state, self.share_states, self.groups.options, self.opening)
         self.transactions = TransactionCoordinator(self.state, self.groups)
         self.share_states.on_reset = self.shares.remove
         self.state.on_delete = self._topic_deleted
@@ -132,6 +132,7 @@ class ClusterRuntime:
         # First: the manager waits for the step of a compaction that has begun, but not for what waits for the thread.
         self.opening.stop()
         try:
+            await self.shares.stop()
             await self.log_manager.close()
             await self.opening.ended()
         finally:

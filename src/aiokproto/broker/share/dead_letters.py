@@ -8,22 +8,26 @@ two, it is written again. As in Kafka it is archived also if the topic cannot be
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from aiokproto.broker.config.options import GroupOptions
+from aiokproto.broker.log.stored import is_quick, open_stored
 from aiokproto.broker.metadata import features
 from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.topics import NO_LEADER, Partition, Topic
+from aiokproto.broker.opening import OpeningThread
 from aiokproto.errors import BrokerError, CorruptRecordError, UnsupportedCompressionError
-from aiokproto.records import BatchRecord, decode, encode
+from aiokproto.records import BatchRecord, encode
+from aiokproto.records.slices import Slices
 from aiokproto.types import Header
 
 log = logging.getLogger("aiokproto.broker")
 
 _FEATURE, _LEVEL = "share.version", 2
-_MOST_READ = 1024 * 1024
-"""Bytes of the source log that are read at once."""
+_MOST_READ = 128 * 1024
+"""Bytes of the source log that are read at once, unless it is a larger batch."""
 
 REJECTED = "Offset rejected by client."
 TOO_OFTEN = "Offset delivery count exceeded the threshold."
@@ -58,27 +62,50 @@ class DeadLetterQueue:
         level = features.levels(self._state.metadata)[_FEATURE]
         return level >= _LEVEL and bool(self._options(group).value("errors.deadletterqueue.topic.name"))
 
+    def copies(self, group: str) -> bool:
+        """Return whether dead letters have the key and value of their record."""
+        return bool(self._options(group).value("errors.deadletterqueue.copy.record.enable"))
+
     def write(self, group: str, source: Partition, letters: Sequence[DeadLetter]) -> None:
-        """Write records that are given up; failures are logged."""
+        """Write records that are given up, without their keys and values; failures are logged."""
         try:
-            topic = self._topic(group)
-            # Kafka's choice: records of one partition stay together.
-            partition = topic.partitions[source.index % len(topic.partitions)]
-            if partition.leader == NO_LEADER:
-                raise _Unusable(f"partition {partition.index} of {topic.name!r} has no leader")
-            copied = bool(self._options(group).value("errors.deadletterqueue.copy.record.enable"))
-            most = topic.options.number("max.message.bytes")
             for letter in letters:
-                stored = dict(_stored(source, letter)) if copied else {}
-                records = [
-                    (*stored.get(offset, (None, None)), _headers(group, source, offset, letter))
-                    for offset in range(letter.first, letter.last + 1)
-                ]
-                self._append(partition, records, most)
+                self._put(group, source, list(_filled(group, source, letter, letter.first, letter.last + 1)))
         except (_Unusable, BrokerError) as error:
-            log.error(
-                "share group %s: dead letters of %s-%d were not written: %s", group, source.topic, source.index, error
-            )
+            _log_failure(group, source, error)
+
+    async def write_copies(
+        self, group: str, source: Partition, letters: Sequence[DeadLetter], thread: OpeningThread
+    ) -> None:
+        """Write records that are given up, with their keys and values; failures are logged.
+
+        Batches that are not quick to read are opened in the thread, and written a slice at a time. If it is cancelled,
+        the rest is not written.
+        """
+        try:
+            for letter in letters:
+                at = letter.first
+                async for records in _stored(source, letter, thread):
+                    written: list[_Written] = []
+                    for offset, key, value in records:
+                        written += _filled(group, source, letter, at, offset)
+                        written.append((key, value, _headers(group, source, offset, letter)))
+                        at = offset + 1
+                    self._put(group, source, written)
+                # What the log does not have is written, too: the group was given it.
+                self._put(group, source, list(_filled(group, source, letter, at, letter.last + 1)))
+        except (_Unusable, BrokerError, OSError) as error:
+            _log_failure(group, source, error)
+
+    def _put(self, group: str, source: Partition, records: Sequence[_Written]) -> None:
+        # For each: the topic may have been deleted, or lost its leader, while a batch was opened.
+        topic = self._topic(group)
+        # Kafka's choice: records of one partition stay together.
+        partition = topic.partitions[source.index % len(topic.partitions)]
+        if partition.leader == NO_LEADER:
+            raise _Unusable(f"partition {partition.index} of {topic.name!r} has no leader")
+        if records:
+            self._append(partition, records, topic.options.number("max.message.bytes"))
 
     def _topic(self, group: str) -> Topic:
         name = str(self._options(group).value("errors.deadletterqueue.topic.name"))
@@ -116,22 +143,47 @@ _Written = tuple[bytes | None, bytes | None, tuple[Header, ...]]
 """Key, value and headers."""
 
 
-def _stored(source: Partition, letter: DeadLetter) -> Iterator[tuple[int, tuple[bytes | None, bytes | None]]]:
-    """Yield the offsets, keys and values that the log has; what cannot be read is left out."""
-    at = max(letter.first, source.log.start_offset)
-    while at <= letter.last:
-        data = source.log.read(at, _MOST_READ)
-        if not data:
-            return
-        try:
-            for batch in decode(data):
-                for record in () if batch.is_control else batch:
-                    if letter.first <= record.offset <= letter.last:
-                        yield record.offset, (record.key, record.value)
+def _log_failure(group: str, source: Partition, error: Exception) -> None:
+    log.error("share group %s: dead letters of %s-%d were not written: %s", group, source.topic, source.index, error)
+
+
+def _filled(group: str, source: Partition, letter: DeadLetter, begin: int, end: int) -> Iterator[_Written]:
+    """Yield records without key and value, for offsets from ``begin`` to before ``end``."""
+    for offset in range(begin, end):
+        yield None, None, _headers(group, source, offset, letter)
+
+
+async def _stored(
+    source: Partition, letter: DeadLetter, thread: OpeningThread
+) -> AsyncIterator[list[tuple[int, bytes | None, bytes | None]]]:
+    """Yield what the log has, a slice of a batch at a time: offsets, keys, values. What cannot be read is left out."""
+    at = letter.first
+    try:
+        # Retention may remove what comes next while this is suspended.
+        while (at := max(at, source.log.start_offset)) <= letter.last and (data := source.log.read(at, _MOST_READ)):
+            for batch in open_stored(data, check_crc=True):
+                if batch.base_offset > letter.last:
+                    return
+                slices = batch.slices(_offset_key_and_value)
+                while not batch.is_control and not slices.ended:
+                    read = partial(_slice_of, slices, max(at, letter.first), letter.last)
+                    if records := read() if is_quick(batch) else await thread.run(read):
+                        yield records
                 at = max(at, batch.next_offset)
-        except (CorruptRecordError, UnsupportedCompressionError) as error:
-            log.warning("dead letters of %s-%d have no value: %s", source.topic, source.index, error)
-            return
+    except (CorruptRecordError, UnsupportedCompressionError) as error:
+        log.warning("dead letters of %s-%d have no value: %s", source.topic, source.index, error)
+
+
+def _slice_of(
+    slices: Slices[tuple[int, bytes | None, bytes | None]], first: int, last: int
+) -> list[tuple[int, bytes | None, bytes | None]]:
+    return [record for record in slices.read() if first <= record[0] <= last]
+
+
+def _offset_key_and_value(
+    offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: object
+) -> tuple[int, bytes | None, bytes | None]:
+    return offset, key, value
 
 
 def _headers(group: str, source: Partition, offset: int, letter: DeadLetter) -> tuple[Header, ...]:

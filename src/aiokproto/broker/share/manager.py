@@ -11,6 +11,7 @@ fetch loads it again.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -21,14 +22,16 @@ from aiokproto.broker.clock import Timer
 from aiokproto.broker.config.options import GroupOptions
 from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.topics import Partition, Topic
+from aiokproto.broker.opening import OpeningThread
 from aiokproto.broker.share.acquisition import AcquisitionConfig
-from aiokproto.broker.share.dead_letters import DeadLetterQueue
-from aiokproto.broker.share.in_flight import FOREVER, RecordState
+from aiokproto.broker.share.dead_letters import DeadLetter, DeadLetterQueue
+from aiokproto.broker.share.in_flight import FOREVER, InFlightRuns, RecordState, overlapping
 from aiokproto.broker.share.partition import Acknowledgement, SharePartition, StateTransition
 from aiokproto.broker.share.session import ShareSession, ShareSessionKey, ShareSessions, TopicIdPartition
 from aiokproto.broker.share.state import SharePersister
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+from aiokproto.runtime import create_task
 
 log = logging.getLogger("aiokproto.broker")
 
@@ -88,13 +91,30 @@ class CachedSharePartition:
 class SharePartitionManager:
     """The share partitions of the cluster, whichever node leads them. All of it is synchronous."""
 
-    def __init__(self, state: ClusterState, persister: SharePersister, options: Callable[[str], GroupOptions]) -> None:
-        """Start with an empty cache. ``options`` returns the options of a group."""
+    def __init__(
+        self,
+        state: ClusterState,
+        persister: SharePersister,
+        options: Callable[[str], GroupOptions],
+        thread: OpeningThread,
+    ) -> None:
+        """Start with an empty cache.
+
+        Args:
+            state: The cluster.
+            persister: Where states are stored.
+            options: Returns the options of a group.
+            thread: Where batches are opened.
+        """
         self._state = state
         self._persister = persister
         self._options = options
         self._dead_letters = DeadLetterQueue(state, options)
         self._cache: dict[tuple[str, TopicIdPartition], CachedSharePartition] = {}
+        self._thread = thread
+        # What writes dead letters with the records of their batches.
+        self._copying: set[asyncio.Task[None]] = set()
+        self._in_order = asyncio.Lock()
 
     def settings(self, group: str) -> ShareSettings:
         """Return the options of a group."""
@@ -229,6 +249,13 @@ class SharePartitionManager:
         """Remove the share partitions of a deleted topic."""
         self._remove_all(key for key in self._cache if key[1][0] == topic.topic_id)
 
+    async def stop(self) -> None:
+        """End the writing of dead letters. Those that are not written yet are written by the next start."""
+        copying = list(self._copying)
+        for task in copying:
+            task.cancel()
+        await asyncio.gather(*copying, return_exceptions=True)
+
     def close(self) -> None:
         """Stop the timers and empty the cache."""
         for cached in self._cache.values():
@@ -288,8 +315,7 @@ class SharePartitionManager:
                     self.remove(group, *partition_id)
                 raise translated from None
             if archiving:
-                self._dead_letters.write(group, cached.partition, transition.given_up)
-                self._archived(group, partition_id, cached, transition)
+                self._write(group, partition_id, cached, transition.given_up, transition.runs)
         self._apply(group, partition_id, cached, transition)
 
     def _resume(self, group: str, partition_id: TopicIdPartition, cached: CachedSharePartition) -> None:
@@ -298,18 +324,55 @@ class SharePartitionManager:
             return
         transition = cached.share.resume(self.settings(group).config)
         if self._dead_letters.enabled(group):
-            self._dead_letters.write(group, cached.partition, transition.given_up)
-        self._archived(group, partition_id, cached, transition)
+            self._write(group, partition_id, cached, transition.given_up, transition.runs)
+        else:
+            self._archived(group, partition_id, cached, transition.given_up, transition.runs)
         cached.share.unwritten = []
 
-    def _archived(
-        self, group: str, partition_id: TopicIdPartition, cached: CachedSharePartition, transition: StateTransition
+    def _write(
+        self,
+        group: str,
+        partition_id: TopicIdPartition,
+        cached: CachedSharePartition,
+        letters: Sequence[DeadLetter],
+        runs: InFlightRuns,
     ) -> None:
+        """Write dead letters, and persist that they are written: at once, unless records have to be read for them."""
+        if not self._dead_letters.copies(group):
+            self._dead_letters.write(group, cached.partition, letters)
+            self._archived(group, partition_id, cached, letters, runs)
+            return
+        cached.share.writing += [range(letter.first, letter.last + 1) for letter in letters]
+        task = create_task(self._copy(group, partition_id, cached, letters))
+        self._copying.add(task)
+        task.add_done_callback(self._copying.discard)
+
+    async def _copy(
+        self, group: str, partition_id: TopicIdPartition, cached: CachedSharePartition, letters: Sequence[DeadLetter]
+    ) -> None:
+        # One after the other: dead letters have the order in which they were given up.
+        async with self._in_order:
+            await self._dead_letters.write_copies(group, cached.partition, letters, self._thread)
+        # Also if it is not in the cache any more: whoever loads the state would write them again. The epochs in it
+        # fence what is out of date.
+        self._archived(group, partition_id, cached, letters, cached.share.runs)
+        cached.partition.wake()
+
+    def _archived(
+        self,
+        group: str,
+        partition_id: TopicIdPartition,
+        cached: CachedSharePartition,
+        letters: Sequence[DeadLetter],
+        runs: InFlightRuns,
+    ) -> None:
+        archived = [run for letter in letters for run in overlapping(runs, letter.first, letter.last)]
         try:
-            self._persister.write(group, *partition_id, cached.share.persisted_state(transition))
+            self._persister.write(group, *partition_id, cached.share.persisted_state(StateTransition(runs, archived)))
         except BrokerError as error:
             # They stay in the state ARCHIVING: whoever loads it next writes the dead letters again.
             log.debug("share group %s: archived records of %s not persisted: %s", group, cached.partition.topic, error)
+        cached.share.written([range(letter.first, letter.last + 1) for letter in letters])
 
     def _apply(
         self, group: str, partition_id: TopicIdPartition, cached: CachedSharePartition, transition: StateTransition

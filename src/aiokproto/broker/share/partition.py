@@ -92,6 +92,8 @@ class SharePartition:
         state_epoch: The state epoch with which the state was read; it grows when the offsets are reset.
         leader_epoch: The leader epoch with which the state was read.
         unwritten: Archived records that were perhaps not written to the dead-letter topic before a crash.
+        writing: The offsets of records that are being written there. The start offset does not move past them: it is
+            persisted with any change, and what a crash leaves unwritten would be forgotten.
     """
 
     def __init__(self, state: PartitionState, start_offset: int) -> None:
@@ -105,6 +107,7 @@ class SharePartition:
             for each in state.batches
             if each.delivery_state == ARCHIVING
         ]
+        self.writing = [range(run.first, run.last + 1) for run in self.unwritten]
         # Records behind the last persisted batch may have been acquired before; nothing of them is stored, so they are
         # new again.
         if self._runs:
@@ -226,6 +229,11 @@ class SharePartition:
             self.start_offset, self.state_epoch, self.leader_epoch, batches, count_terminal(transition.runs)
         )
 
+    def written(self, offsets: Sequence[range]) -> None:
+        """End ``writing`` of some offsets: what was archived there is persisted as written."""
+        self.writing = [each for each in self.writing if each not in offsets]
+        self._advance_start_offset()
+
     def apply(self, transition: StateTransition) -> None:
         """Apply a transition that has been persisted."""
         self._runs = transition.runs
@@ -324,11 +332,16 @@ class SharePartition:
     def _advance_start_offset(self) -> None:
         """Move the start offset past records in a terminal state."""
         ended = 0
-        while ended < len(self._runs) and self._runs[ended].state.is_terminal:
+        while ended < len(self._runs) and self._runs[ended].state.is_terminal and not self._is_writing(ended):
             ended += 1
         # Also across gaps: a run in a terminal state needs no memory once all before it are done.
         self._runs = self._runs[ended:]
         self.start_offset = self._runs[0].first if self._runs else self.end_offset
+
+    def _is_writing(self, at: int) -> bool:
+        # Runs are joined: it may have begun before.
+        run = self._runs[at]
+        return any(offsets.start <= run.last and run.first < offsets.stop for offsets in self.writing)
 
 
 def _dead_letter(run: InFlightRun, reason: str) -> DeadLetter:
