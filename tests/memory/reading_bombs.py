@@ -14,6 +14,7 @@ import struct
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from typing import Any
 import pytest
 
 from aiokproto import Broker, Cluster, Consumer, ShareConsumer
+from aiokproto.broker.log.stored import first_at_time, is_quick, open_stored
+from aiokproto.broker.metadata.internal_topics import read_internal_topic
 from aiokproto.consumer import FetchedBatch
 from aiokproto.errors import BrokerError, KafkaError
 from aiokproto.records import BatchRecord, encode
@@ -185,6 +188,29 @@ async def share(grown: dict[str, Any]) -> None:
             grown[name] = status("VmHWM") - before
 
 
+async def search(grown: dict[str, Any]) -> None:
+    async with stored() as (broker, found):
+        for number, (name, _) in enumerate(found):
+            log = broker._running.state.partition("t", number).log
+            before = begin()
+            for batch in open_stored(log.read(0, 1 << 30)):
+                # No record has that time: all are looked at.
+                look = partial(first_at_time, batch, 1 << 60, 0)
+                with contextlib.suppress(KafkaError):
+                    assert (look() if is_quick(batch) else await broker._running.opening.run(look)) is None
+            grown[name] = status("VmHWM") - before
+
+
+async def load(grown: dict[str, Any]) -> None:
+    async with stored() as (broker, found):
+        for number, (name, _) in enumerate(found):
+            partition = broker._running.state.partition("t", number)
+            before = begin()
+            with contextlib.suppress(KafkaError):
+                await read_internal_topic(partition, lambda *_: None, broker._running.opening)
+            grown[name] = status("VmHWM") - before
+
+
 def spark(grown: dict[str, Any]) -> None:
     from aiokproto.records.pieces import in_pieces
     from aiokproto.records.runs import decode_run
@@ -239,7 +265,7 @@ def main(reader: str) -> None:
     steps = Steps()
     if reader in CONSUMING:
         asyncio.run(consume(CONSUMING[reader], grown))
-    elif reader in ("run", "share"):
+    elif reader in ("run", "share", "search", "load"):
         asyncio.run(globals()[reader](grown))
     else:
         globals()[reader](grown)

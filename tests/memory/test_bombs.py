@@ -35,7 +35,7 @@ def check(reader: str) -> None:
     assert len(grown) >= 22
     assert {name: size // MIB for name, size in grown.items() if size > MOST} == {}
     # With the others it is the application that iterates, in one step of its own.
-    if reader in ("poll", "iterate", "run", "share"):
+    if reader in ("poll", "iterate", "run", "share", "search", "load"):
         assert found["quick"], found["steps"]
 
 
@@ -54,6 +54,6 @@ def test_every_reader_takes_little_memory(reader: str) -> None:
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("reader", ["produce", "tool"])
+@pytest.mark.parametrize("reader", ["produce", "search", "load", "tool"])
 def test_the_broker_and_the_command_line_take_little_memory(reader: str) -> None:
     check(reader)
