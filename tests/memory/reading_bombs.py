@@ -1,6 +1,6 @@
 """A program that reads bombs with one reader, and prints for each how much its memory grew: see ``test_bombs``.
 
-``python -m tests.memory.reading_bombs READER``
+``python -m tests.memory.reading_bombs READER [COUNT]``
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from io import StringIO
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from aiokproto.records.patch import update_crc
 from aiokproto.records.record import read_slice
 from aiokproto.records.slices import QUICK_RECORDS, SLICE_HEADERS
 from tests.records.bombs import MIB, bombs
+from tests.records.bombs import bombs as all_bombs
 from tests.simulation.sharing import OPTIONS, configure
 
 MOST_CALLS = 2
@@ -256,7 +258,9 @@ def tool(grown: dict[str, Any]) -> None:
         grown[name] = status("VmHWM") - before
 
 
-def main(reader: str) -> None:
+def main(reader: str, count: int | None = None) -> None:
+    if count is not None:
+        pytest.MonkeyPatch().setitem(globals(), "bombs", lambda: islice(all_bombs(), count))
     resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
     # What is imported once does not count.
     with contextlib.suppress(ImportError):
@@ -275,4 +279,4 @@ def main(reader: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], *map(int, sys.argv[2:]))
