@@ -36,6 +36,7 @@ from aiokproto.errors import (
     error_for,
 )
 from aiokproto.failures import Situation
+from aiokproto.simulation import Simulation
 from tests.cluster.fake import VERSIONS, brokers, started
 from tests.net.peer import Answer, HangUp, Peer, config, peer
 from tests.net.waiting import held_port, until
@@ -317,7 +318,8 @@ async def test_a_request_ends_at_its_deadline() -> None:
     ):
         fake.coordinators["g"] = 1
         with pytest.raises(
-            DeadlineError, match=r"^Heartbeat: timed out after 0\.1 s \((1 attempt|\d+ attempts)\); last: "
+            DeadlineError,
+            match=r"^Heartbeat: (timed out after|given up after \S+ of) 0\.1 s \((1 attempt|\d+ attempts)\).*; last: ",
         ):
             await cluster.request(BEAT, timeout=0.1)
 
@@ -331,9 +333,10 @@ async def test_a_request_ends_before_a_pause_beyond_its_deadline_and_names_the_l
         async with started(peers[0].port, retry_backoff=600.0, retry_backoff_max=600.0) as cluster:
             with pytest.raises(DeadlineError) as caught:
                 await cluster.request(BEAT, timeout=120)
-            assert str(caught.value) == (
-                "Heartbeat: timed out after 120 s (1 attempt); last: "
-                "Heartbeat to broker 1: COORDINATOR_LOAD_IN_PROGRESS (14)"
+            assert re.fullmatch(
+                r"Heartbeat: given up after 0(\.\d+)? of 120 s \(1 attempt\), as the next attempt would be too late; last: "
+                r"Heartbeat to broker 1: COORDINATOR_LOAD_IN_PROGRESS \(14\)",
+                str(caught.value),
             )
 
 
@@ -354,10 +357,35 @@ async def test_a_timed_out_last_attempt_does_not_hide_earlier_failures() -> None
 
     with pytest.raises(DeadlineError) as caught:
         await router._retrying("Heartbeat", Situation(coordinated=True), until, 1000, RetryState(), attempt)
-    assert str(caught.value) == (
-        "Heartbeat: timed out after 1e+03 s (2 attempts); last: Heartbeat to broker 1: no response in 3 s; "
+    assert str(caught.value).endswith(
+        "(2 attempts), as the next attempt would be too late; last: Heartbeat to broker 1: no response in 3 s; "
         "before: Heartbeat to broker 1: NOT_COORDINATOR (16)"
     )
+
+
+@pytest.mark.parametrize(
+    ("pause", "text"),
+    [
+        (600.0, "Heartbeat: given up after 0.84 of 1.5 s (1 attempt), as the next attempt would be too late; last: "),
+        (0.0, "Heartbeat: timed out after 1.5 s (2 attempts); last: "),
+    ],
+)
+def test_the_text_of_a_deadline_says_whether_the_time_had_passed(pause: float, text: str) -> None:
+    async def main() -> str:
+        driver = ClusterClient(config(retry_backoff=pause, retry_backoff_max=pause))._driver
+        # The deadline ends the second attempt.
+        attempts = [0.84, 0.66]
+
+        async def attempt() -> None:
+            await asyncio.sleep(attempts.pop(0))
+            raise error_for(ErrorCode.NOT_COORDINATOR, "Heartbeat to broker 1")
+
+        until = asyncio.get_running_loop().time() + 1.5
+        with pytest.raises(DeadlineError) as caught:
+            await driver._retrying("Heartbeat", Situation(coordinated=True), until, 1.5, RetryState(), attempt)
+        return str(caught.value)
+
+    assert Simulation(1).run(main()) == f"{text}Heartbeat to broker 1: NOT_COORDINATOR (16)"
 
 
 async def test_concurrent_requests_share_one_lookup_of_a_coordinator() -> None:

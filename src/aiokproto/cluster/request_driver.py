@@ -421,8 +421,7 @@ class RequestDriver:
                 # Raised now and not after the sleep: the attempt that would follow has no time left.
                 if _now() + pause >= until:
                     failures = f"{error}; before: {retry.failure}" if late and retry.failure else str(error)
-                    text = f"{what}: timed out after {timeout:.3g} s ({counted(attempts, 'attempt')}); last: {failures}"
-                    raise DeadlineError(text) from error
+                    raise DeadlineError(f"{what}: {_end(until, timeout, attempts)}; last: {failures}") from error
                 logger.debug("%s: attempt %d failed, %s: %s", what, attempts, row.why, error)
                 self._observer.retried(what, attempts, pause, error)
                 if row.action is Action.REFRESH_METADATA:
@@ -433,6 +432,14 @@ class RequestDriver:
                 # Only the last one, so that with two brokers the attempts alternate.
                 retry.avoid = set() if retry.node is None else {retry.node}
             await asyncio.sleep(pause)
+
+
+def _end(until: float, timeout: float, attempts: int) -> str:
+    """Return how a call ends that has ``timeout`` seconds ``until`` a time."""
+    took, tried = max(_now() - until + timeout, 0.0), counted(attempts, "attempt")
+    if took >= timeout:
+        return f"timed out after {timeout:.3g} s ({tried})"
+    return f"given up after {took:.3g} of {timeout:.3g} s ({tried}), as the next attempt would be too late"
 
 
 def _now() -> float:
