@@ -28,7 +28,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic
 
 from aiokproto.application import calling, text_of
@@ -168,16 +167,8 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            await self.close()
-        except Exception as failure:
-            # The block's own exception is the cause: what closing has come to must not replace it.
-            if error is None:
-                raise
-            log.error("closing the session: %s", text_of(failure))
+    async def _leave(self, error: BaseException | None) -> None:
+        await self.close()
 
     # -- batches
 

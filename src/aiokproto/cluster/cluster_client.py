@@ -6,10 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokproto.application import repr_of
+from aiokproto.async_context import AsyncContext
 from aiokproto.authorization import Asked
 from aiokproto.cluster.answers import AnswerChecker
 from aiokproto.cluster.backoff import Backoff
@@ -46,7 +46,7 @@ _THREADS = 4
 logger = logging.getLogger("aiokproto.cluster")
 
 
-class ClusterClient:
+class ClusterClient(AsyncContext):
     """Connections to a cluster, its metadata, and requests to the brokers that serve them.
 
     Timeouts are in seconds. Cancelling a call ends that call only: its connection stays open, a late response is
@@ -481,9 +481,7 @@ class ClusterClient:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def _leave(self, error: BaseException | None) -> None:
         await self.close()
 
     def has_logged(self, error: BaseException) -> bool:

@@ -6,7 +6,6 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from inspect import signature
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, get_args
 
 from aiokproto.async_context import AsyncContext
@@ -270,11 +269,9 @@ class Consumer(
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def _leave(self, error: BaseException | None) -> None:
         # An exception in the block: the record that it was about is not processed.
-        await self._engine.close(_CLOSE_TIMEOUT_MS / 1000, processed=kind is None)
+        await self._engine.close(_CLOSE_TIMEOUT_MS / 1000, processed=error is None)
 
     # Records
 

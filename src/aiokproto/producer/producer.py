@@ -7,7 +7,6 @@ import logging
 import warnings
 from collections.abc import Awaitable, Callable
 from inspect import signature
-from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from aiokproto.application import repr_of
@@ -338,16 +337,8 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            await self.close()
-        except KafkaError as undelivered:
-            # The block's own exception is the cause; the undelivered records must not replace it.
-            if error is None:
-                raise
-            log.error("%s", undelivered)
+    async def _leave(self, error: BaseException | None) -> None:
+        await self.close()
 
     @foreign_timeout
     async def flush(self, timeout_ms: float | None = None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
-from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from aiokproto.async_context import AsyncContext
@@ -131,9 +130,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         self._buffer.set_writer(self, self._session)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def _leave(self, error: BaseException | None) -> None:
         # The block has committed or aborted by itself, or begun to.
         if self.status is not TransactionStatus.OPEN:
             return

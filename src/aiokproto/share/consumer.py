@@ -6,7 +6,6 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from inspect import signature
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from aiokproto.async_context import AsyncContext
@@ -190,10 +189,8 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._close(_CLOSE_TIMEOUT_MS / 1000, finished=kind is None)
+    async def _leave(self, error: BaseException | None) -> None:
+        await self._close(_CLOSE_TIMEOUT_MS / 1000, finished=error is None)
 
     # Records
 
