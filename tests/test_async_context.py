@@ -55,11 +55,10 @@ class Block(AsyncContext):
 async def test_the_exception_of_the_block_comes_out_and_that_of_closing_is_logged(
     own: BaseException, closing: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    try:
+    with pytest.raises(type(own)) as caught:
         async with Block(closing):
             raise own
-    except BaseException as error:  # noqa: BLE001 - what comes out is compared
-        assert error is own
+    assert caught.value is own
     (record,) = caplog.records
     assert (record.name, record.levelno) == ("aiokproto", logging.ERROR)
     expected = f"Block: its block was left by {type(own).__name__}; closing raised {type(closing).__name__}: {closing}"
@@ -83,7 +82,17 @@ async def test_a_cancellation_while_the_block_is_left_comes_out() -> None:
 
 def test_all_clients_leave_their_blocks_by_the_one_rule() -> None:
     public = {kind for name in aiokproto.__all__ if hasattr(kind := getattr(aiokproto, name), "__aexit__")}
-    known = {Broker, Client, Cluster, ClusterClient, Consumer, ExactlyOnce, Producer, ShareConsumer, Transaction}
+    known: set[type[AsyncContext]] = {
+        Broker,
+        Client,
+        Cluster,
+        ClusterClient,
+        Consumer,
+        ExactlyOnce,
+        Producer,
+        ShareConsumer,
+        Transaction,
+    }
     assert public <= known
     assert {kind.__aexit__ for kind in known} == {AsyncContext.__aexit__}
 
@@ -94,16 +103,19 @@ def test_a_rebalance_callback_that_raises_while_the_block_is_left_does_not_repla
     def fail(partitions: list[TopicPartition]) -> None:
         raise RuntimeError("in on_revoked")
 
+    async def leave(consumer: Consumer) -> None:
+        async with consumer:
+            while not consumer.assignment():
+                await consumer.poll(100)
+            raise ValueError("mine")
+
     async def main() -> None:
         async with Cluster(1) as cluster:
             await cluster.create_topic("t")
             consumer = Consumer(bootstrap_servers=cluster.bootstrap_servers, group_id="g")
             consumer.subscribe("t", on_revoked=fail)
             with pytest.raises(ValueError, match="mine"):
-                async with consumer:
-                    while not consumer.assignment():
-                        await consumer.poll(100)
-                    raise ValueError("mine")
+                await leave(consumer)
 
     Simulation(1).run(main())
     (record,) = [each for each in caplog.records if each.levelno == logging.ERROR]

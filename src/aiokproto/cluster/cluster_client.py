@@ -62,16 +62,18 @@ class ClusterClient(AsyncContext):
 
         Args:
             config: The options.
-            last_used: Returns when a topic requested without ``keep`` was last used (s, the loop's clock).
+            last_used: Returns when a topic was last used (s, the loop's clock). Asked of topics requested without
+                ``keep``, and of those that do not exist any more.
         """
         self.config = config
+        self.last_used = last_used or _never
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max, uniform)
         # An executor starts its threads with the first work.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="aiokproto")
         self.observer = ClusterObserver(config.hooks)
         self._pool = Pool(config, self._threads, self._stop, self._rebootstrap, self.observer)
         checker = AnswerChecker(self._now)
-        self._metadata = MetadataUpdater(config, self._pool, self._backoff, last_used or _never, self.observer, checker)
+        self._metadata = MetadataUpdater(config, self._pool, self._backoff, self._last_used, self.observer, checker)
         self._coordinators = CoordinatorCache()
         self._driver = RequestDriver(
             config, self._pool, self._metadata, self._coordinators, self._backoff, self.observer, checker
@@ -526,6 +528,10 @@ class ClusterClient(AsyncContext):
             error = ClientClosedError(f"the client's metadata task {end}")
             error.__cause__ = cause
             self._stop(error)
+
+    def _last_used(self, topic: str) -> float:
+        # Read for each call: a consumer is made after its cluster.
+        return self.last_used(topic)
 
     def _rebootstrap(self, reason: str) -> None:
         # Made after the pool, which needs this.

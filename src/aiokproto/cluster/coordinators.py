@@ -17,6 +17,10 @@ _KINDS_VERSION = 1
 """First version of FindCoordinator for more than groups (KIP-98)."""
 
 
+MOST_KEYS = 10_000
+"""Most groups and ids whose coordinator is cached."""
+
+
 class CoordinatorKind(IntEnum):
     """FindCoordinator's ``key_type``."""
 
@@ -28,7 +32,8 @@ class CoordinatorKind(IntEnum):
 class CoordinatorCache:
     """Maps each group, transactional id or share partition to its coordinator's node id.
 
-    An entry stays until :meth:`forget`: coordinators move rarely, and a wrong entry costs one NOT_COORDINATOR.
+    An entry stays until :meth:`forget`, or until :data:`MOST_KEYS` newer ones have come: coordinators move rarely, and
+    a wrong or a missing entry costs one request.
     """
 
     def __init__(self) -> None:
@@ -39,6 +44,8 @@ class CoordinatorCache:
 
     def put(self, kind: CoordinatorKind, key: str, node: int) -> None:
         self._nodes[kind, key] = node
+        if len(self._nodes) > MOST_KEYS:
+            del self._nodes[next(iter(self._nodes))]
 
     def forget(self, kind: CoordinatorKind, key: str) -> None:
         self._nodes.pop((kind, key), None)

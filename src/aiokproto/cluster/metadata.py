@@ -9,7 +9,9 @@ request; that response is not stored.) What a refresh requests, and when:
 * ``_stale`` is the reason of the next full refresh; None if none is due before ``metadata_max_age_ms``.
 * UNKNOWN_TOPIC_OR_PARTITION is believed after :data:`UNKNOWN_LIMIT` responses in a row (``_missing``), as a broker that
   has just started, or has not yet received a new topic, returns it too. Then waiting calls fail, and a known
-  topic is dropped from the snapshot, but still requested (``_gone``): it can be created again.
+  topic is dropped from the snapshot, but still requested (``_gone``): it can be created again. After
+  ``metadata_max_idle_ms`` it is forgotten, unless the client still needs it (``last_used``): topics that come and go
+  must not make each request larger than the one before.
 * A partition without a leader keeps the refreshes going until it has one.
 * When no known broker can be reached, the bootstrap addresses are tried again: the whole cluster may have moved.
 * A client that has used no advertised address yet refreshes after a second, from one of them: nobody else would find
@@ -55,6 +57,7 @@ from aiokproto.errors import (
     error_for,
 )
 from aiokproto.failures import Action, Situation, classify
+from aiokproto.net.in_flight import INFINITY
 from aiokproto.net.timeouts import deadline, timeout_at
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.observe.observers import ClusterObserver
@@ -110,9 +113,11 @@ class MetadataUpdater:
         # A pause of its own: the usual 100 ms backoff after success would be most of the time in which a new topic gets
         # its leaders.
         self._soon = Backoff(min(_SOON, config.retry_backoff), config.retry_backoff_max, uniform)
-        self._tracked = TrackedTopics(config.metadata_max_idle, last_used)
         # How many calls wait for a topic now; each takes off only what it has added.
         self._wanted: Counter[str] = Counter()
+        self._tracked = TrackedTopics(
+            config.metadata_max_idle, lambda topic: INFINITY if self._wanted[topic] else last_used(topic)
+        )
         # Of these, topics whose callers allow the broker to create them.
         self._create: set[str] = set()
         # Once known, missing now, and requested with every refresh all the same.
@@ -162,6 +167,8 @@ class MetadataUpdater:
             finally:
                 # Counter subtraction drops entries at zero, so a topic nobody waits for leaves no trace.
                 self._wanted -= Counter(missing)
+                # Not permanent: a consumer that is asked for ever new names must not request all for ever.
+                self._tracked.lost(self._unknown(missing), _now())
         # The topics are there: _await_topics has returned with no await since, and this task's snapshot cannot have
         # changed in between.
         return {name: self.snapshot.topics[name] for name in names}
@@ -346,7 +353,7 @@ class MetadataUpdater:
         self.invalidate(reason)
 
     def _expire_idle(self) -> None:
-        idle = [name for name in self._tracked.expire_idle(_now()) if not self._wanted[name]]
+        idle = self._tracked.expire_idle(_now())
         if idle:
             logger.debug("%s not used any more, forgotten", counted(len(idle), "topic"))
             for remembered in (self._gone, self._create):
@@ -375,12 +382,14 @@ class MetadataUpdater:
                 self._errors.pop(name, None)
                 self._gone.discard(name)
                 self._create.discard(name)
+                self._tracked.found(name)
         absent = {name for name in requested if self._missing[name] >= UNKNOWN_LIMIT}
         self._absent = self._absent.difference(name for name in requested if not self._missing[name]) | absent
         drop = [name for name in requested if name in absent and name in self.snapshot.topics]
         for name in drop:
             logger.info("topic %r does not exist any more", name)
         self._gone.update(drop)
+        self._tracked.lost(drop, _now())
         # For the comparison below: topics are recognized as recreated by their ids.
         before = {name: info.topic_id for name, info in self.snapshot.topics.items()}
         self._publish(self.snapshot.updated(response, keep=requested, drop=drop))

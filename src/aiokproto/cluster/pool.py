@@ -150,6 +150,8 @@ class Pool:
         before, self._brokers = self._brokers, brokers
         self._cluster_id = cluster_id
         known = {(node.host, node.port) for node in (*brokers.values(), *self._bootstrap.values())}
+        self._releases = {address: found for address, found in self._releases.items() if address in known}
+        self._refusals = {key: api for key, api in self._refusals.items() if key[0] in brokers or key[0] < 0}
         self._answering &= known
         self._reached &= known
         for node_id, node in before.items():

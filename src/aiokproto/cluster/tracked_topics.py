@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 class TrackedTopics:
     """The topics in the metadata: permanent ones (``keep``), and those that expire when they are not used.
 
-    As Java's ``ProducerMetadata``: a producer that has written to a million topics must not request all for ever.
+    As Java's ``ProducerMetadata``: a producer that has written to a million topics must not request all for ever. A
+    permanent topic that does not exist (any more) expires too, and is permanent again if it is found before.
     """
 
     def __init__(self, idle: float, last_used: Callable[[str], float]) -> None:
@@ -22,25 +23,44 @@ class TrackedTopics:
         self._last_used = last_used
         self._kept: set[str] = set()
         self._requested_at: dict[str, float] = {}
+        # Permanent topics that do not exist, and when that was noticed, or one was last requested (s).
+        self._lost: dict[str, float] = {}
 
     def add(self, names: Iterable[str], keep: bool, now: float) -> None:
-        """Track topics that a caller requested. One that was ever added with ``keep`` never expires."""
+        """Track topics that a caller requested. One that was ever added with ``keep`` never expires while it exists."""
         for name in names:
-            if keep:
+            if name in self._lost:
+                self._lost[name] = now
+            elif keep:
                 # For ever: a consumer that subscribed to it does not ask again.
                 self._kept.add(name)
                 self._requested_at.pop(name, None)
             elif name not in self._kept:
                 self._requested_at[name] = now
 
+    def lost(self, names: Iterable[str], now: float) -> None:
+        """Note that topics do not exist."""
+        for name in names:
+            if name in self._kept:
+                self._kept.remove(name)
+                self._lost[name] = now
+
+    def found(self, name: str) -> None:
+        """Note that a topic exists."""
+        if self._lost.pop(name, None) is not None:
+            self._kept.add(name)
+
     def expire_idle(self, now: float) -> list[str]:
         """Stop tracking the topics that were not used for too long, and return them."""
-        idle = [
-            name
-            for name, requested in self._requested_at.items()
-            # Asked now and not noted per record: sending must not touch this dict.
-            if now - max(requested, self._last_used(name)) >= self._idle
-        ]
-        for name in idle:
-            del self._requested_at[name]
-        return idle
+        expired: list[str] = []
+        for since in (self._requested_at, self._lost):
+            # Asked now and not noted per record: sending must not touch these dicts.
+            idle = [
+                name
+                for name, requested in since.items()
+                if now - requested >= self._idle and now - self._last_used(name) >= self._idle
+            ]
+            for name in idle:
+                del since[name]
+            expired += idle
+        return expired

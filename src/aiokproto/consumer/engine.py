@@ -42,6 +42,7 @@ from aiokproto.gates import DELIVER, READ, Obstacle
 from aiokproto.group.config import LeaveMode
 from aiokproto.group.leaving import leave_group
 from aiokproto.group.member import GroupMember, make_member
+from aiokproto.net.in_flight import INFINITY
 from aiokproto.net.timeouts import deadline as until
 from aiokproto.net.timeouts import wait_until
 from aiokproto.observe.observers import ConsumerObserver
@@ -86,6 +87,7 @@ class Engine(Lifecycle):
         signals = Signals(self._changed, self._arrived, self._room, self._reset_happened)
         self.assignment = Assignment(signals, self.observer)
         cluster.home.on_fork = self.assignment.forget_open
+        cluster.last_used = self._last_used
         group = config.group
         self.undecodable = Undecodable(config.on_undecodable, group.group_id if group else None)
         self.reader = Reader(
@@ -345,6 +347,7 @@ class Engine(Lifecycle):
         while True:
             snapshot = await self.cluster.wait_for_update(generation)
             generation = snapshot.generation
+            self.assignment.losses.retain(snapshot.topics)
             if self.member is not None:
                 self.member.metadata_changed()
             # With a group the leader watches the topics; this member only has to notice that one is gone. While a topic
@@ -445,6 +448,16 @@ class Engine(Lifecycle):
             is_new = self.config.reads_new_partitions and self._seen.lacked(partition)
             self.assignment.add([partition], EARLIEST if is_new else COMMITTED)
 
+    def _last_used(self, topic: str) -> float:
+        """Return infinity for a topic that is subscribed by name, assigned, or of members that this one leads: it is
+        read again once it is created again."""
+        needed = (
+            topic in self.subscription.topics
+            or (self.member is not None and self.member.watches(topic))
+            or any(partition.topic == topic for partition in self.assignment.cursors)
+        )
+        return INFINITY if needed else -INFINITY
+
     async def unsubscribed(self, timeout: float) -> None:
         """Wait until the member has left the group, and what is processed is committed."""
         at = asyncio.get_running_loop().time() + timeout
@@ -517,7 +530,10 @@ class Engine(Lifecycle):
             if partition in owned:
                 owned[partition].committed(position.offset)
         # After the response: what was not committed is committed again.
-        self._committed.update({partition: position.offset for partition, position in result.committed.items()})
+        # Only what is assigned: of others nothing is committed by itself.
+        self._committed.update(
+            {partition: position.offset for partition, position in result.committed.items() if partition in cursors}
+        )
         return result
 
     async def _observed(

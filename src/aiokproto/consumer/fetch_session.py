@@ -8,6 +8,7 @@ for a session, and every request is a full one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -68,6 +69,10 @@ class FetchSessionHandler:
     def __init__(self) -> None:
         self.wanted: dict[TopicPartition, FetchPosition] = {}
         self._topics: dict[bytes, str] = {}
+        # Of each topic id, how many partitions are in `wanted`.
+        self._counts: Counter[bytes] = Counter()
+        # Topic ids that the last plan has removed: its response may still mention them, later ones cannot.
+        self._removed: set[bytes] = set()
         # How many of `wanted` have no topic id: one of them is enough to need names.
         self._without_id = 0
         self._id = 0
@@ -78,6 +83,10 @@ class FetchSessionHandler:
 
         This costs the number of changes, unless a session starts. Call :meth:`responded` or :meth:`restart` afterwards.
         """
+        for topic_id in self._removed:
+            if not self._counts[topic_id]:
+                del self._topics[topic_id], self._counts[topic_id]
+        self._removed.clear()
         changed: dict[TopicPartition, FetchPosition] = {}
         forgotten: dict[TopicPartition, FetchPosition] = {}
         for partition, wanted in changes.items():
@@ -99,15 +108,25 @@ class FetchSessionHandler:
         return FetchPlan(self._id, self._epoch, changed, forgotten, by_name)
 
     def _replace(self, partition: TopicPartition, before: FetchPosition | None, wanted: FetchPosition | None) -> None:
+        # Unchanged as a rule: only the position is another.
+        if before is None or wanted is None or before.topic_id != wanted.topic_id:
+            self._count(before, wanted)
         if before is not None:
             self._without_id -= before.topic_id == ZERO_UUID
         if wanted is None:
             self.wanted.pop(partition, None)
             return
         self.wanted[partition] = wanted
-        # Never removed before a restart: a response may still mention a topic that was forgotten.
         self._topics[wanted.topic_id] = partition.topic
         self._without_id += wanted.topic_id == ZERO_UUID
+
+    def _count(self, before: FetchPosition | None, wanted: FetchPosition | None) -> None:
+        if wanted is not None:
+            self._counts[wanted.topic_id] += 1
+        if before is not None:
+            self._counts[before.topic_id] -= 1
+            if not self._counts[before.topic_id]:
+                self._removed.add(before.topic_id)
 
     def topic(self, topic_id: bytes) -> str:
         """Return the name of a topic that was requested by its id; empty if it was not."""
@@ -135,6 +154,8 @@ class FetchSessionHandler:
         requested = list(self.wanted)
         self.wanted.clear()
         self._topics.clear()
+        self._counts.clear()
+        self._removed.clear()
         self._without_id = 0
         self._epoch = _FULL
         if not known:

@@ -63,7 +63,8 @@ class Fetcher:
         self._handler = FetchResponseHandler(cluster, assignment, config, self._mark, reset, validator.found)
         self._fetchers: dict[int, BrokerFetcher] = {}
         self._tasks: dict[BrokerFetcher, asyncio.Task[None]] = {}
-        # By broker and never removed: chunks count in it until they are delivered, even if the fetcher has ended.
+        # By broker: chunks count in it until they are delivered, even if the fetcher has ended. Removed when the broker
+        # has left the cluster and nothing counts in it.
         self._buffered: dict[int, BufferedBytes] = {}
         # Where each partition is fetched. The only writer is _place(), so it is one broker at most.
         self._places: dict[Cursor, BrokerFetcher] = {}
@@ -128,6 +129,9 @@ class Fetcher:
 
     async def _mark_moved(self, snapshot: ClusterSnapshot) -> None:
         """Mark the partitions of topics that differ from the last snapshot."""
+        for node in [node for node in self._buffered if node not in snapshot.brokers and node not in self._fetchers]:
+            if not self._buffered[node].size:
+                del self._buffered[node]
         before = self._topics
         self._topics = {name: snapshot.topics.get(name) for name in {each.topic for each in self._assignment.cursors}}
         moved = {name for name, info in self._topics.items() if name not in before or before[name] != info}

@@ -10,11 +10,13 @@ it, by its ``on_lost`` or by a call that was refused, and it has requested the n
 Partitions that were revoked count for transactions, if records of them are left that nobody has committed: their next
 owner writes the results again. Other commits are at least once anyway, and the partition was not taken away without
 notice.
+
+Of a topic that is deleted nothing is remembered: its offsets are gone, and nobody processes its records again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.types import OffsetAndMetadata, TopicPartition
@@ -53,7 +55,16 @@ class Losses:
     def requested(self) -> None:
         """The application requests records: it is done with what it knows to be lost."""
         if self._reported:
-            for partition in self._reported:
-                del self.offsets[partition]
-            self.revoked -= self._reported
-            self._reported.clear()
+            self._forget(self._reported)
+
+    def retain(self, topics: Container[str]) -> None:
+        """Forget the partitions of other topics: they do not exist any more."""
+        if gone := {partition for partition in self.offsets if partition.topic not in topics}:
+            self._forget(gone)
+
+    def _forget(self, partitions: set[TopicPartition]) -> None:
+        for partition in partitions:
+            del self.offsets[partition]
+        self.revoked -= partitions
+        # Last: it may be the set itself.
+        self._reported -= partitions

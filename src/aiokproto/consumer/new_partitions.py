@@ -42,6 +42,9 @@ class SeenTopics:
         for topic, count in counts.items():
             # Found by name only now, it may have existed: this client was not allowed to see it.
             self._counts.setdefault(topic, 0 if pattern else count)
+        if pattern and counts:
+            # Deleted: what this client has matched has a count. A topic without one was not there to be noted, either.
+            self._counts = {topic: count for topic, count in self._counts.items() if count or topic in counts}
         for topic in missing:
             self._counts.setdefault(topic, 0)
 

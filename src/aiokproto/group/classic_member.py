@@ -75,6 +75,11 @@ class ClassicMember:
         if reason := self._joining.outdated():
             self._rebalance.rejoin(reason)
 
+    def watches(self, topic: str) -> bool:
+        """Return whether a member of the group that this one leads subscribes to a topic, so that it is assigned once
+        it exists."""
+        return self._joining.watches(topic)
+
     def leave_on_poll_timeout(self, reason: str) -> None:
         """Leave the group until :meth:`rejoin`, since the application requests no records."""
         if not self._rebalance.left_reason:

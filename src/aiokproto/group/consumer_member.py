@@ -100,6 +100,10 @@ class ConsumerMember:
     def metadata_changed(self) -> None:
         """Nothing: the coordinator notices new topics and partitions by itself."""
 
+    def watches(self, topic: str) -> bool:
+        """Return False: the coordinator assigns a topic that is created again under its new id."""
+        return False
+
     def leave_on_poll_timeout(self, reason: str) -> None:
         """Leave the group until :meth:`rejoin`, since the application requests no records."""
         if not self._member.reconciliation.left_reason:
@@ -319,11 +323,15 @@ class _Owner:
 
     def __init__(self, names: TopicNames, owner: PartitionOwner, config: GroupConfig) -> None:
         self.owned: set[TopicPartition] = set()
+        self._items: set[TopicIdPartition] = set()
+        # What was last asked about.
+        self._target: frozenset[TopicIdPartition] = frozenset()
         self._names = names
         self._owner = owner
         self._config = config
 
     def known(self, items: frozenset[TopicIdPartition]) -> frozenset[TopicIdPartition]:
+        self._target = items
         return self._names.known(items)
 
     async def look_up(self, items: frozenset[TopicIdPartition]) -> None:
@@ -332,6 +340,7 @@ class _Owner:
     async def assign(self, items: frozenset[TopicIdPartition]) -> None:
         added = self._names.named(items)
         self.owned.update(added)
+        self._items |= items
         await self._owner.apply(Change(ChangeKind.ASSIGN, added))
 
     async def revoke(self, items: frozenset[TopicIdPartition]) -> None:
@@ -353,3 +362,6 @@ class _Owner:
         deadline = asyncio.get_running_loop().time() + patience
         await self._owner.apply(Change(kind, partitions, deadline))
         self.owned.difference_update(partitions)
+        self._items -= items
+        # The names of what is about to be assigned, too.
+        self._names.retain(self._items | self._target)

@@ -124,6 +124,10 @@ class Joining:
             check_not_awaitable(result, "on_assignment")
         return set(assigned)
 
+    def watches(self, topic: str) -> bool:
+        """Return whether this member leads, and a member subscribes to a topic."""
+        return self._membership.leads and self._leader.watches(topic)
+
     def outdated(self) -> str:
         """Return why the assignment is outdated; empty if it is not, or another member leads."""
         if not self._membership.leads or self._membership.phase is not Phase.STABLE:

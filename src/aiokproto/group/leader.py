@@ -75,6 +75,10 @@ class Leader:
         self._racks = racks
         return decoded
 
+    def watches(self, topic: str) -> bool:
+        """Return whether :meth:`outdated` compares this topic."""
+        return topic in self._sizes
+
     def outdated(self, snapshot: ClusterSnapshot) -> str:
         """Return why the assignment is outdated; empty if it is not."""
         for topic, size in self._sizes.items():

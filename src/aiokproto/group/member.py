@@ -37,6 +37,8 @@ class GroupMember(Protocol):
 
     def metadata_changed(self) -> None: ...
 
+    def watches(self, topic: str) -> bool: ...
+
     def leave_on_poll_timeout(self, reason: str) -> None: ...
 
     def rejoin(self) -> None: ...
@@ -146,6 +148,9 @@ class AutoMember:
 
     def metadata_changed(self) -> None:
         self._member.metadata_changed()
+
+    def watches(self, topic: str) -> bool:
+        return self._member.watches(topic)
 
     def leave_on_poll_timeout(self, reason: str) -> None:
         self._member.leave_on_poll_timeout(reason)

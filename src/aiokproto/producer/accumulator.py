@@ -61,6 +61,7 @@ class Accumulator:
         delivery_context: What the outcomes of its batches share.
         sticky: Chooses the partition for records without a key.
         on_failure: Called with each batch that fails, and its error; None in a producer without transactions.
+        may_forget: Returns whether the sequence numbers of a queue can be forgotten.
         observer: Counts batches.
     """
 
@@ -86,9 +87,10 @@ class Accumulator:
         self._level = level
         self._transactional = transactional
         self.on_failure: Callable[[ProducerBatch, KafkaError], None] | None = None
+        self.may_forget: Callable[[PartitionQueue], bool] = lambda queue: True
         self.sticky = sticky
-        # By partition, and never removed: a queue holds the sequence numbers, which must not start again in the same
-        # epoch.
+        # By partition, and removed by forget() only: a queue holds the sequence numbers, which must not start again in
+        # the same epoch.
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         # In the order of opening, which is the order of expiry. An OrderedDict finds its first entry in constant time
         # even after many removals; a dict scans the entries that were deleted before it.
@@ -143,6 +145,25 @@ class Accumulator:
         # Not those in flight: their response decides (retry() fails them then).
         for batch in (*queue.closed, *([queue.open] if queue.open is not None else [])):
             self.fail(batch, queue.gone)
+
+    def forget(self, topic: str) -> bool:
+        """Forget a topic that is not in the metadata any more; return whether that is possible.
+
+        It is not while a batch of it has no outcome, or while its sequence numbers are needed.
+        """
+        queues = list(self.topics[topic].queues)
+        # Behind them those that a new topic of that name does not have.
+        while (gone := self._queues.get(TopicPartition(topic, len(queues)))) is not None:
+            queues.append(gone)
+        if not all(queue.is_empty and self.may_forget(queue) for queue in queues):
+            return False
+        for queue in queues:
+            del self._queues[queue.where]
+            # There may be a batch that has failed since.
+            self._ready.pop(queue, None)
+        del self.topics[topic]
+        self._sizes.forget(topic)
+        return True
 
     def clear_leaders(self, topic: str, now: float) -> None:
         """Clear the leaders of a topic that is not in the metadata any more. Its queues and sequence numbers stay."""
@@ -350,9 +371,9 @@ class Accumulator:
             self._due(self._lingering.popleft())
 
     def _due(self, batch: ProducerBatch) -> None:
-        queue = self._queues[batch.where]
-        # Otherwise it was filled, and is closed and ready already.
-        if queue.open is batch:
+        queue = self._queues.get(batch.where)
+        # Otherwise it was filled, and is closed and ready already; or it is done, and its topic forgotten.
+        if queue is not None and queue.open is batch:
             queue.due = True
             self._ready[queue] = None
 
@@ -420,7 +441,8 @@ class Accumulator:
         return batch
 
     def _is_open(self, batch: ProducerBatch) -> bool:
-        return self._queues[batch.where].open is batch
+        queue = self._queues.get(batch.where)
+        return queue is not None and queue.open is batch
 
     def next_deadline(self) -> float:
         """Return when the next linger ends or the next batch expires (s); ``inf`` if there is no batch."""
@@ -597,7 +619,7 @@ class Accumulator:
     def last_used(self, topic: str) -> float:
         """Return when a batch of a topic was last sent (s); ``inf`` while batches wait, ``-inf`` for never."""
         queues = self.topics[topic].queues if topic in self.topics else []
-        if any(queue.open or queue.closed or queue.in_flight for queue in queues):
+        if not all(queue.is_empty for queue in queues):
             return INFINITY
         return max((queue.sent_at for queue in queues), default=-INFINITY)
 

@@ -100,7 +100,8 @@ class TableAppender:
                     where.append(stop)
                     break
                 # Looked at for every run and not once: a row that waited for memory let other tasks run.
-                ready = queues.name in self._appender._ready_topics
+                # By identity: meanwhile the topic may have been forgotten, and have other queues now.
+                ready = self._appender._ready_topics.get(queues.name) is queues
                 # The topic may have been created again with fewer partitions while a row waited for memory.
                 ready = ready and (number is None or number < len(queues.queues))
                 batch = (queues.sticky if number is None else queues.queues[number]).open if ready else None

@@ -44,5 +44,9 @@ class BatchSizes:
 
     def too_large(self, topic: str) -> None:
         """Start again: a broker has refused a batch for its size."""
+        self.forget(topic)
+
+    def forget(self, topic: str) -> None:
+        """Forget what was learned of a topic."""
         self._ratios.pop(topic, None)
         self._most.pop(topic, None)

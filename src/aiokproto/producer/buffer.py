@@ -337,8 +337,12 @@ class Buffer:
         self._generations[name] = snapshot.generation
         info = snapshot.topics.get(name)
         if info is None:
-            # Deleted, or expired from the metadata. The queues stay, as their sequence numbers must not start again.
-            self.accumulator.clear_leaders(name, self._loop.time())
+            # Deleted, or expired from the metadata. A call that waits has its queues.
+            if not self._order.waits(name) and self.accumulator.forget(name):
+                self._ids.pop(name, None)
+                del self._generations[name]
+            else:
+                self.accumulator.clear_leaders(name, self._loop.time())
         else:
             if self._rack_aware:
                 rack = self._cluster.config.client_rack

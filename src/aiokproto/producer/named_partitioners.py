@@ -64,8 +64,15 @@ def ignore_keys(
     return
 
 
+MOST_TOPICS = 10_000
+"""Most topics whose turns are counted: a partitioner does not learn which topics were deleted."""
+
+
 class RoundRobinPartitioner:
-    """One partition after the other, whatever the key: those that have a leader, if any has."""
+    """One partition after the other, whatever the key: those that have a leader, if any has.
+
+    It counts for the newest :data:`MOST_TOPICS` topics, and begins again with the others.
+    """
 
     def __init__(self) -> None:
         self._turns: dict[str, int] = {}
@@ -73,7 +80,10 @@ class RoundRobinPartitioner:
     def __call__(
         self, topic: str, key: bytes | None, value: bytes | None, partitions: Sequence[int], available: Sequence[int], /
     ) -> int:
-        turn = self._turns[topic] = self._turns.get(topic, -1) + 1
+        turn = self._turns.get(topic, -1) + 1
+        if not turn and len(self._turns) >= MOST_TOPICS:
+            del self._turns[next(iter(self._turns))]
+        self._turns[topic] = turn
         candidates = available or partitions
         return candidates[turn % len(candidates)]
 

@@ -13,14 +13,17 @@ from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.errors import AuthorizationError, KafkaError, UnsupportedVersionError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.producer.batch import ProducerBatch
-from aiokproto.producer.queue import PartitionQueue
+from aiokproto.producer.queue import MAX_EPOCH, PartitionQueue
 from aiokproto.records.varint import INT32_MAX
 
 log = logging.getLogger("aiokproto.producer")
 
 
 class ProducerId(NamedTuple):
-    """Producer id and first epoch, as InitProducerId returned them. Each partition bumps the epoch for itself."""
+    """Producer id and first epoch. Each partition bumps the epoch for itself.
+
+    InitProducerId returns both; the first epoch grows beyond those of partitions whose sequence numbers are forgotten.
+    """
 
     id: int
     epoch: int
@@ -40,6 +43,11 @@ class ProducerIds(Protocol):
 
     def discard_for(self, queue: PartitionQueue, *, refused: bool = False) -> None:
         """Discard the id if the partition cannot continue with it."""
+        ...
+
+    def may_forget(self, queue: PartitionQueue) -> bool:
+        """Return whether a partition's sequence numbers can be forgotten: none is used again in the same epoch, should
+        the partition be written to again."""
         ...
 
 
@@ -101,6 +109,17 @@ class ProducerIdManager:
         # A partition that still uses an earlier id has nothing to say about the current one.
         if current is not None and queue.producer[0] == current.id and (refused or queue.epochs_exhausted):
             self.current = None
+
+    def may_forget(self, queue: PartitionQueue) -> bool:
+        """Return True: partitions that have no sequence numbers yet start with a later epoch from now on.
+
+        The topic may be the same one, if it was merely not used for long. A broker that still has state for its
+        partitions would take the first sequence numbers, once more in the same epoch, for those of earlier batches.
+        """
+        current, (producer_id, epoch) = self.current, queue.producer
+        if current is not None and current.id == producer_id and epoch >= current.epoch:
+            self.current = ProducerId(producer_id, epoch + 1) if epoch < MAX_EPOCH else None
+        return True
 
 
 def _advised(error: KafkaError) -> KafkaError:

@@ -115,6 +115,11 @@ class PartitionQueue(OpenBatchSlot):
         self.numbered += 1
         return self.numbered
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether every batch has its outcome."""
+        return self.open is None and not self.closed and not self.in_flight
+
     def close_open(self) -> ProducerBatch | None:
         """Move the open batch to the closed ones, and return it."""
         batch, self.open, self.due = self.open, None, False

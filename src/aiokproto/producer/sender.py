@@ -79,6 +79,7 @@ class Sender:
         self._transactions = transactions
         self._id_manager = ProducerIdManager(cluster, self._request_timeout)
         self._producer_ids: ProducerIds = self._id_manager if transactions is None else transactions.id
+        accumulator.may_forget = self._producer_ids.may_forget
         # True while a task acquires it: one request, however many rounds run meanwhile.
         self._acquiring_id = False
         self._responses = ProduceResponseHandler(
@@ -254,9 +255,17 @@ class Sender:
             snapshot = self._cluster.snapshot
             # Before the sender runs: it must not drain with the leaders of the old snapshot.
             self._on_metadata(snapshot)
+            self._forget_nodes(snapshot)
             self.timer.call_soon()
             # An update between the read above and this wait is not missed: the generation is compared first.
             await self._cluster.wait_for_update(snapshot.generation)
+
+    def _forget_nodes(self, snapshot: ClusterSnapshot) -> None:
+        """Forget the brokers that have left the cluster, once they have nothing to do."""
+        for node in [node for node in self._sinks if node not in snapshot.brokers]:
+            if self._sinks[node].is_idle:
+                del self._sinks[node]
+                self._accumulator.sticky.forget(node)
 
     async def _acquire_producer_id(self) -> None:
         """Acquire a producer id; nothing is sent before, and batches can expire."""

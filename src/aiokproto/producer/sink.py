@@ -131,6 +131,11 @@ class Sink:
         limit = self._settings.limits.in_flight if self._healthy else 1
         return self._backoff is None and self._in_flight < limit
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is in flight or waits, and no backoff runs."""
+        return not self._in_flight and not self._queued and self._backoff is None
+
     def close(self) -> None:
         """Start no more requests."""
         # The producer fails these batches itself; only requests that were started report a result.

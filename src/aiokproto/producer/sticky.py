@@ -52,6 +52,10 @@ class StickyPartitioner:
         else:
             self._without_capacity_since.setdefault(node, now)
 
+    def forget(self, node: int) -> None:
+        """Forget a broker that has left the cluster."""
+        self._without_capacity_since.pop(node, None)
+
     def choose(self, topic: TopicQueues, before: int | None, waiting: Iterable[PartitionQueue], now: float) -> int:
         """Draw the next sticky partition: not the current one, if there is another.
 

@@ -63,6 +63,10 @@ class TransactionalId:
     def discard_for(self, queue: PartitionQueue, *, refused: bool = False) -> None:
         """Do nothing: a failed batch fails the transaction, and the next one has another epoch."""
 
+    def may_forget(self, queue: PartitionQueue) -> bool:
+        """Return whether the epoch of the sequence numbers has ended: in version 2 it does with each transaction."""
+        return queue.producer != self.current
+
     # -- requests
 
     @property
