@@ -36,7 +36,6 @@ from aiokproto.errors import (
     error_for,
 )
 from aiokproto.failures import Situation
-from aiokproto.simulation import Simulation
 from tests.cluster.fake import VERSIONS, brokers, started
 from tests.net.peer import Answer, HangUp, Peer, config, peer
 from tests.net.waiting import held_port, until
@@ -361,31 +360,6 @@ async def test_a_timed_out_last_attempt_does_not_hide_earlier_failures() -> None
         "(2 attempts), as the next attempt would be too late; last: Heartbeat to broker 1: no response in 3 s; "
         "before: Heartbeat to broker 1: NOT_COORDINATOR (16)"
     )
-
-
-@pytest.mark.parametrize(
-    ("pause", "text"),
-    [
-        (600.0, "Heartbeat: given up after 0.84 of 1.5 s (1 attempt), as the next attempt would be too late; last: "),
-        (0.0, "Heartbeat: timed out after 1.5 s (2 attempts); last: "),
-    ],
-)
-def test_the_text_of_a_deadline_says_whether_the_time_had_passed(pause: float, text: str) -> None:
-    async def main() -> str:
-        driver = ClusterClient(config(retry_backoff=pause, retry_backoff_max=pause))._driver
-        # The deadline ends the second attempt.
-        attempts = [0.84, 0.66]
-
-        async def attempt() -> None:
-            await asyncio.sleep(attempts.pop(0))
-            raise error_for(ErrorCode.NOT_COORDINATOR, "Heartbeat to broker 1")
-
-        until = asyncio.get_running_loop().time() + 1.5
-        with pytest.raises(DeadlineError) as caught:
-            await driver._retrying("Heartbeat", Situation(coordinated=True), until, 1.5, RetryState(), attempt)
-        return str(caught.value)
-
-    assert Simulation(1).run(main()) == f"{text}Heartbeat to broker 1: NOT_COORDINATOR (16)"
 
 
 async def test_concurrent_requests_share_one_lookup_of_a_coordinator() -> None:

@@ -167,7 +167,7 @@ class MetadataUpdater:
             finally:
                 # Counter subtraction drops entries at zero, so a topic nobody waits for leaves no trace.
                 self._wanted -= Counter(missing)
-                # Not permanent: a consumer that is asked for ever new names must not request all for ever.
+                # Not permanent: a consumer of ever new names must not request all for ever.
                 self._tracked.lost(self._unknown(missing), _now())
         # The topics are there: _await_topics has returned with no await since, and this task's snapshot cannot have
         # changed in between.
