@@ -12,8 +12,16 @@ from typing import Any
 
 _CONTAINERS = (dict, list, set, deque)
 _OTHERS = (type, ModuleType, Enum, asyncio.AbstractEventLoop)
-_BOUNDED = {"ClientProtocol._headers", "BrokerVersions._picked", "EpochHistory._entries"}
-"""By API and version, which come to be known with time; and the newest hundred epochs."""
+_BOUNDED = {
+    # By API and version, which come to be known with time.
+    "ClientProtocol._headers",
+    "BrokerVersions._picked",
+    # Of a broker's last connection, which the sink and the metadata remember, whether or not it is the same.
+    "BrokerVersions.ranges",
+    "BrokerVersions.features",
+    # The newest hundred.
+    "EpochHistory._entries",
+}
 
 
 def held_items(clients: Mapping[str, object]) -> Counter[str]:
