@@ -227,7 +227,8 @@ async def offset_at_time(log: Log, timestamp: int) -> OffsetAndTimestamp | None:
     try:
         return await offset_search.offset_at_time(log, timestamp, thread)
     finally:
-        thread.close()
+        thread.stop()
+        await thread.ended()
 
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
