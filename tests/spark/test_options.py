@@ -285,6 +285,12 @@ def test_a_batch_cannot_start_at_the_latest_or_end_at_the_earliest_offset() -> N
     assert "must be at least 0, or -1" in refused(endingOffsets='{"t":{"0":-2}}')
 
 
+def test_offsets_that_are_neither_a_word_nor_json_are_refused_with_the_words_that_are_valid() -> None:
+    example = 'JSON such as {"topic": {"0": 23}}'
+    assert refused(startingOffsets="first") == f"startingOffsets must be earliest, or {example}, not 'first'"
+    assert refused(endingOffsets="last") == f"endingOffsets must be latest, or {example}, not 'last'"
+
+
 def test_timestamps_go_before_offsets_and_one_for_all_before_one_each() -> None:
     offsets, stamps = '{"t":{"0":5}}', '{"t":{"0":1000}}'
     each = {TopicPartition("t", 0): 1000}

@@ -147,9 +147,12 @@ def _append(options: argparse.Namespace) -> Iterator[str]:
 
 def _rerun(options: argparse.Namespace) -> Iterator[str]:
     from aiokproto.spark import rerun
+    from aiokproto.spark.loads.load import check_run
 
     # It reads the offsets of the earlier load, whatever the topics.
     partition_by = _checked(options, ["any"])
+    if not _on_hdfs(options.out):
+        check_run(options.out, options.run_id)
     with options.session as spark, progress(spark, f"rerunning {options.run_id}", shown=options.progress):
         result = rerun(
             spark,
@@ -165,11 +168,9 @@ def _rerun(options: argparse.Namespace) -> Iterator[str]:
 
 def _runs(options: argparse.Namespace) -> Iterator[str]:
     # From its module: listing the loads needs no PySpark.
-    from aiokproto.spark.loads.load import runs
-    from aiokproto.spark.loads.opening import local_directory
+    from aiokproto.spark.loads.load import check_directory, runs
 
-    if (folder := local_directory(options.out)) is not None and not folder.is_dir():
-        raise FileNotFoundError(f"{options.out}: there is no such directory")
+    check_directory(options.out)
     with _session_for(options) as spark:
         found = runs(options.out, spark)
     if options.json:

@@ -18,6 +18,8 @@ LATEST = -1
 _NAMED = 10
 """Maximum number of partitions that a message names."""
 
+_EXAMPLE = '{"topic": {"0": 23}}'
+
 
 class DataLossError(KafkaError):
     """Records between the requested offset and the start of the log were deleted, by retention or DeleteRecords."""
@@ -70,19 +72,22 @@ def _list(partitions: Iterable[TopicPartition]) -> str:
     return ", ".join(map(str, found[:_NAMED])) + more
 
 
-def parse_offsets(option: str, text: str, *, allowed: Collection[int]) -> Mapping[TopicPartition, int]:
+def parse_offsets(
+    option: str, text: str, *, allowed: Collection[int], words: Sequence[str] = ()
+) -> Mapping[TopicPartition, int]:
     """Parse offsets or timestamps from JSON, ``{"topic": {"0": 23, "1": -2}}``.
 
     Args:
         option: The name of the option, for messages.
         text: The JSON.
         allowed: The negative numbers that are valid, of ``EARLIEST`` and ``LATEST``.
+        words: What the option can be in place of JSON, for messages.
 
     Raises:
         ConfigurationError: The text is not such JSON, or has an invalid topic, partition or number.
     """
     offsets: dict[TopicPartition, int] = {}
-    for topic, partitions in _json_object(option, text).items():
+    for topic, partitions in _json_object(option, text, words).items():
         if not isinstance(partitions, dict):
             problem = f"{option}: {topic} must have an object of partitions, not {shorten(partitions)}"
             raise ConfigurationError(problem)
@@ -127,11 +132,14 @@ def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
     return json.dumps(topics)
 
 
-def _json_object(option: str, text: str) -> dict[str, object]:
+def _json_object(option: str, text: str, words: Sequence[str] = ()) -> dict[str, object]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{option} is not valid JSON: {error}") from None
+        problem = f"{option} is not valid JSON: {error}"
+        if words and not text.lstrip().startswith("{"):
+            problem = f"{option} must be {', '.join(words)}, or JSON such as {_EXAMPLE}, not {shorten(text)}"
+        raise ConfigurationError(problem) from None
     if not isinstance(value, dict):
         raise ConfigurationError(f"{option} must be a JSON object whose keys are topics, not {shorten(value)}")
     for topic in value:

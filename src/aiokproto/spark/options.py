@@ -400,7 +400,7 @@ def _starting(given: Mapping[str, Any]) -> Bound:
         return Bound(name, EARLIEST)
     if text.lower() == "latest":
         raise ConfigurationError(f"{name}=latest reads nothing in a batch: only a stream can start at the end")
-    return Bound(name, each=parse_offsets(name, text, allowed=(EARLIEST,)))
+    return Bound(name, each=parse_offsets(name, text, allowed=(EARLIEST,), words=("earliest",)))
 
 
 def _ending(given: Mapping[str, Any]) -> Bound:
@@ -412,7 +412,7 @@ def _ending(given: Mapping[str, Any]) -> Bound:
         return Bound(name, LATEST)
     if text.lower() == "earliest":
         raise ConfigurationError(f"{name}=earliest reads nothing: a range cannot end where the log starts")
-    return Bound(name, each=parse_offsets(name, text, allowed=(LATEST,)))
+    return Bound(name, each=parse_offsets(name, text, allowed=(LATEST,), words=("latest",)))
 
 
 def timestamps(given: Mapping[str, Any], every: str, each: str) -> Bound | None:

@@ -104,6 +104,7 @@ JSON = ("--option", "value.format=json", "--option")
         (["append", "a", "/out", "--option", "kafka.security.protocol=TLS"], "kafka.security.protocol"),
         (["append", "a,,", "/out", "--option", "startingOffsets=earliest"], "startingOffsets cannot be set"),
         (["rerun", "/out", "000001-aa", "--option", "subscribe=b"], "subscribe cannot be set"),
+        (["append", "a", "/out", "--option", "endingOffsets=last"], "endingOffsets must be latest, or JSON"),
         (["append", "a", "/out", *JSON, "value.schema=a WHOLE"], "value.schema"),
         (["append", "a", "/out", *JSON, "value.schema=_corrupt_record INT, a INT"], "_corrupt_record is for the text"),
     ],
@@ -114,6 +115,18 @@ def test_options_are_checked_before_java_is_started(
     monkeypatch.setattr(command._Session, "_start", lambda _: pytest.fail("Java was started"))
     assert command.main([*arguments, *NEEDED]) == 2
     assert text in capsys.readouterr().err
+
+
+def test_a_rerun_looks_for_the_load_before_java_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command._Session, "_start", lambda _: pytest.fail("Java was started"))
+    for out, text in (
+        (tmp_path / "none", f"{tmp_path / 'none'}: there is no such directory"),
+        (tmp_path, "there is no run '000001-aa'"),
+    ):
+        assert command.main(["rerun", str(out), "000001-aa", *NEEDED]) == 1
+        assert text in capsys.readouterr().err
 
 
 def test_runs_needs_no_pyspark(tmp_path: Path) -> None:

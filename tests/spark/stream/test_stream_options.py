@@ -52,7 +52,8 @@ def test_limits_have_sparks_defaults() -> None:
         ({"maxTriggerDelay": "15 parsecs"}, "maxTriggerDelay='15 parsecs': must be a time such as 15m"),
         ({"maxTriggerDelay": "5x"}, "must be a time such as 15m"),
         ({"minOffsetsPerTrigger": "6", "maxOffsetsPerTrigger": "5"}, "minOffsetsPerTrigger=6 is more than max"),
-        ({"startingOffsets": "newest"}, "startingOffsets is not valid JSON"),
+        ({"startingOffsets": "newest"}, "startingOffsets must be earliest, latest, or JSON such as .*, not 'newest'"),
+        ({"startingOffsets": '{"t": {"0": 5}'}, "startingOffsets is not valid JSON: .* line 1 column"),
         ({"maxOffsetPerTrigger": "5"}, "did you mean 'maxOffsetsPerTrigger'"),
     ],
 )

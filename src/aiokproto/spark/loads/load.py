@@ -14,9 +14,10 @@ from aiokproto.errors import ConfigurationError
 from aiokproto.plurals import counted
 from aiokproto.spark.loads.attempt import new_directory, run_attempt
 from aiokproto.spark.loads.commits import CommitLog
+from aiokproto.spark.loads.history import History
 from aiokproto.spark.loads.job import SparkJob, parse_partition_by, pinned_options, read_parquet
 from aiokproto.spark.loads.manifest import LoadedPartition, Manifest, ManifestError
-from aiokproto.spark.loads.opening import open_storage
+from aiokproto.spark.loads.opening import local_directory, open_storage
 from aiokproto.spark.loads.planning import check_log, plan_load
 from aiokproto.spark.loads.storage import Storage
 from aiokproto.spark.offsets import DataLossError
@@ -190,9 +191,7 @@ def rerun(
     output = open_storage(out, spark)
     log = CommitLog(output)
     history = log.latest()
-    before = log.manifest(history.current_number(run_id))
-    if before.run_id != run_id:
-        raise ManifestError(f"there is no run {run_id!r} in {output.uri}; runs() lists them by their run_id")
+    before = _find_run(output, log, history, run_id)
     given = _options(bootstrap_servers, options)
     given["kafka.isolation.level"] = "read_committed" if before.read_committed else "read_uncommitted"
     given["includeheaders"] = str(before.include_headers)
@@ -254,6 +253,39 @@ def check_arguments(
         # Others have theirs in a registry.
         if payload.schema is not None:
             column_type(payload)
+
+
+def check_run(out: str | Path, run_id: str) -> None:
+    """Check that an output has this load, without a session: for outputs that are not on HDFS.
+
+    Raises:
+        ManifestError: It does not, or the manifests cannot be read.
+        ConfigurationError: ``out`` is not a path or URI of an output.
+        FileNotFoundError: It is local, and there is no such directory.
+    """
+    check_directory(out)
+    output = open_storage(out)
+    log = CommitLog(output)
+    _find_run(output, log, log.latest(), run_id)
+
+
+def check_directory(out: str | Path) -> None:
+    """Check that an output that is local exists.
+
+    Raises:
+        FileNotFoundError: There is no such directory.
+        ConfigurationError: ``out`` is not a path or URI of an output.
+    """
+    if (folder := local_directory(out)) is not None and not folder.exists():
+        raise FileNotFoundError(f"{out}: there is no such directory")
+
+
+def _find_run(output: Storage, log: CommitLog, history: History, run_id: str) -> Manifest:
+    """Return the current manifest of a load."""
+    found = log.manifest(history.current_number(run_id))
+    if found.run_id != run_id:
+        raise ManifestError(f"there is no run {run_id!r} in {output.uri}; runs() lists them by their run_id")
+    return found
 
 
 def runs(out: str | Path, spark: SparkSession | None = None) -> list[Manifest]:

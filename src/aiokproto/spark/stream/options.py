@@ -59,4 +59,4 @@ def _starting(given: Mapping[str, Any]) -> Bound:
     words = {"earliest": EARLIEST, "latest": LATEST}
     if text.lower() in words:
         return Bound(name, words[text.lower()])
-    return Bound(name, each=parse_offsets(name, text, allowed=(EARLIEST, LATEST)))
+    return Bound(name, each=parse_offsets(name, text, allowed=(EARLIEST, LATEST), words=tuple(words)))
