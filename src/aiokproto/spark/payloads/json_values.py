@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone, tzinfo
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -267,6 +268,9 @@ def _text(value: Any) -> str:
 
 def _quoted(text: str) -> str:
     """Return the JSON of a text, with the escapes that Spark writes."""
+    # Where ASCII needs no escape it is as with Python, which has this in C: most names and texts.
+    if "\\" not in (plain := encode_basestring_ascii(text)):
+        return plain
     found = text.translate(_ESCAPES)
     return f'"{found}"' if found.isascii() else f'"{_BEYOND_16_BITS.sub(_surrogates, found)}"'
 
