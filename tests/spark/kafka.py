@@ -133,7 +133,7 @@ class Kafka:
         # The timestamps of these tests lie far back: retention would find them minutes later.
         self.broker = Broker(config={"log.retention.ms": -1})
         await self.broker.start()
-        # Its thread starts with the first work, as a compaction, in whatever test that is: it would count as left there.
+        # Its thread starts with the first work, as a compaction: the test of that moment would have left it.
         await self.broker._running.opening.run(lambda: None)
         self.bootstrap_servers = self.broker.bootstrap_servers
         self.client = ClusterClient(ClusterConfig.parse({"bootstrap_servers": self.bootstrap_servers}))

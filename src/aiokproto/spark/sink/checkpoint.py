@@ -21,6 +21,9 @@ from aiokproto.errors import ConfigurationError
 
 OPTION = "checkpointLocation"
 
+_DIGITS = 16
+"""Hexadecimal digits of the digest of offsets."""
+
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<authority>//[^/]*)?(?P<path>/.*)")
 """A scheme has more than one letter: one letter is a drive of Windows."""
 
@@ -31,16 +34,38 @@ def query_id(location: str) -> str | None:
     Raises:
         ConfigurationError: The checkpoint's metadata cannot be read, or have no id.
     """
-    match = _URI.fullmatch(location.strip())
-    if match is not None and match["scheme"].lower() != "file":
+    if (path := _folder(location)) is None:
         return None
-    path = Path(match["path"] if match is not None else location.strip())
     try:
         return str(json.loads((path / "metadata").read_bytes())["id"])
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigurationError(f"{OPTION}={location}: its metadata cannot be read: {error!r}") from error
+
+
+def last_offsets(location: str) -> str | None:
+    """Return a digest of the offsets of a query's last batch; None if its checkpoint is on no local file system.
+
+    Spark writes them before it plans the batch, and plans it from them each time that it runs it: so with other offsets
+    it is another batch, whatever its number.
+    """
+    if (path := _folder(location)) is None:
+        return None
+    try:
+        numbers = [int(file.name) for file in (path / "offsets").iterdir() if file.name.isdecimal()]
+        # A line for each source, after the version and the metadata, which have the time of the batch.
+        sources = (path / "offsets" / str(max(numbers))).read_bytes().splitlines()[2:]
+    except (OSError, ValueError):
+        return None
+    return hashlib.sha256(b"\n".join(sources)).hexdigest()[:_DIGITS] if sources else None
+
+
+def _folder(location: str) -> Path | None:
+    match = _URI.fullmatch(location.strip())
+    if match is not None and match["scheme"].lower() != "file":
+        return None
+    return Path(match["path"] if match is not None else location.strip())
 
 
 def prefix_of(location: str, query: str | None) -> str:

@@ -22,7 +22,7 @@ from aiokproto.spark.options_unused import WITHOUT_EFFECT as UNUSED_READING
 from aiokproto.spark.options_values import INT32_MAX, Reader, boolean, integer, one_of, topic_name
 from aiokproto.spark.payloads.options import PAYLOAD_OPTIONS, Payload, parse_payloads
 from aiokproto.spark.sink.checkpoint import OPTION as CHECKPOINT
-from aiokproto.spark.sink.checkpoint import prefix_of, query_id
+from aiokproto.spark.sink.checkpoint import last_offsets, prefix_of, query_id
 
 BATCH_SIZE = 512 * 1024
 """Default of ``kafka.batch.size``. A task has all its rows at once, so larger batches cost no latency, and brokers have
@@ -146,6 +146,7 @@ class TransactionOptions:
         on_loss: What to do about a batch that is partly lost: "fail", "rewrite" or "skip".
         run: The id of the query or job; None if a job has none, or that of the query is not known.
         job_version: The number of a job's batch: those of a job increase.
+        offsets: Which records the batch of a stream has: see :func:`aiokproto.spark.sink.checkpoint.last_offsets`.
     """
 
     connection: Mapping[str, Any]
@@ -156,6 +157,7 @@ class TransactionOptions:
     on_loss: str = "fail"
     run: str | None = None
     job_version: int | None = None
+    offsets: str | None = None
 
 
 @dataclass(frozen=True)
@@ -231,6 +233,7 @@ def _transactions(
         on_loss=given.get("onTransactionLoss", "fail"),
         run=query or given.get("jobId"),
         job_version=given.get("jobVersion"),
+        offsets=last_offsets(location) if location else None,
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -11,6 +13,7 @@ import pytest
 
 from aiokproto.producer.handed_over import HandedOver
 from aiokproto.producer.producer_id import ProducerId
+from aiokproto.spark.sink.checkpoint import last_offsets
 from aiokproto.spark.sink.exactly_once.coordinator import Coordinator
 from aiokproto.spark.sink.exactly_once.protocol import (
     KEPT,
@@ -181,3 +184,29 @@ def test_the_free_ids_are_in_one_message(partition: int) -> None:
         message: Any = writers._write(parse_write_options(given), PLAN, "query", 8, nothing)
     assert message.others == (PLAN.free if partition == 0 else ())
     assert message.spare == (PLAN.free[partition] if partition < 2 else None)
+
+
+def test_a_batch_of_the_last_number_with_other_records_is_of_an_old_checkpoint() -> None:
+    batch = Batch("query", 3, done=True, offsets="aa")
+    for records in ([batch_record("p", batch)], [snapshot_record("p", State({"query": batch}))]):
+        state = read_state("p", records)
+        plan = replace(PLAN, done=state.done(), offsets=state.offsets())
+        assert plan.is_done("query", 3, "aa")
+        assert plan.is_done("query", 3, None)
+        assert not plan.is_done("query", 4, "bb")
+        with pytest.raises(StateError, match=r"batch 3 of query .* is committed with other offsets"):
+            plan.is_done("query", 3, "bb")
+
+
+def test_the_offsets_of_the_last_batch_are_those_of_its_sources(tmp_path: Path) -> None:
+    folder = tmp_path / "offsets"
+    assert last_offsets(str(tmp_path)) is None
+    folder.mkdir()
+    found = []
+    for number, lines in ((9, 'v1\n{"time":1}\n{"t":1}'), (10, 'v1\n{"time":2}\n{"t":1}'), (11, 'v1\n{}\n{"t":2}')):
+        (folder / f"{number}").write_text(lines)
+        (folder / f".{number}.crc").write_text("")
+        found.append(last_offsets(str(tmp_path)))
+    assert found[0] == found[1] != found[2]
+    assert last_offsets(tmp_path.as_uri()) == found[2]
+    assert last_offsets("s3a://bucket/checkpoint") is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +78,27 @@ def test_a_stream_and_its_next_run(spark: SparkSession, kafka: Kafka, topic: str
     )
     keys = [json.loads(row["key"]) for row in state.select("key").collect() if row["key"] is not None]
     assert {key["prefix"] for key in keys if key.get("run") == query} == {f"spark-{query}"}
+
+
+@pytest.mark.extended
+def test_a_copy_of_a_checkpoint_that_lacks_the_last_batch_alone_is_refused(
+    spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path
+) -> None:
+    """It would plan a batch of this number with further records, which would count as written."""
+    source = f"{topic}-source"
+    kafka.create_topic(source, 2)
+    kafka.create_topic(topic)
+    kafka.produce(source, 0, some_records(5))
+    run_stream(spark, kafka, source, topic, tmp_path / "checkpoint")
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "copy")
+    kafka.produce(source, 1, some_records(5))
+    run_stream(spark, kafka, source, topic, tmp_path / "checkpoint")
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "newest")
+    kafka.produce(source, 0, some_records(5, 5))
+    with pytest.raises(Exception, match="is committed with other offsets"):
+        run_stream(spark, kafka, source, topic, tmp_path / "copy")
+    run_stream(spark, kafka, source, topic, tmp_path / "newest")
+    assert committed(spark, kafka, topic) == committed(spark, kafka, source)
 
 
 @pytest.mark.extended

@@ -93,7 +93,8 @@ class Coordinator:
         # No intent is open, so no batch has what is.
         await self._abort_orphans()
         done = {one: number for one, number in kept.done().items() if run in (None, one)}
-        return Plan(self._prefix, self._state.token, state.free, done, two_phase)
+        offsets = {one: found for one, found in kept.offsets().items() if one in done}
+        return Plan(self._prefix, self._state.token, state.free, done, two_phase, offsets)
 
     async def _roll_forward(self, state: State) -> State:
         """Commit the batches that were decided, and return the state after it."""
@@ -120,6 +121,7 @@ class Coordinator:
         spare: Sequence[FreeId] = (),
         *,
         forget: bool = False,
+        offsets: str | None = None,
     ) -> None:
         """Commit a batch. After an error before the intent nothing is committed; after it the next plan goes on.
 
@@ -130,6 +132,7 @@ class Coordinator:
             transactions: Those of its tasks.
             spare: The free ids of its plan that were not used.
             forget: Whether no later plan will ask for this run.
+            offsets: Which records the batch has; None if unknown.
 
         Raises:
             FencedError: Another driver has taken over the prefix. Nothing is committed.
@@ -144,7 +147,7 @@ class Coordinator:
                 f"transactionalIdPrefix={self._prefix}",
                 f"another query, job or run uses it; batch {number} of {run} is not committed",
             ) from error
-        batch = Batch(run, number, transactions=tuple(transactions))
+        batch = Batch(run, number, transactions=tuple(transactions), offsets=offsets)
         if transactions:
             await self._check_open(batch)
             await self._state.write(batch_record(self._prefix, batch))

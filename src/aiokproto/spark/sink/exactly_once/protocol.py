@@ -70,12 +70,14 @@ class Batch:
         number: Its number; -1 before the first.
         done: Whether all its transactions are committed; otherwise they are to be.
         transactions: The transactions of an intent.
+        offsets: Which records it has, as :func:`aiokproto.spark.sink.checkpoint.last_offsets` tells; None if unknown.
     """
 
     run: str
     number: int
     done: bool = False
     transactions: tuple[HandedOver, ...] = ()
+    offsets: str | None = None
 
     def finished(self) -> Batch:
         """Return the batch once its transactions are committed."""
@@ -114,6 +116,11 @@ class State:
         """Return the number of the last batch that is done, by query or job."""
         return {run: batch.number if batch.done else batch.number - 1 for run, batch in self.batches.items()}
 
+    def offsets(self) -> dict[str, str]:
+        """Return which records the last batch that is done has, by query, where that is known."""
+        found = {run: batch.offsets for run, batch in self.batches.items() if batch.done}
+        return {run: offsets for run, offsets in found.items() if offsets is not None}
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -125,6 +132,7 @@ class Plan:
         free: The free ids, for first attempts, in the order of partitions.
         done: The last batch that is done, by query or job.
         two_phase: Whether transactions have no timeout (KIP-939).
+        offsets: Which records the last batch that is done has, by query, where that is known.
     """
 
     prefix: str
@@ -132,21 +140,32 @@ class Plan:
     free: tuple[FreeId, ...]
     done: Mapping[str, int]
     two_phase: bool
+    offsets: Mapping[str, str] = field(default_factory=dict)
 
-    def is_done(self, run: str, number: int) -> bool:
+    def is_done(self, run: str, number: int, offsets: str | None = None) -> bool:
         """Return whether a batch is committed, so that Spark runs it again for nothing.
 
+        Args:
+            run: The query or job.
+            number: The number of the batch.
+            offsets: Which records it has; None if unknown.
+
         Raises:
-            StateError: A later one is. Spark runs only the last one again, so this one may have other rows.
+            StateError: A later one is, or one of this number with other records: of a checkpoint that lacks only the
+                last batch, Spark plans one of the same number, with what is there now.
         """
         done = self.done.get(run, -1)
-        if number < done:
-            raise StateError(
-                f"batch {number} of {run} is to be written under transactionalIdPrefix={self.prefix}, and batch {done} "
-                "is committed: the checkpoint (or jobVersion) is older than what was written, as one from a backup or "
-                "a copy. Use the newest one; or another transactionalIdPrefix, which writes again what this one lacks"
-            )
-        return number == done
+        if number > done:
+            return False
+        known = self.offsets.get(run)
+        if number == done and (known is None or offsets in (None, known)):
+            return True
+        found = f"batch {done} is committed" if number < done else "is committed with other offsets"
+        raise StateError(
+            f"batch {number} of {run} is to be written under transactionalIdPrefix={self.prefix}, and {found}: "
+            "the checkpoint (or jobVersion) is older than what was written, as one from a backup or "
+            "a copy. Use the newest one; or another transactionalIdPrefix, which writes again what this one lacks"
+        )
 
 
 # -- the records
@@ -160,7 +179,7 @@ def batch_record(prefix: str, batch: Batch) -> Record:
     """Return the record of a query's or job's last batch."""
     transactions = [[one.transactional_id.removeprefix(f"{prefix}-"), *one[1:]] for one in batch.transactions]
     value = {"version": FORMAT, "batch": batch.number, "done": batch.done, "transactions": transactions}
-    return _json({"prefix": prefix, "run": batch.run}), _json(value)
+    return _json({"prefix": prefix, "run": batch.run}), _json({**value, "offsets": batch.offsets})
 
 
 def no_batch_record(prefix: str, run: str) -> Record:
@@ -175,7 +194,9 @@ def free_record(prefix: str, free: Sequence[FreeId]) -> Record:
 
 def snapshot_record(prefix: str, state: State) -> Record:
     """Return the record of a whole state without intents: what is before it does not count any more."""
-    value = {"version": FORMAT, "done": list(state.done().items()), "free": list(state.free)}
+    offsets = state.offsets()
+    done = [(run, number, offsets.get(run)) for run, number in state.done().items()]
+    value = {"version": FORMAT, "done": done, "free": list(state.free)}
     return _json({"prefix": prefix, "snapshot": True}), _json(value)
 
 
@@ -227,8 +248,8 @@ class StateReader:
                 self._batches[run] = _batch(self._prefix, run, found)
                 return
             if "snapshot" in name:
-                done = ((str(run), int(number)) for run, number in found["done"])
-                self._batches = {run: Batch(run, number, done=True) for run, number in done}
+                done = ((str(run), int(number), _offsets(offsets)) for run, number, offsets in found["done"])
+                self._batches = {run: Batch(run, number, done=True, offsets=offsets) for run, number, offsets in done}
                 self.has_snapshot = True
             self._free = _free_ids(found["free"])
         except (KeyError, TypeError, ValueError) as error:
@@ -253,7 +274,11 @@ def _batch(prefix: str, run: str, found: Mapping[str, Any]) -> Batch:
     transactions = []
     for name, producer_id, epoch, v2 in found["transactions"]:
         transactions.append(HandedOver(task_id(prefix, name), int(producer_id), int(epoch), bool(v2)))
-    return Batch(run, int(found["batch"]), bool(found["done"]), tuple(transactions))
+    return Batch(run, int(found["batch"]), bool(found["done"]), tuple(transactions), _offsets(found["offsets"]))
+
+
+def _offsets(found: object) -> str | None:
+    return None if found is None else str(found)
 
 
 def _json(value: object) -> bytes:

@@ -88,7 +88,7 @@ def _write(
     # One message is enough: in all of them the driver would get as many ids as the square of the partitions.
     others = plan.free if context.partitionId() == 0 else ()
     report = partial(WrittenTransaction, token=plan.token, run=run, others=others)
-    if plan.is_done(run, number):
+    if plan.is_done(run, number, transactions.offsets):
         for _ in batches:
             pass
         return report(rows=0, size=0, spare=None, transaction=None, skipped=True)
@@ -122,7 +122,9 @@ def _commit(
     async def commit(coordinator: Coordinator) -> None:
         # Those beyond the partitions of this batch were given to nobody.
         spare = [one.spare for one in written if one.spare is not None] + list(first.others[len(messages) :])
-        await coordinator.commit(first.token, first.run, number, open_ones, spare, forget=forget)
+        await coordinator.commit(
+            first.token, first.run, number, open_ones, spare, forget=forget, offsets=transactions.offsets
+        )
 
     driver.run(transactions, commit)
     logger.info("batch %d of %s: committed %s", number, first.run, summary(messages))
