@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -58,11 +59,12 @@ class Clients:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def check(self) -> None:
-        """Raise what has ended a client."""
+    def have_read_more(self, before: Counter[str], names: Collection[str]) -> bool:
+        """Return whether these have read more since then; raises what has ended a client."""
         for task in self._tasks:
             if task.done():
                 task.result()
+        return all(self.read[name] > before[name] for name in names)
 
     async def write(self, topic: str) -> None:
         await self.all["producer"].send(topic, b"x")
@@ -145,7 +147,7 @@ async def rounds(
             before = clients.read.copy()
             await clients.write(topic)
             readers = [name for name in clients.all if name not in ("producer", "transactions", "share")]
-            await until(lambda: clients.check() or all(clients.read[name] > before[name] for name in readers))  # noqa: B023
+            await until(partial(clients.have_read_more, before, readers))
             if "share" in clients.all:
                 clients.all["share"].subscribe("in.stable", topic)
                 # A share group begins at the end.
