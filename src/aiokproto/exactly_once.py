@@ -28,9 +28,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Generic
 
-from aiokproto.application import calling, text_of
+from aiokproto.application import calling, repr_of, text_of
 from aiokproto.async_context import AsyncContext
 from aiokproto.config import integer
 from aiokproto.consumer import Consumer, Progress
@@ -44,6 +45,7 @@ from aiokproto.errors import (
 )
 from aiokproto.gates import CREATE, EXACTLY_ONCE, Use, gated
 from aiokproto.producer import Producer, Transaction, TransactionStatus
+from aiokproto.running.runner import NotAwaitableError
 from aiokproto.types import K, Record, TopicPartition, V
 
 if TYPE_CHECKING:
@@ -211,15 +213,26 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
         Args:
             process: A coroutine function that writes the results.
             max_records: Most records in a batch.
+
+        Raises:
+            NotAwaitableError: ``process`` is no coroutine function.
+            KafkaError: As :meth:`batches`.
         """
         async for records, txn in self.batches(max_records):
             batch = self._open
             assert batch is not None, "it is open until the next batch is requested"
             try:
                 with calling("process", awaited=True):
-                    await process(records, txn)
+                    call: object = process(records, txn)
+                    if not isawaitable(call):
+                        raise NotAwaitableError(
+                            f"run({repr_of(process)}): it is no coroutine function: it returned {repr_of(call, 80)}"
+                        )
+                    await call
             except KafkaError as error:
-                if not isinstance(error, TransactionAbortedError) and not txn._can_only_be_aborted:
+                passes = isinstance(error, TransactionAbortedError) or txn._can_only_be_aborted
+                # A plain function stays one: its records would come again for ever.
+                if isinstance(error, NotAwaitableError) or not passes:
                     await txn.__aexit__(type(error), error, error.__traceback__)
                     raise
                 await batch.abort(text_of(error))

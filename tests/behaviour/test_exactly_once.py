@@ -124,6 +124,24 @@ async def test_a_session_that_fails_leaves_its_records_to_the_next_one(
     assert await results(cluster, input_topic) == Counter(range(COUNT))
 
 
+async def test_a_plain_function_is_refused_and_its_records_come_again(
+    cluster: BehaviourCluster, input_topic: str
+) -> None:
+    def process(records: list[Record], txn: Transaction) -> None:
+        """Writes nothing."""
+
+    done = 0
+    async with session(cluster, input_topic) as one:
+        with pytest.raises(ConfigurationError, match=r"run\(.*process.*it is no coroutine function: it returned None"):
+            await one.run(process)  # type: ignore[arg-type]
+        async for records, txn in one.batches():
+            await copy(records, txn, input_topic)
+            done += len(records)
+            if done == COUNT:
+                one.stop()
+    assert await results(cluster, input_topic) == Counter(range(COUNT))
+
+
 async def test_run_repeats_what_was_aborted(cluster: BehaviourCluster, input_topic: str) -> None:
     calls = 0
     seen: set[int] = set()
