@@ -461,6 +461,13 @@ def number(name: str, value: object, minimum: float = 0, maximum: float | None =
     return value
 
 
+def at_most(name: str, value: int, limit: str, most: int) -> int:
+    """Check a number against another argument, which the error names."""
+    if value > most:
+        raise ConfigurationError(f"{name}={value}: expected at most {limit}={most}")
+    return value
+
+
 def integer(name: str, value: object, minimum: int = 0, maximum: int | None = None) -> int:
     """Check a whole number against bounds (both inclusive)."""
     if isinstance(value, bool) or not isinstance(value, int):

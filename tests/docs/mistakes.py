@@ -557,7 +557,14 @@ PRODUCING = [
         "got bytes",
         "use send()",
     ),
-    made("starting twice", lambda p: p.start(), ClientClosedError, "started only once", "create a new one"),
+    made(
+        "starting twice",
+        lambda p: p.start(),
+        ClientClosedError,
+        "started only once",
+        "an ExactlyOnce",
+        "create a new one",
+    ),
 ]
 
 CONSUMING = [
@@ -591,6 +598,13 @@ CONSUMING = [
     made("an unknown topic", lambda c: c.partitions_for_topic("filghts"), UnknownTopicError, "'filghts'", "not exist"),
     made("the position of nothing", lambda c: c.position(), TypeError, "Consumer.position() missing 1"),
     made("no records at all", lambda c: c.poll(max_records=0), ConfigurationError, "max_records=0", "at least 1"),
+    made(
+        "more records to wait for than it returns",
+        lambda c: c.poll(min_records=600),
+        ConfigurationError,
+        "min_records=600",
+        "at most max_records=500",
+    ),
     made("a negative timeout", lambda c: c.poll(timeout_ms=-1), ConfigurationError, "timeout_ms=-1", "at least 0"),
     made("a timeout as text", lambda c: c.poll(timeout_ms="500"), ConfigurationError, "timeout_ms='500'", "a number"),
 ]

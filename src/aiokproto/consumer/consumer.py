@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, cast, get_args
 
 from aiokproto.async_context import AsyncContext
 from aiokproto.cluster import ClusterClient
-from aiokproto.config import ClusterConfig, ConnectionOptions, integer, one_of, seconds
+from aiokproto.config import ClusterConfig, ConnectionOptions, at_most, integer, one_of, seconds
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.committer import Committer
 from aiokproto.consumer.config import ConsumerConfig
@@ -375,7 +375,7 @@ class Consumer(
         """
         self._home.check()
         integer("max_records", max_records, 1)
-        least = integer("min_records", min_records, 1, max_records)
+        least = at_most("min_records", integer("min_records", min_records, 1), "max_records", max_records)
         return await self._take(seconds("timeout_ms", timeout_ms), max_records, least)
 
     async def _take(self, timeout: float, max_records: int, least: int = 1, by: object = None) -> list[Record[K, V]]:

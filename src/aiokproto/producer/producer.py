@@ -269,7 +269,9 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
             ClientClosedError: The producer was started before, or was closed while it started.
         """
         if self._starting or self._sender is not None:
-            raise ClientClosedError("a producer can be started only once: create a new one")
+            raise ClientClosedError(
+                "a producer can be started only once, which `async with` and an ExactlyOnce do: create a new one"
+            )
         # Set without an await since the test above: a second start() in the meantime is refused.
         self._starting = True
         self._accumulator.observer.clock = asyncio.get_running_loop().time

@@ -411,7 +411,10 @@ class Transaction(AsyncContext, RecordSender[K, V]):
                 self._manager.fail(error)
                 raise self._manager.aborted() from error
         else:
-            raise ConfigurationError(f"send_offsets() takes a consumer, or a dict of partitions, not {offsets!r}")
+            raise ConfigurationError(
+                "send_offsets() takes a consumer, or a dict of partitions, or consumer.progress(records), not "
+                f"{offsets!r}"
+            )
         if isinstance(group, str):
             group = GroupMetadata(group)
         if not isinstance(group, GroupMetadata) or not group.group_id:

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from aiokproto.async_context import AsyncContext
 from aiokproto.cluster import ClusterClient
-from aiokproto.config import ClusterConfig, ConnectionOptions, boolean, duration, integer, one_of, positive, seconds
+from aiokproto.config import (
+    ClusterConfig,
+    ConnectionOptions,
+    at_most,
+    boolean,
+    duration,
+    integer,
+    one_of,
+    positive,
+    seconds,
+)
 from aiokproto.coroutines import is_async
 from aiokproto.errors import ConfigurationError
 from aiokproto.foreign_calls import SHARE_CONSUMER_METHODS, ForeignCalls
@@ -243,7 +253,8 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
             ConfigurationError: An argument is invalid, or ``min_records`` is more than ``max_records``.
         """
         most = self._most if max_records is None else integer("max_records", max_records, 1)
-        least = integer("min_records", min_records, 1, most)
+        limit = "max_poll_records" if max_records is None else "max_records"
+        least = at_most("min_records", integer("min_records", min_records, 1), limit, most)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds("timeout_ms", timeout_ms)
         self._settle(Acknowledgement.ACCEPT)
