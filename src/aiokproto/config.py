@@ -86,8 +86,8 @@ class ConnectionOptions(SaslOptions, total=False):
     metadata_max_age_ms: float
     """Age at which cluster metadata is refreshed even without an error that requires it. Default 300,000."""
     metadata_max_idle_ms: float
-    """Time without use after which a topic is left out of metadata refreshes, and forgotten. Subscribed and assigned
-    topics always stay; of a pattern's topics those that exist. Default 300,000."""
+    """Time without use after which a topic is left out of metadata refreshes. Subscribed and assigned topics always
+    stay; of a pattern's topics those that exist. Default 300,000."""
     retry_backoff_ms: float
     """Wait before the first retry; doubles with each further one, with jitter. Default 100."""
     retry_backoff_max_ms: float

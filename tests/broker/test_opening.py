@@ -106,6 +106,7 @@ async def test_what_changed_while_a_batch_was_opened_is_seen(
 
 
 async def test_a_broker_that_stops_leaves_no_thread_and_serves_others_until_then(gate: Gate) -> None:
+    before = set(threading.enumerate())
     async with Broker() as broker, Broker() as other, connect(broker) as wire, connect(other) as served:
         await broker.create_topic("t", config={"compression.type": "lz4"})
         wire.send(produce_request("t", packed(b"a")), 12)
@@ -116,7 +117,8 @@ async def test_a_broker_that_stops_leaves_no_thread_and_serves_others_until_then
         assert not closing.done()
         gate.is_open.set()
         await closing
-        assert not [thread for thread in threading.enumerate() if thread.name.startswith("aiokproto-broker_")]
+        left = set(threading.enumerate()) - before
+        assert not [thread for thread in left if thread.name.startswith("aiokproto-broker_")]
 
 
 def by_time(timestamp: int) -> ListOffsetsRequest:
@@ -195,9 +197,9 @@ async def test_what_coordinators_have_stored_is_read_in_a_thread(
     await reading.wait()
     if cancelled:
         starting.cancel()
+        reading.is_open.set()
         with pytest.raises(asyncio.CancelledError):
             await starting
-        reading.is_open.set()
         return
     reading.is_open.set()
     await starting

@@ -155,8 +155,12 @@ async def test_a_crash_while_a_batch_is_opened_for_dead_letters_loses_none(
         await opening.wait()
         # This persists the start offset, which must not be behind what is not written.
         assert await one.acknowledge_error((2, 2, [ACCEPT])) is ErrorCode.NONE
-        await broker.crash()
+        thread = broker._running.opening
+        crashing = asyncio.ensure_future(broker.crash())
+        while not thread._stopped:
+            await asyncio.sleep(0)
         opening.is_open.set()
+        await crashing
     async with (
         Broker(data_dir=tmp_path, config=BROKER_CONFIG) as broker,
         Client(bootstrap_servers=broker.bootstrap_servers) as client,

@@ -411,8 +411,8 @@ MUTANTS = (
     Mutant(
         "a loss counts until it was reported",
         "consumer/losses.py",
-        "        if self._reported:\n            for partition in self._reported:\n",
-        "        if self.offsets:\n            for partition in list(self.offsets):\n",
+        "        if self._reported:\n            self._forget(self._reported)\n",
+        "        if self.offsets:\n            self._forget(set(self.offsets))\n",
     ),
     Mutant(
         "each attempt to commit in a transaction looks at who owns the partitions",

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from aiokproto import Client, Producer
 from aiokproto.broker import Cluster
 from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
@@ -26,7 +28,7 @@ def run(program: Callable[[Cluster, Producer], Awaitable[None]], as_version: str
             async with Producer(
                 bootstrap_servers=cluster.bootstrap_servers,
                 metadata_max_age_ms=500,
-                metadata_max_idle_ms=1000,
+                metadata_max_idle_ms=8000,
                 **options,
             ) as producer:
                 await program(cluster, producer)
@@ -41,7 +43,24 @@ def written(cluster: Cluster) -> list[tuple[int, int, int]]:
     return [(each.producer_epoch, each.base_sequence, each.count) for each in found if not each.is_control]
 
 
-def test_a_topic_that_was_not_used_for_long_is_forgotten_and_continues_in_the_next_epoch() -> None:
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Topics that have expired are too many."""
+    monkeypatch.setattr("aiokproto.producer.buffer.MOST_TOPICS", 0)
+
+
+def test_a_topic_that_was_not_used_for_long_is_written_to_without_a_wait() -> None:
+    async def program(cluster: Cluster, producer: Producer) -> None:
+        await producer.send("t", b"x")
+        await asyncio.sleep(FORGOTTEN)
+        await producer.try_post("t", b"x")
+        assert written(cluster) == [(0, 0, 1), (0, 1, 1)]
+
+    run(program)
+
+
+@pytest.mark.usefixtures("few")
+def test_one_of_too_many_topics_that_were_not_used_for_long_is_forgotten_and_continues_in_the_next_epoch() -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         for _ in range(3):
             await producer.send("t", b"x")
@@ -67,6 +86,7 @@ def test_a_forgotten_topic_that_is_created_again_is_written_to() -> None:
     run(program)
 
 
+@pytest.mark.usefixtures("few")
 def test_a_topic_whose_batch_has_no_outcome_is_not_forgotten() -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         await producer.send("t", b"x")
@@ -80,6 +100,7 @@ def test_a_topic_whose_batch_has_no_outcome_is_not_forgotten() -> None:
     run(program)
 
 
+@pytest.mark.usefixtures("few")
 def test_transactions_of_version_1_keep_the_sequence_numbers_of_their_epoch() -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         for _ in range(2):
@@ -93,6 +114,7 @@ def test_transactions_of_version_1_keep_the_sequence_numbers_of_their_epoch() ->
     run(program, OLD, transactional_id="id")
 
 
+@pytest.mark.usefixtures("few")
 def test_transactions_of_version_2_forget_topics_when_their_epoch_has_ended() -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         for _ in range(2):

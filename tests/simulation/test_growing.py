@@ -43,7 +43,8 @@ class Clients:
         self._options: dict[str, Any] = {
             "bootstrap_servers": servers,
             "metadata_max_age_ms": 500,
-            "metadata_max_idle_ms": 1000,
+            # Longer than it takes to notice that a topic was deleted.
+            "metadata_max_idle_ms": 8000,
         }
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -37,6 +37,9 @@ from aiokproto.runtime import SYSTEM, current, thread_id
 
 T = TypeVar("T")
 
+MOST_TOPICS = 10_000
+"""Most topics that are remembered, but for those in the metadata, and what waits."""
+
 MAX_LOOP_HOLD = 0.001
 """Longest time a task posts records without letting other tasks run (s): the sender needs the event loop too."""
 
@@ -338,7 +341,7 @@ class Buffer:
         info = snapshot.topics.get(name)
         if info is None:
             # Deleted, or expired from the metadata. A call that waits has its queues.
-            if not self._order.waits(name) and self.accumulator.forget(name):
+            if self._may_forget(name) and not self._order.waits(name) and self.accumulator.forget(name):
                 self._ids.pop(name, None)
                 del self._generations[name]
             else:
@@ -356,6 +359,10 @@ class Buffer:
             # Batches of removed partitions have failed, which freed memory.
             self.memory_freed()
         self._order_changed(name)
+
+    def _may_forget(self, name: str) -> bool:
+        # One that was merely not used for long can be written to without a wait: of these only the oldest of very many.
+        return bool(self._cluster.absent([name])) or len(self.accumulator.topics) > MOST_TOPICS
 
     def _topic_ids(self, name: str) -> dict[str, bytes]:
         return {name: self._ids[name]} if name in self._ids else {}
