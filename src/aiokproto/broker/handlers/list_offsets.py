@@ -29,18 +29,14 @@ _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDIN
 
 
 async def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    await _response(topic.name, requested, request.isolation_level, context)
-                    for requested in topic.partitions
-                ],
-            )
-            for topic in request.topics
+    topics: list[ListOffsetsTopicResponse] = []
+    for topic in request.topics:
+        # Python 3.10 has no such comprehension within another one.
+        partitions = [
+            await _response(topic.name, requested, request.isolation_level, context) for requested in topic.partitions
         ]
-    )
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return ListOffsetsResponse(topics=topics)
 
 
 async def _response(
