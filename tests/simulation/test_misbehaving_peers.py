@@ -109,13 +109,16 @@ def run(api: int, program: Program) -> None:
             assert not clients.foreign
             assert not clients.late
 
-    logger = logging.getLogger("aiokproto")
+    logger, of_brokers = logging.getLogger("aiokproto"), logging.getLogger("aiokproto.broker")
     logger.addHandler(log)
+    # A line with a traceback for each answer that cannot be sent, which pytest keeps: it is not the clients' memory.
+    of_brokers.setLevel(logging.CRITICAL)
     try:
         with early():
             simulation.run(main())
     finally:
         logger.removeHandler(log)
+        of_brokers.setLevel(logging.NOTSET)
     assert not unseen
     assert not log.foreign
     turns = simulation.loop.turns / simulation.time()
