@@ -52,7 +52,7 @@ CONNECTING = {16, 17, 18, 32, 36, 93}
 FINAL = {"codes are unknown"}
 """Mutations after which a client may have ended, with the library's error: the code can be one that ends it."""
 
-MOST_MEMORY = 8 << 20
+MOST_MEMORY = 16 << 20
 """Bytes that clients and brokers together may take beyond what they have when the damage begins. Most of it are records
 that are written meanwhile, and the code and tables that the first use of an API makes."""
 
@@ -109,16 +109,16 @@ def run(api: int, program: Program) -> None:
             assert not clients.foreign
             assert not clients.late
 
-    logger, of_brokers = logging.getLogger("aiokproto"), logging.getLogger("aiokproto.broker")
+    logger = logging.getLogger("aiokproto")
     logger.addHandler(log)
-    # A line with a traceback for each answer that cannot be sent, which pytest keeps: it is not the clients' memory.
-    of_brokers.setLevel(logging.CRITICAL)
+    # Pytest keeps each line, with tracebacks and their frames: that is not the clients' memory.
+    logger.propagate = False
     try:
         with early():
             simulation.run(main())
     finally:
         logger.removeHandler(log)
-        of_brokers.setLevel(logging.NOTSET)
+        logger.propagate = True
     assert not unseen
     assert not log.foreign
     turns = simulation.loop.turns / simulation.time()
