@@ -549,7 +549,7 @@ _HINTS: dict[ErrorCode, str] = {
 
 def copied(error: E) -> E:
     """Return a copy of an error, to be raised by another call: one instance would collect the tracebacks of all."""
-    # Not by its constructor: that of a class of the application may take something else than the args.
+    # Not by its constructor, because a class of the application may have other parameters than the args.
     again = type(error).__new__(type(error), *error.args)
     again.args = error.args
     again.__dict__.update(error.__dict__)

@@ -33,7 +33,7 @@ def files(tmp_path: Any) -> Files:
 
 
 def certificate(*parts: list[x509.NameAttribute[str]]) -> bytes:
-    """A certificate in DER whose subject has these parts, the first one being that of the highest level."""
+    """A certificate in DER whose subject has these parts, from the highest level down."""
     key, begin = ec.generate_private_key(ec.SECP256R1()), datetime.datetime(2026, 1, 1)
     authority = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "not the subject")])
     builder = x509.CertificateBuilder().subject_name(x509.Name(map(x509.RelativeDistinguishedName, parts)))

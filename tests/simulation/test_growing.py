@@ -29,7 +29,7 @@ EVERYTHING = ("producer", "transactions", "classic", "consumer", "alone", "share
 
 
 class Clients:
-    """Clients that read and write whatever topic there is.
+    """Clients that read and write every topic that exists.
 
     Attributes:
         all: By name.

@@ -72,7 +72,7 @@ def topics(part: Struct, name_of: Any) -> Iterator[tuple[str | None, Struct]]:
 
 
 class Healthy:
-    """Clients of two topics. Each step of the healthy one has to be done in time, whatever the other does."""
+    """Clients of two topics. Each step of the healthy one has to be done in time, regardless of the other."""
 
     def __init__(self, simulation: Simulation, cluster: Cluster) -> None:
         self._time = simulation.time

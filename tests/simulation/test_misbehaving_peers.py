@@ -1,6 +1,6 @@
 """Peers whose responses are none to their requests, or have the same error for ever, and clients of every kind.
 
-Whatever it is, no call raises or logs a foreign error, none is late, no client ends for a response that it
+In every case no call raises or logs a foreign error, none is late, no client ends for a response that it
 cannot use, nothing is repeated without a pause, and everything works again when the peer does.
 
 One case takes 0.3 to 2 s of computing time; all mutations, and all codes, take some five minutes.

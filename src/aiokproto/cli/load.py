@@ -149,7 +149,7 @@ def _rerun(options: argparse.Namespace) -> Iterator[str]:
     from aiokproto.spark import rerun
     from aiokproto.spark.loads.load import check_run
 
-    # It reads the offsets of the earlier load, whatever the topics.
+    # It reads the offsets of the earlier load, so the topics do not matter.
     partition_by = _checked(options, ["any"])
     if not _on_hdfs(options.out):
         check_run(options.out, options.run_id)

@@ -222,7 +222,7 @@ class FetchExchange:
         return code
 
     def _has_some(self, entries: Collection[Any]) -> bool:
-        """Whether offsets of some partitions are there, and those of all others can be had later."""
+        """Whether some partitions have offsets, and a later response can have all others."""
         codes = {ErrorCode(entry.error_code) for entry in entries}
         return ErrorCode.NONE in codes and all(classify(code, self.situation) in RETRIED for code in codes if code)
 

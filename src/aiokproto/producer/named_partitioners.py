@@ -69,7 +69,7 @@ MOST_TOPICS = 10_000
 
 
 class RoundRobinPartitioner:
-    """One partition after the other, whatever the key: those that have a leader, if any has.
+    """One partition after the other, without regard to the key: only partitions with a leader, if any has one.
 
     It counts for the newest :data:`MOST_TOPICS` topics, and begins again with the others.
     """

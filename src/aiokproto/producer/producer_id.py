@@ -22,7 +22,7 @@ log = logging.getLogger("aiokproto.producer")
 class ProducerId(NamedTuple):
     """Producer id and first epoch. Each partition bumps the epoch for itself.
 
-    InitProducerId returns both; the first epoch grows beyond those of partitions whose sequence numbers are forgotten.
+    InitProducerId returns both; the first epoch grows beyond the epochs of forgotten partitions.
     """
 
     id: int
@@ -114,7 +114,7 @@ class ProducerIdManager:
         """Return True: partitions that have no sequence numbers yet start with a later epoch from now on.
 
         The topic may be the same one, if it was merely not used for long. A broker that still has state for its
-        partitions would take the first sequence numbers, once more in the same epoch, for those of earlier batches.
+        partitions would take the first sequence numbers, once more in the same epoch, for earlier batches.
         """
         current, (producer_id, epoch) = self.current, queue.producer
         if current is not None and current.id == producer_id and epoch >= current.epoch:

@@ -98,7 +98,7 @@ FORMS_OF_VALUES = (
     ),
     *('{"k":"\\"\\\\\\/\\b\\f\\r\\t\x7f"}', '{"k":"\\ud83d\\ude00"}', '{"k":"\\ud83d"}', '{"":""}'),
 )
-"""Values, of which each is the usual form of some types, and another one of the others."""
+"""Values. Each has the usual form of some types, and another form of all other types."""
 
 TYPES_OF_VALUES = ("INT", "BIGINT", "DOUBLE", "BOOLEAN", "STRING", "TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
 

@@ -38,7 +38,7 @@ def rewrite(
 ) -> Generator[None, None, bytearray | memoryview]:
     """Return the batch with the records to retain, at least one, after short steps.
 
-    A batch of which more than :data:`MOST_REWRITTEN` bytes would be retained is retained in full, as it is.
+    A batch that would keep more than :data:`MOST_REWRITTEN` bytes stays as it is.
 
     Args:
         batch: The batch.
@@ -62,7 +62,7 @@ def rewrite(
         if len(kept) > MOST_REWRITTEN:
             return batch.raw
         yield
-    # With LogAppendTime the header's timestamp is that of all records, and does not depend on which are left.
+    # With LogAppendTime all records have the header's timestamp, so it does not depend on which are left.
     if attributes & TIMESTAMP_TYPE:
         latest = batch.max_timestamp
     content = bytes(compress(batch.compression, kept) if batch.compression else kept)

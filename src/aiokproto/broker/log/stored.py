@@ -1,4 +1,4 @@
-"""Opens stored batches: whatever one becomes, memory is bounded. Pure; what is not quick is for a thread."""
+"""Opens stored batches in bounded memory, however large they become. Pure; a thread opens what is not quick."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class InternalRecord(NamedTuple):
 
 
 def internal_topic_records(partition: Partition) -> Iterator[tuple[int, InternalRecord]]:
-    """Yield offsets and records in offset order, without those of aborted transactions."""
+    """Yield offsets and records in offset order, but none of an aborted transaction."""
     for batches in _batches(partition):
         for batch, open_by in batches:
             yield from _records(batch, open_by)

@@ -353,7 +353,7 @@ class SharePartitionManager:
         # One after the other: dead letters have the order in which they were given up.
         async with self._in_order:
             await self._dead_letters.write_copies(group, cached.partition, letters, self._thread)
-        # Also if it is not in the cache any more: whoever loads the state would write them again. The epochs in it
+        # Also if it is not in the cache any more: the next load of the state would write them again. The epochs in it
         # fence what is out of date.
         self._archived(group, partition_id, cached, letters, cached.share.runs)
         cached.partition.wake()

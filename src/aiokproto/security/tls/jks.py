@@ -12,6 +12,8 @@ import hashlib
 import hmac
 from typing import NamedTuple
 
+from aiokproto.security.tls.der import value_bounds
+
 JKS, JCEKS = b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce"
 """How the files begin."""
 
@@ -225,15 +227,10 @@ class _Der:
 
     def _bounds(self, tag: int) -> tuple[int, int]:
         """Return where the next element's value starts and ends, and go behind it."""
-        data, start = self._data, self._position + 2
-        if len(data) < start or data[self._position] != tag:
+        if self._data[self._position : self._position + 1] != bytes((tag,)):
             raise FormatError("its private key is damaged")
-        size = data[start - 1]
-        if size > 0x7F:
-            count = size & 0x7F
-            size = int.from_bytes(data[start : start + count], "big")
-            start += count
-        if start + size > len(data):
-            raise FormatError("its private key is damaged")
-        self._position = start + size
+        try:
+            start, self._position = value_bounds(self._data, self._position)
+        except ValueError:
+            raise FormatError("its private key is damaged") from None
         return start, self._position

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from aiokproto.security.tls.der import value_bounds
+
 _VERSION = 0xA0
-"""The tag of a certificate's version, which those of version 1 lack."""
+"""The tag of a certificate's version. Certificates of version 1 have no such element."""
 
 _TEXTS = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
-"""Tags of texts. As in Java all are read as UTF-8, also those of two bytes a character."""
+"""Tags of texts. As in Java all are read as UTF-8, even if a character takes two bytes."""
 
 _KEYWORDS = {
     "2.5.4.3": "CN",
@@ -21,7 +23,7 @@ _KEYWORDS = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-"""Those of RFC 2253 (section 2.3). Other attributes have their object identifier, and their value as hexadecimal."""
+"""The keywords of RFC 2253 (section 2.3). Other attributes have their object identifier, and their value as hexadecimal."""
 
 _ESCAPED = frozenset(',=+<>#;"\\')
 
@@ -47,7 +49,7 @@ def _attribute(pair: bytes) -> str:
     if name in _KEYWORDS and tag in _TEXTS:
         return f"{_KEYWORDS[name]}={_escaped(value.decode('utf-8', 'replace'))}"
     # The element as a whole.
-    return f"{_KEYWORDS.get(name, name)}=#{pair[_end_of(pair, 0)[1] :].hex()}"
+    return f"{_KEYWORDS.get(name, name)}=#{pair[value_bounds(pair, 0)[1] :].hex()}"
 
 
 def _escaped(text: str) -> str:
@@ -73,7 +75,7 @@ def _dotted(identifier: bytes) -> str:
 
 
 def _value(element: bytes) -> bytes:
-    begin, end = _end_of(element, 0)
+    begin, end = value_bounds(element, 0)
     return element[begin:end]
 
 
@@ -81,19 +83,6 @@ def _elements(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield the tag and the value of each element."""
     position = 0
     while position < len(data):
-        begin, end = _end_of(data, position)
+        begin, end = value_bounds(data, position)
         yield data[position], data[begin:end]
         position = end
-
-
-def _end_of(data: bytes, position: int) -> tuple[int, int]:
-    """Return where the value of the element at a position begins and ends (X.690, section 8.1)."""
-    begin = position + 2
-    size = data[begin - 1] if begin <= len(data) else len(data)
-    if size > 0x7F:
-        count = size & 0x7F
-        size = int.from_bytes(data[begin : begin + count], "big")
-        begin += count
-    if begin + size > len(data):
-        raise ValueError("the certificate is damaged")
-    return begin, begin + size

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from aiokproto.spark.payloads.json_times import times
+from aiokproto.spark.payloads.json_forms import times
 from aiokproto.spark.payloads.json_values import Converter, Malformed, Number, converter, parse
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _whole_or(whole: Whole, one_by_one: Column) -> Column:
     def convert(values: Sequence[Any]) -> tuple[pa.Array, Collection[int]]:
         try:
             return whole(values), ()
-        # ValueError has those of pyarrow, and text that UTF-8 cannot have.
+        # pyarrow's errors are ValueErrors, and so is text that UTF-8 cannot have.
         except (ValueError, TypeError, OverflowError, pa.ArrowException):
             return one_by_one(values)
 

@@ -16,8 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokproto.spark.payloads.json_columns import columns_reader
-from aiokproto.spark.payloads.json_forms import rewriter
-from aiokproto.spark.payloads.json_times import all_true, times
+from aiokproto.spark.payloads.json_forms import all_true, rewriter, times
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -68,14 +68,56 @@ def _fields(kind: pa.DataType) -> Iterator[pa.Field]:
             yield from _fields(field.type)
 
 
-def within_microseconds(texts: pa.Array) -> pa.Array:
+def _within_microseconds(texts: pa.Array) -> pa.Array:
     """Return texts of times without digits beyond microseconds."""
     return _replaced(texts, pattern=_BEYOND_MICROSECONDS, by=r"\1")
 
 
-def with_zone(texts: pa.Array) -> pa.Array:
+def _with_zone(texts: pa.Array) -> pa.Array:
     """Return texts of times, in which those without a zone have UTC."""
     return _replaced(_replaced(texts, pattern=_DATE, by=r"\1T00:00:00Z"), pattern=_WITHOUT_ZONE, by=r"\1Z")
+
+
+def times(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return the times of texts.
+
+    Raises:
+        pa.ArrowInvalid: A text is no time, or of a form that Arrow does not know.
+    """
+    import pyarrow as pa
+
+    try:
+        return _as_written(texts, kind)
+    except pa.ArrowInvalid:
+        short = _within_microseconds(texts)
+        return _as_written(_with_zone(short) if kind.tz else short, kind)
+
+
+def _as_written(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return the times of texts, all with a zone if the type has one, and all without one otherwise."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    found = texts.cast(kind)
+    if not kind.tz or all_true(compute.call_function("ends_with", [texts], compute.MatchSubstringOptions("Z"))):
+        return found
+    # Arrow reads offsets of more than 18 hours, and Spark does not.
+    if not all_true(compute.call_function("invert", [_matches(texts, r"[+-](1[89]|2\d)(:?\d\d)?$")])):
+        raise pa.ArrowInvalid("an offset is too large")
+    return found
+
+
+def all_true(flags: pa.Array) -> bool:
+    """Return whether all flags are true, of those that are not null."""
+    from pyarrow import compute
+
+    return bool(compute.call_function("all", [flags], compute.ScalarAggregateOptions(min_count=0)).as_py())
+
+
+def _matches(texts: pa.Array, pattern: str) -> pa.Array:
+    from pyarrow import compute
+
+    return compute.call_function("match_substring_regex", [texts], compute.MatchSubstringOptions(pattern))
 
 
 def _replaced(texts: pa.Array, *, pattern: str, by: str) -> pa.Array:

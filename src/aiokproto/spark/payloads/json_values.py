@@ -104,7 +104,7 @@ def parse(data: bytes) -> Any:
     """Return the value of a row of JSON, with numbers as :class:`Number`; None if the row is blank.
 
     Raises:
-        ValueError, RecursionError: It is no JSON, or the constant null, of which no column can be made.
+        ValueError, RecursionError: It is no JSON, or the constant null, which makes no column.
     """
     text = data.decode().lstrip(WHITE_SPACE)
     if not text:
@@ -117,7 +117,7 @@ def parse(data: bytes) -> Any:
 
 
 def converter(kind: pa.DataType) -> Converter:
-    """Return a function that converts parsed values to a type, and raises :class:`Malformed` for those of others."""
+    """Return a function that converts parsed values to a type, and raises :class:`Malformed` for values of other types."""
     import pyarrow as pa
 
     types = pa.types

@@ -48,7 +48,7 @@ def last_offsets(location: str) -> str | None:
     """Return a digest of the offsets of a query's last batch; None if its checkpoint is on no local file system.
 
     Spark writes them before it plans the batch, and plans it from them each time that it runs it: so with other offsets
-    it is another batch, whatever its number.
+    it is another batch, even with the same number.
     """
     if (path := _folder(location)) is None:
         return None
