@@ -234,7 +234,7 @@ class EpochHeartbeat(Generic[Item]):
             membership.losses = 0
         self.latency.add(now - sent_at)
         if response.heartbeat_interval_ms > 0:
-            # A session has room for several, even if the coordinator says otherwise: with one alone it would end at each.
+            # A session has room for several, even if the coordinator says otherwise: with one it would end at each.
             self._interval = min(response.heartbeat_interval_ms / 1000, self.session.timeout / 3)
         self.session.confirm(sent_at)
         membership.accepted(response.member_epoch, self._form.target(response))

@@ -16,5 +16,5 @@ def value_bounds(data: bytes, position: int) -> tuple[int, int]:
         size = int.from_bytes(data[begin : begin + count], "big")
         begin += count
     if begin + size > len(data):
-        raise ValueError("the element is damaged")
+        raise ValueError("an element of the certificate or key is damaged")
     return begin, begin + size

@@ -23,7 +23,7 @@ _KEYWORDS = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-"""The keywords of RFC 2253 (section 2.3). Other attributes have their object identifier, and their value as hexadecimal."""
+"""The keywords of RFC 2253 (section 2.3). Other attributes have their identifier, and a hexadecimal value."""
 
 _ESCAPED = frozenset(',=+<>#;"\\')
 

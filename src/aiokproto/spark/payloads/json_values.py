@@ -117,7 +117,7 @@ def parse(data: bytes) -> Any:
 
 
 def converter(kind: pa.DataType) -> Converter:
-    """Return a function that converts parsed values to a type, and raises :class:`Malformed` for values of other types."""
+    """Return a function that converts parsed values to a type. It raises :class:`Malformed` for other values."""
     import pyarrow as pa
 
     types = pa.types
