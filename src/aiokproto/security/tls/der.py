@@ -1,4 +1,4 @@
-"""The encoding of certificates and private keys, DER (X.690)."""
+"""The encoding of certificates and private keys, DER (X.690). Pure."""
 
 from __future__ import annotations
 
