@@ -34,6 +34,7 @@ PURE = (
     "security.option_types",
     "security.secret",
     "security.tls.ciphers",
+    "security.tls.der",
     "security.tls.jks",
     "security.tls.options",
     "security.tls.stores",
