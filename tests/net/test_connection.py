@@ -149,6 +149,22 @@ async def test_a_lost_connection_fails_and_names_all_requests_in_flight(cut: int
             await line.send(beat(), timeout=PATIENCE)
 
 
+@pytest.mark.parametrize("hang_up", [True, False], ids=["lost", "closed"])
+async def test_a_connection_that_has_ended_keeps_no_buffer(hang_up: bool) -> None:
+    """Whoever keeps an error keeps the connection with it, through the traceback."""
+
+    def answer(request: HeartbeatRequest, version: int) -> bytes:
+        if hang_up:
+            raise HangUp
+        return bytes(encode_response(HeartbeatResponse(error_code=0), version, 99))
+
+    async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: answer}) as broker, connected(broker.port) as line:
+        with pytest.raises(BrokerConnectionError):
+            await line.send(beat(), timeout=PATIENCE)
+        await line.wait_closed()
+        assert len(line.get_buffer(-1)) == 0
+
+
 async def test_a_response_out_of_order_closes_the_connection() -> None:
     def wrong(request: HeartbeatRequest, version: int) -> bytes:
         return bytes(encode_response(HeartbeatResponse(error_code=0), version, 99))

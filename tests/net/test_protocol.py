@@ -195,6 +195,20 @@ def test_a_frame_length_alone_allocates_little_memory() -> None:
     assert resident() - before < 1 << 26
 
 
+@pytest.mark.parametrize("size", [0, 3, 100, LIMIT])
+def test_a_connection_that_has_ended_keeps_only_the_beginning_of_a_frame(size: int) -> None:
+    """Errors name it, and refer to the connection: buffers would stay until the garbage collector comes."""
+    reading = protocol(expecting=1)
+    reading.opened()
+    feed(reading, framed(0, bytes(LIMIT - 4))[:size], [1 << 16])
+    unfinished = reading.unfinished
+    reading.end()
+    assert (reading.unfinished, reading.mid_frame) == (unfinished, size > 0)
+    assert len(reading.get_buffer()) == 0
+    kept = [each for each in vars(reading).values() if isinstance(each, bytearray | memoryview)]
+    assert sum(map(len, kept)) < 3 * SCRATCH_SIZE
+
+
 def test_a_peer_gets_little_memory_before_the_connection_is_open() -> None:
     reading = protocol(expecting=2, limit=1 << 30)
     assert len(feed(reading, framed(0, b"short"), [100])) == 1

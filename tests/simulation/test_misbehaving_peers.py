@@ -52,7 +52,7 @@ CONNECTING = {16, 17, 18, 32, 36, 93}
 FINAL = {"codes are unknown"}
 """Mutations after which a client may have ended, with the library's error: the code can be one that ends it."""
 
-MOST_MEMORY = 16 << 20
+MOST_MEMORY = 8 << 20
 """Bytes that clients and brokers together may take beyond what they have when the damage begins. Most of it are records
 that are written meanwhile, and the code and tables that the first use of an API makes."""
 

@@ -518,6 +518,9 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             error = refusal(self.peer, exc) or lost
             error.__cause__ = exc
             self._fail(error)
+        # Errors and their tracebacks refer to this connection until the garbage collector sees them: no frame of
+        # megabytes should stay with it.
+        self._protocol.end()
         # Last: whoever waits for it finds the failure set.
         self._lost.set()
 

@@ -152,8 +152,16 @@ class ClientProtocol(Generic[T]):
         """Expect the response to a request that is written now, after those of all requests before it."""
         self.pending.append(Pending(correlation_id, api_key, token))
 
+    def end(self) -> None:
+        """Give the buffers back: nothing is read any more. What :attr:`unfinished` returns stays."""
+        rest = self.unfinished
+        self._frame = None
+        self._scratch = bytearray(rest)
+        self._scratch_view = memoryview(self._scratch)
+        self._start, self._end = 0, len(rest)
+
     def get_buffer(self) -> memoryview:
-        """Return where to read to; never empty."""
+        """Return where to read to; never empty before :meth:`end`."""
         if self._frame is not None:
             # Sliced anew each time: asyncio asks for a buffer before every recv, and must never be handed more than the
             # frame lacks, or it would read into the next one.
