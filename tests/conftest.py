@@ -6,6 +6,8 @@ import importlib.util
 import os
 import re
 import secrets
+import signal
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import cache
 
@@ -37,6 +39,13 @@ settings.register_profile("aiokproto", deadline=None, suppress_health_check=[Hea
 settings.load_profile("aiokproto")
 
 ON_BOTH = ["embedded", pytest.param("kafka", marks=pytest.mark.kafka)]
+
+
+def pytest_configure() -> None:
+    # A shell starts what it runs in the background with Ctrl-C ignored, and every process inherits that from its
+    # parent: those that tests interrupt would go on.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

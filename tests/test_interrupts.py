@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 from aiokproto.cli import broker, main
 from aiokproto.cli.codec import main as codec
+from tests.patience import PATIENCE
 
 
 def interrupt(*args: Any, **options: Any) -> Any:
     """What Python's handler of SIGINT does, wherever the command is."""
     raise KeyboardInterrupt
+
+
+def test_processes_that_tests_start_can_be_interrupted() -> None:
+    """Also where the tests run in the background of a shell, which has Ctrl-C ignored."""
+    program = "import signal; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
+    subprocess.run([sys.executable, "-c", program], timeout=PATIENCE, check=True)
 
 
 @pytest.mark.parametrize("through_main", [False, True])

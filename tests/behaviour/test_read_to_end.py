@@ -101,7 +101,7 @@ async def test_a_partition_that_does_not_go_on_raises_after_the_timeout(cluster:
     async with reader(cluster, topic) as consumer:
         consumer.pause((topic, 0))
         with pytest.raises(DeadlineError, match=f"the end of {topic}-0 is not reached: {topic}-0: paused"):
-            await anext(consumer.read_to_end(timeout_ms=500))
+            await anext(consumer.read_to_end(timeout_ms=2000))
         consumer.resume()
         assert len([record async for record in consumer.read_to_end()]) == 3
 

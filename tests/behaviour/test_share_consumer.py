@@ -191,7 +191,7 @@ async def test_acknowledgements_are_sent_without_another_call(cluster: Behaviour
 
 
 async def test_an_expired_lock_is_a_result(cluster: BehaviourCluster, topic: str) -> None:
-    async with share_harness(cluster, topic, record_lock_duration_ms="1000") as at:
+    async with share_harness(cluster, topic, record_lock_duration_ms="3000") as at:
         await at.produce(2)
         options = {"acknowledgement_mode": "explicit", "renew_locks": False}
         async with consumer(cluster, topic, **options) as jobs:

@@ -75,7 +75,7 @@ async def test_a_gateway_that_mixes_up_the_brokers_gets_no_records(behind: Behin
     names = list(behind.names.values())
     ports = [behind.gateway.routes[name] for name in names]
     behind.gateway.routes = dict(zip(names, [*ports[1:], ports[0]], strict=True))
-    options = {**behind.options, "delivery_timeout_ms": 2000, "request_timeout_ms": 1000}
+    options = {**behind.options, "delivery_timeout_ms": 5000, "request_timeout_ms": 1000}
     async with Producer(**options) as producer:
         with pytest.raises(KafkaError, match="does not lead to broker"):
             await producer.send("t", b"lost", partition=0)
