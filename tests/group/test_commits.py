@@ -174,12 +174,29 @@ def test_a_commit_waits_for_a_rebalance_until_its_deadline() -> None:
     async def program() -> None:
         async with harness("cooperative-sticky") as it:
             await it.subscribe("t")
-            it.cluster.next[OffsetCommitRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
+            it.cluster.next[OffsetCommitRequest] = [ErrorCode.REBALANCE_IN_PROGRESS] * 100
             it.cluster.next[JoinGroupRequest] = [None]
             began = asyncio.get_running_loop().time()
             with pytest.raises(DeadlineError, match="rebalance did not end"):
                 await it.member.commit(OFFSETS, 5.0)
             assert asyncio.get_running_loop().time() - began == pytest.approx(5.0, abs=0.1)
+            assert len(sent(it)) < 20
+
+    run(program())
+
+
+def test_a_commit_does_not_wait_for_a_join() -> None:
+    """While the coordinator waits for other members to join, it takes commits of the last generation."""
+
+    async def program() -> None:
+        async with harness("cooperative-sticky") as it:
+            await it.subscribe("t")
+            it.cluster.next[OffsetCommitRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
+            it.cluster.next[JoinGroupRequest] = [None]
+            began = asyncio.get_running_loop().time()
+            assert await it.member.commit(OFFSETS, 5.0) == {}
+            assert asyncio.get_running_loop().time() - began < 1
+            assert [generation for generation, _, _ in sent(it)] == [1, 1]
 
     run(program())
 

@@ -10,11 +10,13 @@ import pytest
 from aiokproto import Consumer, Producer
 from aiokproto.application import CallbackError
 from aiokproto.broker import Cluster
+from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.codec.messages.join_group import JoinGroupRequest
 from aiokproto.codec.messages.leave_group import LeaveGroupRequest
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.codec.messages.sync_group import SyncGroupRequest
+from aiokproto.codec.schema import Request, Response
 from aiokproto.errors import AuthenticationError, ClientClosedError, CommitError, DeadlineError, FencedError
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
@@ -124,8 +126,16 @@ def test_a_member_without_a_generation_has_no_identity_for_transactions() -> Non
 
 
 @pytest.mark.parametrize("later", range(8))
-def test_members_that_close_one_after_the_other_commit_what_they_have_processed(later: int) -> None:
+@pytest.mark.parametrize("held", [JoinGroupRequest, SyncGroupRequest])
+def test_members_that_close_one_after_the_other_commit_what_they_have_processed(
+    held: type[Request[Any]], later: int
+) -> None:
     """The last commit of the second meets the rebalance that the first has caused."""
+
+    async def answer_late(info: RequestInfo, serve: Serve) -> Response | None:
+        response = await serve(info.request)
+        await asyncio.sleep(0.1)
+        return response
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         options |= {"partition_assignment_strategy": "cooperative-sticky", "auto_commit_interval_ms": 60_000}
@@ -138,7 +148,7 @@ def test_members_that_close_one_after_the_other_commit_what_they_have_processed(
             for partition in range(2):
                 await producer.send("t", b"new", partition=partition)
         await asyncio.sleep(1)
-        cluster.faults.delay(SyncGroupRequest, 0.1)
+        cluster.faults.intercept(held, answer_late)
         await members[0].close()
         await asyncio.sleep(0.05 * later)
         await members[1].close()

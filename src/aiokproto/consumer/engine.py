@@ -558,10 +558,7 @@ class Engine(Lifecycle):
         if self.rebalancing.in_callback():
             return "a rebalance waits for the callback that commits"
         group = self._tasks.get("group")
-        # SyncGroup is soon done, and then commits are accepted. A JoinGroup waits for the slowest of all members.
-        ended = group is not None and group.done()
-        joins = self._closing and self.member is not None and self.member.awaits_join
-        return "a rebalance was under way when the consumer ended" if ended or joins else ""
+        return "a rebalance was under way when the consumer ended" if group is not None and group.done() else ""
 
     async def _auto_commit(self) -> None:
         interval = self.config.auto_commit_interval

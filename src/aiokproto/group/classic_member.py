@@ -118,11 +118,6 @@ class ClassicMember:
         return self._rebalance.outside
 
     @property
-    def awaits_join(self) -> bool:
-        """Whether a JoinGroup has no response yet: the coordinator can hold it back for a whole rebalance timeout."""
-        return self._membership.phase is Phase.JOINING
-
-    @property
     def removed(self) -> bool:
         """Whether the member is in no generation: it owns nothing now, whatever it owned before."""
         return self._membership.generation < 0
@@ -224,8 +219,14 @@ class ClassicMember:
         return action
 
     async def catch_up(self, generation: int) -> None:
-        """Wait for the end of a rebalance."""
-        await self._rebalance.settled.wait()
+        """Wait for the end of a rebalance; not for a JoinGroup, which the coordinator can hold back for a whole
+        rebalance timeout.
+
+        While the coordinator waits for members to join, it takes commits of the last generation. If it refuses one,
+        all have joined, and the response is on its way.
+        """
+        if self._membership.phase is not Phase.JOINING:
+            await self._rebalance.settled.wait()
 
     def _fenced(self) -> None:
         """Another member has the instance id, and with it the partitions."""

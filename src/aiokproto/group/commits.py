@@ -43,7 +43,7 @@ class CommittingMember(Protocol):
         ...
 
     async def catch_up(self, generation: int) -> None:
-        """Wait until the member may be in another generation, or epoch, than this."""
+        """Wait until the coordinator may take a commit that it has refused in this generation, or epoch."""
         ...
 
 
@@ -111,6 +111,7 @@ class Commits:
     ) -> dict[TopicPartition, KafkaError]:
         at = asyncio.get_running_loop().time() + timeout
         failures: dict[TopicPartition, KafkaError] = {}
+        attempts = 0
         async with self._one_at_a_time(at):
             # Computed anew after each rebalance: what was given up meanwhile drops out, and is reported at the end.
             while mine := {each: offsets[each] for each in offsets if each in kept and each in self._member.owned}:
@@ -129,7 +130,8 @@ class Commits:
                 if blocked and not self._member.catches_up_alone:
                     failures = self._lost(mine, f"{blocked}; {_names(mine)} not committed")
                     break
-                await self._catch_up(identity.generation, at)
+                attempts += 1
+                await self._catch_up(identity.generation, at, attempts)
         # `mine` is what the loop saw when it ended.
         gone = offsets.keys() - mine.keys()
         return failures | self._lost(
@@ -181,11 +183,11 @@ class Commits:
             return self._lost(mine, f"{error_for(code)}; {_names(mine)} not committed")
         return {partition: self._error(code, partition) for partition, code in failed.items()}
 
-    async def _catch_up(self, generation: int, at: float) -> None:
+    async def _catch_up(self, generation: int, at: float, attempts: int) -> None:
         async with until(at, lambda: f"{self._context}: the rebalance did not end in time"):
             # The loop has only been noted to rejoin, and clears `settled` when it runs: without the pause the event
             # could still be set from before.
-            await asyncio.sleep(self._cluster.backoff(1))
+            await asyncio.sleep(self._cluster.backoff(attempts))
             await self._member.catch_up(generation)
 
     @asynccontextmanager

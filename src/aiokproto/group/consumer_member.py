@@ -145,11 +145,6 @@ class ConsumerMember:
         return self._member.reconciliation.outside
 
     @property
-    def awaits_join(self) -> bool:
-        """False: no response to a heartbeat is held back."""
-        return False
-
-    @property
     def removed(self) -> bool:
         """Whether the group has removed the member: it owns nothing now, whatever it owned before."""
         return not self._membership.joined

@@ -57,9 +57,6 @@ class GroupMember(Protocol):
     def outside(self) -> bool: ...
 
     @property
-    def awaits_join(self) -> bool: ...
-
-    @property
     def removed(self) -> bool: ...
 
     @property
@@ -175,10 +172,6 @@ class AutoMember:
     @property
     def outside(self) -> bool:
         return self._member.outside
-
-    @property
-    def awaits_join(self) -> bool:
-        return self._member.awaits_join
 
     @property
     def removed(self) -> bool:
