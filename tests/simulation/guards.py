@@ -785,6 +785,19 @@ MUTANTS = (
         "            str(value)\n",
     ),
     Mutant(
+        "a commit does not wait for a JoinGroup",
+        "group/classic_member.py",
+        "        if self._membership.phase is not Phase.JOINING:\n",
+        "        if True:\n",
+        "tests/group/test_commits.py",
+    ),
+    Mutant(
+        "a connection that has ended gives its buffers back",
+        "net/connection.py",
+        "        self._protocol.end()\n",
+        "",
+    ),
+    Mutant(
         "a record that is too large is not collected",
         "records/cutting.py",
         "        if not count and following - end > largest:\n",
