@@ -168,10 +168,11 @@ async def test_a_provider_that_refuses_ends_the_start(identified: Identified) ->
 async def test_a_provider_that_is_away_is_asked_again(identified: Identified) -> None:
     """While the start retries its bootstrap addresses."""
     quick = {"sasl_login_retry_backoff_ms": 1, "sasl_login_retry_backoff_max_ms": 1}
+    patient = {"bootstrap_resolve_timeout_ms": 60_000}
     async with oidc(issuer=identified.issuer) as provider:
         success, failures = issuing(identified.issuer, subject="admin"), [response(500)] * 2
         provider.answer = lambda asked: failures.pop() if failures else success(asked)
-        async with Client(**credentials(identified, provider, **quick)) as client:
+        async with Client(**credentials(identified, provider, **quick, **patient)) as client:
             await client.metadata()
         provider.answer = lambda asked: response(500)
         with pytest.raises(BootstrapError, match=r"the token endpoint http://127.0.0.1:\d+/token gave no token: stat"):
