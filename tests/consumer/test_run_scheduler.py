@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -202,6 +204,14 @@ def test_keys_with_the_same_hash_do_not_wait_for_each_other() -> None:
     backlog = Backlog(TopicPartition("t", 0), 0)
     made.put(backlog, [record(0, offset, value=value) for offset, value in enumerate((b"a", b"b", b"a"))])
     assert offsets(made) == [0, 1]
+
+
+def test_what_cannot_be_hashed_is_named() -> None:
+    # The application's function may return anything.
+    order: Any = lambda each: [each.value]  # noqa: E731
+    made = Scheduler(order, LIMITS)
+    with pytest.raises(TypeError, match=r"order returned \[b'a'\], which cannot be hashed"):
+        made.put(Backlog(TopicPartition("t", 0), 0), [record(0, 0, value=b"a")])
 
 
 def test_partitions_take_turns() -> None:

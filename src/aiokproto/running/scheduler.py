@@ -23,7 +23,7 @@ from collections.abc import Callable, Hashable, Iterable
 from types import CoroutineType
 from typing import Any, NamedTuple
 
-from aiokproto.application import check_not_awaitable
+from aiokproto.application import check_not_awaitable, repr_of
 from aiokproto.types import Record, TopicPartition
 
 _RECORD_OVERHEAD = 200
@@ -255,7 +255,10 @@ class Scheduler:
     def _queue(self, work: Work) -> None:
         backlog, lane = work.backlog, work.lane
         if lane is not None:
-            waiting = backlog.lanes.get(lane)
+            try:
+                waiting = backlog.lanes.get(lane)
+            except TypeError as error:
+                raise TypeError(f"order returned {repr_of(lane, 80)}, which cannot be hashed") from error
             if waiting is not None:
                 waiting.append(work)
                 return
