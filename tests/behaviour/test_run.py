@@ -586,6 +586,6 @@ async def test_a_key_that_cannot_be_told_ends_the_run_and_loses_nothing(cluster:
     await cluster.create_topic(topic)
     await fill(cluster, topic, 3)
     async with member(cluster, topic) as consumer:
-        with pytest.raises(TypeError, match="unhashable"):
+        with pytest.raises(TypeError, match=r"order returned \[\], which cannot be hashed"):
             await consumer.run(_nothing, order=lambda record: [])  # type: ignore[arg-type, return-value]
         assert (await anext(consumer)).offset == 0
