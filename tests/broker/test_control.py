@@ -390,6 +390,33 @@ async def test_a_killed_broker_leads_until_its_failure_is_noticed() -> None:
             await cluster.kill_broker(9)
 
 
+async def test_a_broker_that_is_removed_before_its_failure_is_noticed_leads_nothing_any_more() -> None:
+    clock = VirtualClock()
+    async with Cluster(2, clock=clock) as cluster:
+        await cluster.create_topic("t", replication=2)
+        victim = cluster.leader("t", 0)
+        await cluster.kill_broker(victim, noticed_after=9)
+        await cluster.remove_broker(victim)
+        assert [cluster.leader("t", 0)] == cluster.broker_ids
+        # Nothing is left to be noticed.
+        await clock.advance(9)
+
+
+async def test_a_second_failure_is_noticed_by_its_own_time() -> None:
+    clock = VirtualClock()
+    async with Cluster(2, clock=clock) as cluster:
+        await cluster.create_topic("t", replication=2)
+        victim = cluster.leader("t", 0)
+        await cluster.kill_broker(victim, noticed_after=9)
+        await clock.advance(5)
+        await cluster.start_broker(victim)
+        await cluster.kill_broker(victim, noticed_after=9)
+        await clock.advance(8)
+        assert cluster.leader("t", 0) == victim
+        await clock.advance(1)
+        assert cluster.leader("t", 0) != victim
+
+
 async def test_a_crash_loses_nothing_that_was_written(tmp_path: Path) -> None:
     broker = Broker(data_dir=tmp_path)
     await broker.start()

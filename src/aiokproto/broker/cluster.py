@@ -358,6 +358,10 @@ class Cluster(AsyncContext):
         server = self._new_server(node)
         await server.start()
         self._servers[broker_id] = server
+        failure = self._failure_timers.pop(broker_id, None)
+        # It runs again before the controller has noticed that it failed.
+        if failure is not None:
+            failure.cancel()
         self._running.state.nodes_up([broker_id])
 
     async def add_broker(self) -> int:
@@ -390,6 +394,8 @@ class Cluster(AsyncContext):
             )
         if broker_id in self._servers:
             await self.stop_broker(broker_id)
+        # Its partitions get other leaders first.
+        self._notice_failure(broker_id)
         self._running.state.remove_node(broker_id)
         self._ports.pop(broker_id).release()
 
@@ -406,16 +412,11 @@ class Cluster(AsyncContext):
         server = self._server_of(broker_id)
         # Unlike in stop_broker(), the leaders stay for now.
         await server.close()
-
-        def notice() -> None:
-            # It may run again by then.
-            if broker_id not in self._servers:
-                self._running.state.node_down(broker_id)
-
         if noticed_after > 0:
-            self._failure_timers[broker_id] = self._clock.call_at(self._clock.time() + noticed_after, notice)
+            due = self._clock.time() + noticed_after
+            self._failure_timers[broker_id] = self._clock.call_at(due, self._notice_failure, broker_id)
         else:
-            notice()
+            self._running.state.node_down(broker_id)
 
     def corrupt_batch(self, topic: str, partition: int, offset: int) -> None:
         """Corrupt the stored batch that contains ``offset``: its CRC is wrong from then on.
@@ -459,6 +460,13 @@ class Cluster(AsyncContext):
         if server is None:
             raise ValueError(f"broker {broker_id} is not running; running brokers: {sorted(self._servers)}")
         return server
+
+    def _notice_failure(self, broker_id: int) -> None:
+        """Let the controller notice a failure that :meth:`kill_broker` has announced, if it has not yet."""
+        timer = self._failure_timers.pop(broker_id, None)
+        if timer is not None:
+            timer.cancel()
+            self._running.state.node_down(broker_id)
 
     def _new_node(self, number: int) -> Node:
         port = self._port + number if self._port else 0
