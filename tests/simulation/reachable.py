@@ -1,4 +1,4 @@
-"""What clients hold: the items of all containers that can be reached from them."""
+"""What clients and brokers hold: the items of all containers that can be reached from them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ _BOUNDED = {
 }
 
 
-def held_items(clients: Mapping[str, object]) -> Counter[str]:
+def held_items(clients: Mapping[str, object], *, tuples: bool = False) -> Counter[str]:
     """Return the number of items in the containers that can be reached from clients, by where they are.
 
     The way goes through containers and instances of the library's classes. A place is the client, the class and the
-    attribute, so what comes and goes (a connection, a cursor) is counted in one place.
+    attribute, so what comes and goes (a connection, a cursor) is counted in one place. With ``tuples`` the items of
+    tuples and frozen sets count too, which are replaced as a whole.
     """
     items: Counter[str] = Counter()
     seen: set[int] = set()
@@ -44,6 +45,7 @@ def held_items(clients: Mapping[str, object]) -> Counter[str]:
             values = [*found.keys(), *found.values()] if isinstance(found, dict) else list(found)
             left += [(f"{place}[]", value) for value in values]
         elif isinstance(found, tuple | frozenset):
+            items[place] += len(found) if tuples else 0
             left += [(place, value) for value in found]
         elif _is_ours(found):
             left += _attributes(place.split(" ")[0], found)

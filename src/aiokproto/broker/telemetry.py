@@ -34,6 +34,9 @@ ACCEPTED = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNA
 MOST_INSTANCES = 16_384
 """Client instances that are remembered, as in Kafka; the one that was silent for longest is forgotten."""
 
+_EXPIRY_SECONDS, _EXPIRY_INTERVALS = 60.0, 3
+"""A client instance that is silent for so long, and so many of its intervals, is forgotten, as in Kafka."""
+
 MOST_PUSHES = 1000
 """Pushes that are kept."""
 
@@ -129,6 +132,11 @@ class _Instance:
         self.may_get = False
         self.terminated = False
 
+    @property
+    def expires(self) -> float:
+        """When it is forgotten unless it requests its subscription or pushes."""
+        return max(self.got_at, self.pushed_at) + max(_EXPIRY_SECONDS, _EXPIRY_INTERVALS * self.interval)
+
 
 class ClientTelemetry:
     """Subscriptions of a cluster, and pushes to all its nodes.
@@ -207,6 +215,9 @@ class ClientTelemetry:
         self.pushes.append(push._replace(metrics=metrics))
 
     def _instance(self, instance_id: bytes) -> _Instance:
+        # Those that were silent for longest come first.
+        while self._instances and next(iter(self._instances.values())).expires <= self._clock.time():
+            self._instances.popitem(last=False)
         instance = self._instances.get(instance_id)
         if instance is None:
             instance = self._instances[instance_id] = _Instance()

@@ -20,6 +20,9 @@ MAX_METERS = 10_000
 """Most meters per node. Beyond it the least recently used one is dropped, so a client id per request costs no
 memory."""
 
+_INACTIVE_SECONDS = 3600.0
+"""After so long without use a meter is dropped. Kafka's ``INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS``."""
+
 Meter = TypeVar("Meter", Rate, TokenBucket)
 
 
@@ -36,15 +39,16 @@ class ClientQuotaManager:
         self._seconds = float(options.number("quota.window.size.seconds"))
         self._mutation_windows = options.number("controller.quota.window.num")
         self._mutation_seconds = float(options.number("controller.quota.window.size.seconds"))
-        self._rates: OrderedDict[tuple[str, ...], Rate] = OrderedDict()
-        self._buckets: OrderedDict[tuple[str, ...], TokenBucket] = OrderedDict()
+        # Each with the time when it was used last, in that order.
+        self._rates: OrderedDict[tuple[str, ...], tuple[Rate, float]] = OrderedDict()
+        self._buckets: OrderedDict[tuple[str, ...], tuple[TokenBucket, float]] = OrderedDict()
 
     def record(self, quota: QuotaType, user: str, client_id: str, amount: float, now: float) -> float:
         """Record usage. Returns the throttle time in seconds."""
         applicable = self.client_quotas.quota_for(quota, user, client_id)
         if applicable is None:
             return 0.0
-        rate = self._rate(quota, applicable)
+        rate = self._rate(quota, applicable, now)
         rate.record(amount, now)
         # throttle_time_ms is in whole milliseconds: less than one is no throttling.
         throttle = round(rate.excess(applicable.limit, now), 3)
@@ -56,7 +60,7 @@ class ClientQuotaManager:
         """Undo :meth:`record` for a response that was not sent."""
         applicable = self.client_quotas.quota_for(quota, user, client_id)
         if applicable is not None:
-            self._rate(quota, applicable).record(-amount, now)
+            self._rate(quota, applicable, now).record(-amount, now)
 
     def max_in_window(self, quota: QuotaType, user: str, client_id: str) -> float:
         """Return the most that all complete windows together allow; infinity without a quota.
@@ -78,7 +82,7 @@ class ClientQuotaManager:
         key = (applicable.user, applicable.client_id)
         # One bucket for all requests that share the quota; one ControllerMutationQuota for each request, which holds
         # its time.
-        bucket = _meter(self._buckets, key, TokenBucket(self._mutation_windows, self._mutation_seconds))
+        bucket = _meter(self._buckets, key, TokenBucket(self._mutation_windows, self._mutation_seconds), now)
         return ControllerMutationQuota(bucket, applicable.limit, now)
 
     def record_connection(self, address: str, now: float) -> float:
@@ -86,7 +90,7 @@ class ClientQuotaManager:
         limit = self.client_quotas.for_address("connection_creation_rate", address)
         if limit is None:
             return 0.0
-        rate = _meter(self._rates, ("connection_creation_rate", address), Rate(self._windows, self._seconds))
+        rate = _meter(self._rates, ("connection_creation_rate", address), Rate(self._windows, self._seconds), now)
         rate.record(1, now)
         throttle = rate.excess(limit, now)
         if throttle:
@@ -94,9 +98,9 @@ class ClientQuotaManager:
             rate.record(-1, now)
         return min(throttle, self._seconds)
 
-    def _rate(self, quota: QuotaType, applicable: ApplicableQuota) -> Rate:
+    def _rate(self, quota: QuotaType, applicable: ApplicableQuota, now: float) -> Rate:
         key = (quota, applicable.user, applicable.client_id)
-        return _meter(self._rates, key, Rate(self._windows, self._seconds))
+        return _meter(self._rates, key, Rate(self._windows, self._seconds), now)
 
 
 class ControllerMutationQuota:
@@ -140,9 +144,13 @@ class ControllerMutationQuota:
         return self._bucket.excess(self._limit, self._now)
 
 
-def _meter(meters: OrderedDict[tuple[str, ...], Meter], key: tuple[str, ...], new: Meter) -> Meter:
-    meter = meters.setdefault(key, new)
+def _meter(
+    meters: OrderedDict[tuple[str, ...], tuple[Meter, float]], key: tuple[str, ...], new: Meter, now: float
+) -> Meter:
+    meter = meters.get(key, (new, now))[0]
+    meters[key] = meter, now
     meters.move_to_end(key)
-    if len(meters) > MAX_METERS:
+    # Ends at this one, if not before.
+    while len(meters) > MAX_METERS or now - next(iter(meters.values()))[1] >= _INACTIVE_SECONDS:
         meters.popitem(last=False)
     return meter

@@ -1,0 +1,91 @@
+"""Clients, topics, groups and brokers come and go, and what a cluster holds does not grow with their number."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from aiokproto.broker import Cluster, Security
+from aiokproto.simulation import Simulation
+from tests.broker.secure import AUTHORIZER
+from tests.simulation import broker_lives
+from tests.simulation.broker_lives import Round
+from tests.simulation.everything import FAST
+from tests.simulation.reachable import held_items
+from tests.simulation.sharing import OPTIONS
+
+SHORT = {
+    **FAST,
+    **OPTIONS,
+    "log.cleaner.backoff.ms": 10_000,
+    "log.cleaner.delete.retention.ms": 0,
+    "log.cleaner.min.cleanable.ratio": 0.0,
+    "log.retention.check.interval.ms": 2000,
+    "log.retention.ms": 4000,
+    "log.roll.ms": 1000,
+    "log.segment.delete.delay.ms": 1000,
+    "max.incremental.fetch.session.cache.slots": 2,
+    "offsets.retention.check.interval.ms": 2000,
+    "offsets.retention.minutes": 1,
+    "offsets.topic.num.partitions": 1,
+    "producer.id.expiration.ms": 5000,
+    "share.coordinator.cold.partition.snapshot.interval.ms": 10_000,
+    "share.coordinator.state.topic.num.partitions": 1,
+    "share.coordinator.state.topic.prune.interval.ms": 10_000,
+    "transaction.remove.expired.transaction.cleanup.interval.ms": 2000,
+    "transaction.state.log.num.partitions": 1,
+    "transactional.id.expiration.ms": 5000,
+}
+"""Options of brokers: what ends by time ends soon."""
+SETTLED = 120.0
+"""Seconds after which all of it has ended: sessions of members take 45, and then offsets stay for a minute."""
+SECURE = {
+    "authorizer.class.name": AUTHORIZER,
+    "delegation.token.expiry.check.interval.ms": 600_000,
+    "delegation.token.secret.key": "secret",
+    # Each is a write that waits for the disk.
+    "log.flush.offset.checkpoint.interval.ms": 36_000_000,
+    "super.users": "User:admin",
+}
+SECURE_SETTLED = 3700.0
+"""Meters of quotas stay for an hour."""
+
+
+def grown(
+    live: Round, few: int, config: Mapping[str, Any] = SHORT, settled: float = SETTLED, **options: Any
+) -> dict[str, tuple[int, int]]:
+    """Return the places that hold more after three times as many rounds, with both numbers."""
+    simulation = Simulation(1)
+
+    async def held(cluster: Cluster, numbers: range) -> Counter[str]:
+        for number in numbers:
+            # What ends with the next append or request ends now; of this round only it may be left.
+            if number == numbers[-1]:
+                await asyncio.sleep(settled)
+            await live(cluster, number)
+        await asyncio.sleep(settled)
+        return held_items({"cluster": cluster}, tuples=True)
+
+    async def main() -> dict[str, tuple[int, int]]:
+        async with Cluster(2, auto_create_topics=False, config=config, **options) as cluster:
+            await cluster.create_topic("stable", 2, 2)
+            before = await held(cluster, range(few))
+            after = await held(cluster, range(few, 3 * few))
+            assert before["cluster ClusterState.topics"] >= 1, "what is held is found"
+            return {place: (before[place], count) for place, count in after.items() if count > before[place]}
+
+    return simulation.run(main())
+
+
+@pytest.mark.parametrize("name", ["topics", "producers", "groups", "share_groups", "brokers"])
+def test_what_brokers_hold_does_not_grow_with_what_comes_and_goes(name: str) -> None:
+    assert grown(getattr(broker_lives, name), 3) == {}
+
+
+def test_what_brokers_hold_does_not_grow_with_connections_users_quotas_acls_and_tokens() -> None:
+    security = Security("SASL_PLAINTEXT", users={"admin": "a"})
+    assert grown(broker_lives.connections, 3, SECURE, SECURE_SETTLED, security=security) == {}
