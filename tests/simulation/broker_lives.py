@@ -10,6 +10,7 @@ from typing import Any
 
 from aiokproto import Client, Consumer, Producer, ShareConsumer
 from aiokproto.broker import Cluster
+from aiokproto.broker.metadata.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -161,6 +162,23 @@ async def producers(cluster: Cluster, number: int) -> None:
                 await txn.send_offsets({("stable", 1): 1}, f"of transaction {number}")
                 await asyncio.sleep(0.1)
                 raise ZeroDivisionError
+
+
+async def internal_topics(cluster: Cluster, number: int) -> None:
+    """The topics of coordinators: deleted with the offsets of an open transaction in them."""
+    options = _options(cluster, number, transactional_id=f"deleted {number}")
+    async with Client(**_options(cluster, number)) as admin, Producer(**options) as producer:
+        with suppress(ZeroDivisionError):
+            async with producer.transaction() as txn:
+                await txn.post("stable", b"x", partition=0)
+                await txn.send_offsets({("stable", 0): 1}, "of all rounds")
+                await _delete_topic(admin, OFFSETS_TOPIC)
+                raise ZeroDivisionError
+        await _delete_topic(admin, TRANSACTIONS_TOPIC)
+    consumer: Consumer[Any, Any] = Consumer(**_options(cluster, number), group_id="of all rounds")
+    async with consumer:
+        # It would wait for the transaction to end.
+        assert list((await consumer.committed(("stable", 0))).values()) == [None]
 
 
 async def groups(cluster: Cluster, number: int) -> None:

@@ -81,7 +81,7 @@ def grown(
     return simulation.run(main())
 
 
-@pytest.mark.parametrize("name", ["topics", "producers", "groups", "share_groups", "brokers"])
+@pytest.mark.parametrize("name", ["topics", "producers", "internal_topics", "groups", "share_groups", "brokers"])
 def test_what_brokers_hold_does_not_grow_with_what_comes_and_goes(name: str) -> None:
     assert grown(getattr(broker_lives, name), 3) == {}
 

@@ -59,3 +59,7 @@ class PendingTransactionalOffsets(Generic[T]):
         """Remove everything in a partition of the offsets topic: its leader changes, and it is read again."""
         for key in [key for key in self._pending if key[0] == partition]:
             del self._pending[key]
+
+    def clear(self) -> None:
+        """Remove everything: the offsets topic was deleted, or the cluster is closed."""
+        self._pending.clear()

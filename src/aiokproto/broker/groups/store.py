@@ -154,6 +154,7 @@ class GroupStore:
             self._unload(entry)
         self._entries.clear()
         self._not_loaded.clear()
+        self.pending.clear()
         for waiting in self._waiters:
             if not waiting.waiter.done():
                 waiting.waiter.set_exception(
