@@ -31,6 +31,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, ConfigurationError
 from tests.broker.wire import Wire, batch, connect, fetch_request, produce, produce_request, records_of
 from tests.patience import PATIENCE
+from tests.simulation.reachable import held_items
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -369,6 +370,17 @@ async def test_only_nodes_of_the_cluster_are_isolated_and_slowed_down() -> None:
             pass
 
 
+async def test_a_cancelled_wait_for_a_rule_leaves_nothing_behind() -> None:
+    async with Broker() as broker:
+        rule = broker.faults.watch(MetadataRequest)
+        for _ in range(3):
+            waiting = asyncio.create_task(rule.wait())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+        assert held_items({"broker": broker})["broker FaultRule._waiting"] == 0
+
+
 # ---- brokers and their data
 
 
@@ -521,6 +533,15 @@ async def test_timers_fire_in_order_and_at_their_time() -> None:
     assert seen[2:] == [("due at once", 5)]
     with pytest.raises(ValueError, match="-1"):
         await clock.advance(-1)
+
+
+def test_cancelled_timers_do_not_wait_for_their_time() -> None:
+    clock = VirtualClock()
+    timers = [clock.call_at(50, print) for _ in range(300)]
+    for _ in range(10_000):
+        clock.call_at(50, print).cancel()
+    held = held_items({"clock": clock})["clock VirtualClock._timers"]
+    assert len(timers) <= held <= 2 * len(timers) + 1
 
 
 # ---- together

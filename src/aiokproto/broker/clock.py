@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Protocol, runtime_checkable
 
@@ -14,6 +14,9 @@ _SETTLING_TURNS = 20
 """Iterations of the event loop between two timers, so that tasks woken by the first one run before the second one
 fires.
 """
+
+_FEW_TIMERS = 100
+"""So many are kept until their time, cancelled or not."""
 
 
 class Timer(Protocol):
@@ -58,6 +61,10 @@ class _VirtualTimer:
     def __init__(self, act: Callable[[], object]) -> None:
         self._act: Callable[[], object] | None = act
 
+    @property
+    def cancelled(self) -> bool:
+        return self._act is None
+
     def cancel(self) -> None:
         self._act = None
 
@@ -86,6 +93,8 @@ class VirtualClock:
         self._wall = current().wall() if start is None else start
         self._now = 0.0
         self._timers: list[tuple[float, int, _VirtualTimer]] = []
+        # Beyond it, cancelled timers are removed.
+        self._most = _FEW_TIMERS
         self._order = count()
 
     def time(self) -> float:
@@ -105,6 +114,11 @@ class VirtualClock:
             asyncio.get_running_loop().call_soon(timer.fire)
             return timer
         heappush(self._timers, (when, next(self._order), timer))
+        if len(self._timers) > self._most:
+            # Their time may never come: each heartbeat cancels one, while a test lets the clock stand still.
+            self._timers = [each for each in self._timers if not each[2].cancelled]
+            heapify(self._timers)
+            self._most = max(_FEW_TIMERS, 2 * len(self._timers))
         return timer
 
     async def advance(self, seconds: float) -> None:

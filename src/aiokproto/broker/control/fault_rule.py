@@ -140,7 +140,12 @@ class FaultRule:
             # list.
             if self._removed:
                 raise RuntimeError(f"the rule was removed after {self.count} of {times} requests")
-            await waiter
+            try:
+                await waiter
+            finally:
+                # Cancelled: it is not woken, and a rule may never apply.
+                if waiter in self._waiting:
+                    self._waiting.remove(waiter)
 
     def remove(self) -> None:
         """Deactivate the rule. Requests that it has matched already are not affected."""
