@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from itertools import pairwise
 
@@ -12,8 +13,18 @@ from aiokproto.consumer.assignment import Assignment, Signals
 from aiokproto.consumer.buffer import RecordBuffer
 from aiokproto.consumer.damage import locate
 from aiokproto.errors import CorruptBatchError, CorruptRecordError
-from aiokproto.fetched.chunk import MOST_BATCHES, MOST_WORK, BufferedBytes, Chunk, chunks, expected_size, record_count
-from aiokproto.records import BatchBuilder, BatchRecord, Compression, decode, encode
+from aiokproto.fetched.chunk import (
+    MOST_BATCHES,
+    MOST_WORK,
+    BufferedBytes,
+    Chunk,
+    chunks,
+    expected_size,
+    open_batch,
+    read_small,
+    record_count,
+)
+from aiokproto.records import BatchBuilder, BatchRecord, Compression, RecordBatch, decode, encode
 from aiokproto.records.control import encode_end_transaction
 from aiokproto.types import TopicPartition
 from tests.decompressions import count_decompressions
@@ -74,6 +85,19 @@ def test_a_compressed_batch_counts_with_its_decompressed_size(compression: Compr
         sizes = [expected_size(one) for one in chunk.batches]
         assert sum(sizes[:-1]) < MOST_WORK
     assert all(sum(map(expected_size, chunk.batches)) >= MOST_WORK for chunk in found[:-1])
+
+
+@pytest.mark.parametrize("size", [100, 48 * 1024, 300 * 1024])
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
+def test_a_checksum_is_compared_once(monkeypatch: pytest.MonkeyPatch, compression: Compression, size: int) -> None:
+    compared: list[RecordBatch] = []
+    monkeypatch.setattr(RecordBatch, "validate", lambda one: compared.append(one))
+    [found] = decode(batch(0, random.Random(1).randbytes(size), compression=compression), check_crc=False)
+    if read_small(found, AT, 0, True, None) is None:
+        opened = open_batch(found, AT, 0, True)
+        assert opened.is_quick() is (size < 64 * 1024)
+        assert len(opened.read()) == 1
+    assert compared == [found]
 
 
 def test_an_aborted_transaction_is_left_out_of_every_chunk() -> None:

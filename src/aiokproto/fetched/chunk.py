@@ -19,7 +19,7 @@ from aiokproto.records.batch import CODEC, HEADER, LOG_OVERHEAD
 from aiokproto.records.compression import MAX_DECOMPRESSED, declared_size
 from aiokproto.records.isolation import visible
 from aiokproto.records.record import MAX_RECORD, Make, RecordMaker
-from aiokproto.records.slices import QUICK_BYTES, SMALL_BYTES
+from aiokproto.records.slices import QUICK_BYTES
 from aiokproto.types import Ownership, RawControlRecord, Record, TopicPartition
 
 T = TypeVar("T")
@@ -375,11 +375,9 @@ def read_small(
 
     The short way for most batches: see :meth:`RecordBatch.read_small`. Raises as :meth:`OpenBatch.read_all`.
     """
-    if check_crcs and len(batch.raw) <= SMALL_BYTES:
-        batch.validate()
     topic, number = partition
     make = RecordMaker(topic, number, batch.timestamp_type, batch.partition_leader_epoch, ownership)
-    records = batch.read_small(make)
+    records = batch.read_small(make, check_crc=check_crcs)
     return None if records is None else _delivered(batch, records, position)
 
 

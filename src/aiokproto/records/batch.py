@@ -243,14 +243,22 @@ class RecordBatch:
         except CorruptRecordError as error:
             raise named(self, error) from error.__cause__
 
-    def read_small(self, make: Make[T]) -> list[T] | None:
-        """As :meth:`records`, of a batch that is one slice whatever is in it, as most are; None for others."""
-        raw = self.raw
-        if len(raw) > SMALL_BYTES or self.max_record < SMALL_RECORD:
+    def read_small(self, make: Make[T], *, check_crc: bool = False) -> list[T] | None:
+        """As :meth:`records`, of a batch that is one slice whatever is in it, as most are; None for others.
+
+        Args:
+            make: Builds each record.
+            check_crc: Whether to compare the checksum of such a batch first.
+        """
+        raw, packed = self.raw, self.attributes & CODEC
+        # Few of a quarter of the size decompress to more, and are decompressed again in slices.
+        if len(raw) > (SMALL_BYTES // 4 if packed else SMALL_BYTES) or self.max_record < SMALL_RECORD:
             return None
+        if check_crc:
+            self.validate()
         append_time = self.max_timestamp if self.attributes & TIMESTAMP_TYPE else None
         try:
-            body = self._small_body() if self.attributes & CODEC else raw[HEADER.size :]
+            body = self._small_body() if packed else raw[HEADER.size :]
             if body is None:
                 return None
             return read_records(body, self.count, self.base_offset, self.base_timestamp, append_time, make)
@@ -258,9 +266,6 @@ class RecordBatch:
             raise named(self, error) from error.__cause__
 
     def _small_body(self) -> Bytes | None:
-        # Few of this size decompress to more, and are decompressed again in slices.
-        if len(self.raw) > SMALL_BYTES // 4:
-            return None
         size, parts = 0, []
         for part in self.unpacked():
             size += len(part)

@@ -187,7 +187,7 @@ class LegacyBatch(RecordBatch):
         except CodecError as error:
             raise self.damage(error) from error.__cause__
 
-    def read_small(self, make: Make[T]) -> list[T] | None:
+    def read_small(self, make: Make[T], *, check_crc: bool = False) -> list[T] | None:
         """Return None, because only reading the set tells how many records it has, and how large they are."""
         return None
 
