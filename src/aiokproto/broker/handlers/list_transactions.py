@@ -28,6 +28,14 @@ async def handle(request: ListTransactionsRequest, context: RequestContext) -> L
     except BrokerError as error:
         return ListTransactionsResponse(error_code=error.code, unknown_state_filters=[], transaction_states=[])
     now = context.state.clock.wall()
+    known = [
+        each
+        for each in known
+        if context.is_authorized(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id)
+        and _matches(each, request, now)
+    ]
+    if pattern is not None:
+        known = [each for each in known if await pattern.fullmatch_in_turns(each.transactional_id)]
     return ListTransactionsResponse(
         error_code=ErrorCode.NONE,
         unknown_state_filters=[name for name in request.state_filters if name not in _STATES],
@@ -38,9 +46,6 @@ async def handle(request: ListTransactionsRequest, context: RequestContext) -> L
                 transaction_state=each.status.text,
             )
             for each in known
-            if context.is_authorized(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id)
-            and _matches(each, request, now)
-            and (pattern is None or pattern.fullmatch(each.transactional_id))
         ],
     )
 
