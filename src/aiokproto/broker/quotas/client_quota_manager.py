@@ -8,6 +8,7 @@ of three brokers gets its byte rate from each of them.
 from __future__ import annotations
 
 from collections import OrderedDict
+from hashlib import blake2b
 from typing import TypeVar
 
 from aiokproto.broker.config.options import BrokerOptions
@@ -19,6 +20,9 @@ from aiokproto.errors import BrokerError
 MAX_METERS = 10_000
 """Most meters per node. Beyond it the least recently used one is dropped, so a client id per request costs no
 memory."""
+
+_LONGEST_KEY = 255
+"""Longest part of a meter's key, in characters; a longer one is kept as its hash. Clients choose it."""
 
 Meter = TypeVar("Meter", Rate, TokenBucket)
 
@@ -141,8 +145,14 @@ class ControllerMutationQuota:
 
 
 def _meter(meters: OrderedDict[tuple[str, ...], Meter], key: tuple[str, ...], new: Meter) -> Meter:
+    if any(len(part) > _LONGEST_KEY for part in key):
+        key = tuple(part if len(part) <= _LONGEST_KEY else _hash(part) for part in key)
     meter = meters.setdefault(key, new)
     meters.move_to_end(key)
     if len(meters) > MAX_METERS:
         meters.popitem(last=False)
     return meter
+
+
+def _hash(text: str) -> str:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).hexdigest()
