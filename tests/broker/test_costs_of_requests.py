@@ -7,15 +7,17 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 import aiokproto
 from aiokproto.broker import Broker
-from aiokproto.broker.handlers import SERVED
+from aiokproto.broker.handlers import SERVED, describe_user_scram_credentials
+from aiokproto.broker.security.credentials import ScramCredentials
 from aiokproto.codec.frames import encode_request
+from aiokproto.codec.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from aiokproto.codec.registry import api_name
 from tests.broker.costly_requests import SHAPES, Shape, request
 from tests.broker.reachable import reachable_bytes
@@ -125,3 +127,26 @@ async def test_nothing_stays_of_requests_that_are_refused(api_key: int) -> None:
             sizes.append(kept(broker))
         # Each turn has 20 KB of names at least.
         assert sizes[2] - sizes[1] < 5_000, sizes
+
+
+class Name(str):
+    """A text that counts how often one is compared."""
+
+    __slots__ = ()
+    comparisons = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Name.comparisons += 1
+        return str.__eq__(self, other)
+
+
+async def test_users_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a method of a list, which counts as one call."""
+    monkeypatch.setattr(Name, "comparisons", 0)
+    users = [UserName(name=Name(f"user{number}")) for number in range(1000)]
+    security = SimpleNamespace(credentials=ScramCredentials({"alice": "secret"}))
+    context: Any = SimpleNamespace(security=security)
+    answer = await describe_user_scram_credentials.handle(DescribeUserScramCredentialsRequest(users=users), context)
+    assert len(answer.results) == 1000
+    assert Name.comparisons < 10_000

@@ -56,7 +56,8 @@ class ScramCredentials:
 
     def of(self, user: str) -> dict[Mechanism, Credential]:
         """Return all credentials of a user."""
-        return {mechanism: known for (name, mechanism), known in self._all.items() if name == user}
+        found = {mechanism: self._all.get((user, mechanism)) for mechanism in Mechanism}
+        return {mechanism: known for mechanism, known in found.items() if known is not None}
 
     @property
     def users(self) -> list[str]:
