@@ -23,6 +23,7 @@ from tests.broker.costly_requests import SHAPES, Shape, request
 from tests.broker.reachable import reachable_bytes
 from tests.broker.secure import guarded, logged_in
 from tests.broker.wire import Wire
+from tests.net.waiting import until
 
 SIZES = (30, 60, 120)
 PACKAGE = str(Path(aiokproto.__file__).parent)
@@ -122,8 +123,7 @@ async def test_nothing_stays_of_requests_that_are_refused(api_key: int) -> None:
             for number in range(4):
                 async with logged_in(broker, "alice") as wire:
                     await exchange(wire, api_key, 10, "wide", f"{turn}-{number}-" + "x" * 500)
-            while len(broker._servers[0]._connections) > 1:
-                await asyncio.sleep(0.001)
+            await until(lambda: len(broker._servers[0]._connections) == 1)
             sizes.append(kept(broker))
         # Each turn has 20 KB of names at least.
         assert sizes[2] - sizes[1] < 5_000, sizes

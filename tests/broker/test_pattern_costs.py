@@ -22,6 +22,7 @@ from aiokproto.codec.messages.list_transactions import ListTransactionsRequest
 from aiokproto.error_codes import ErrorCode
 from tests.broker.consumer_harness import A, B, Client, Harness, anything, places, refused
 from tests.broker.wire import Wire, connect
+from tests.net.waiting import until
 
 WORST = "([ab]*a){200}x"
 """Takes about as long as a pattern of the permitted size can."""
@@ -198,8 +199,7 @@ async def test_a_slow_pattern_is_resolved_between_heartbeats() -> None:
         assert answer.error_code == 0
         assert not (answer.assignment and answer.assignment.topic_partitions)
         groups = broker._running.groups
-        while groups._turns._waiting:
-            await asyncio.sleep(0.001)
+        await until(lambda: not groups._turns._waiting)
         answer = await beat(wire, answer.member_epoch)
         assert answer.assignment is not None
         assert len(answer.assignment.topic_partitions) == 2

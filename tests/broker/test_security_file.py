@@ -200,8 +200,9 @@ async def test_a_request_with_many_changes_writes_once(monkeypatch: pytest.Monke
 
 def test_nobody_takes_all_delegation_tokens() -> None:
     store = Store()
-    for _ in range(MAX_OF_OWNER):
-        token = store.tokens.create(ALICE, ALICE, [], -1)
+    token = store.tokens.create(ALICE, ALICE, [], -1)
+    for _ in range(MAX_OF_OWNER - 1):
+        store.tokens.create(ALICE, ALICE, [], -1)
     for requester in (ALICE, BOB):
         with refused(ErrorCode.POLICY_VIOLATION):
             store.tokens.create(ALICE, requester, [], -1)

@@ -56,7 +56,7 @@ class WriteBehind:
 
     def _ended(self, writing: asyncio.Task[None]) -> None:
         self._writing = None
-        # Retrieved, as if somebody waited for it: all who do may have been cancelled.
+        # Retrieved, as if it were awaited: all who do may have been cancelled.
         if not writing.cancelled():
             writing.exception()
 
