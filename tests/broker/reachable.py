@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import sys
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
-_SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType)
-"""What belongs to the program, not to the object."""
+_SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType, asyncio.AbstractEventLoop)
+"""What belongs to the program, not to the object. An event loop keeps cancelled timers for a while."""
 
 
 def reachable_bytes(*roots: Any) -> int:

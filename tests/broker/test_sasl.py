@@ -190,6 +190,18 @@ def test_a_modified_scram_proof_is_refused(data: st.DataObject) -> None:
     assert exchange.authenticated_user is None
 
 
+def test_a_scram_message_has_a_longest_length() -> None:
+    """All of it is matched before anything is known of the client."""
+    for length, accepted in ((60_000, True), (70_000, False)):
+        exchange = ScramSaslServer(Mechanism.SCRAM_SHA_256, lambda *_: RFC_CREDENTIAL)
+        token = b"n,,n=user,r=nonce,a=" + b"x" * length
+        if accepted:
+            assert exchange.step(token).startswith(b"r=nonce")
+        else:
+            with pytest.raises(AuthenticationFailed):
+                exchange.step(token)
+
+
 def test_a_scram_proof_has_one_valid_encoding() -> None:
     client = ScramClient("user", "pencil", "sha256")
     exchange = ScramSaslServer(Mechanism.SCRAM_SHA_256, lambda *_: RFC_CREDENTIAL)
