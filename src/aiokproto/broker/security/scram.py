@@ -22,7 +22,7 @@ from aiokproto.runtime import current
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
 
 _LONGEST = 1 << 16
-"""Longest message of a client, in bytes. Everyone can send one, and matching the grammar takes the event loop's time."""
+"""Longest message of a client, in bytes. Everyone can send one, and matching it takes the event loop's time."""
 
 
 class Mechanism(IntEnum):
