@@ -128,7 +128,7 @@ def test_stored_tokens_do_not_contain_the_secrets() -> None:
     odd = Principal("a:b", "c:d")
     first = store.tokens.create(ALICE, odd, [BOB, Principal("User", "c:d")], -1)
     second = store.tokens.create(odd, odd, [], HOUR)
-    saved = json.loads(json.dumps(store.tokens.to_json()))
+    saved = json.loads(json.dumps(list(store.tokens.to_json())))
     assert store.tokens.hmac(first).hex() not in str(saved)
     assert SECRET not in str(saved)
     again = Store()
@@ -141,7 +141,7 @@ def test_without_a_secret_there_are_no_tokens() -> None:
     saved = Store().tokens
     token = saved.create(ALICE, ALICE, [], -1)
     store = Store(secret_key="")
-    store.tokens.load_json(saved.to_json())
+    store.tokens.load_json(list(saved.to_json()))
     assert store.tokens.account(token.token_id, Mechanism.SCRAM_SHA_256) is None
     with refused(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED):
         store.tokens.create(ALICE, ALICE, [], -1)

@@ -158,7 +158,7 @@ def test_describing(components: list[FilterComponent], strict: bool, found: list
         key = "connection_creation_rate" if name == "ip" else "producer_byte_rate"
         known.alter(list(entity.items()), [(key, 7.0)], dry_run=False)
     again = ClientQuotas()
-    again.load_json(known.to_json())
+    again.load_json(list(known.to_json()))
     for each in (known, again):
         described = [entity for entity, _ in each.describe(components, strict=strict)]
         assert described == [frozenset(entities[name].items()) for name in found]

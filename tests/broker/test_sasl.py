@@ -190,6 +190,18 @@ def test_a_modified_scram_proof_is_refused(data: st.DataObject) -> None:
     assert exchange.authenticated_user is None
 
 
+def test_a_scram_message_has_a_longest_length() -> None:
+    """All of it is matched before anything is known of the client."""
+    for length, accepted in ((60_000, True), (70_000, False)):
+        exchange = ScramSaslServer(Mechanism.SCRAM_SHA_256, lambda *_: RFC_CREDENTIAL)
+        token = b"n,,n=user,r=nonce,a=" + b"x" * length
+        if accepted:
+            assert exchange.step(token).startswith(b"r=nonce")
+        else:
+            with pytest.raises(AuthenticationFailed):
+                exchange.step(token)
+
+
 def test_a_scram_proof_has_one_valid_encoding() -> None:
     client = ScramClient("user", "pencil", "sha256")
     exchange = ScramSaslServer(Mechanism.SCRAM_SHA_256, lambda *_: RFC_CREDENTIAL)
@@ -264,12 +276,12 @@ def test_a_token_created_for_another_user() -> None:
 def test_credentials_from_code_and_from_requests() -> None:
     before = ScramCredentials({"alice": "secret"})
     assert before.users == ["alice"]
-    assert before.to_json() == []
+    assert list(before.to_json()) == []
     new = Upsertion("bob", 2, 8192, b"salt", b"salted")
     assert before.alter([Deletion("alice", 1)], [new]) == {"alice": None, "bob": None}
     assert list(before.of("alice")) == [Mechanism.SCRAM_SHA_512]
     after = ScramCredentials({})
-    after.load_json(before.to_json())
+    after.load_json(list(before.to_json()))
     assert after.of("bob") == before.of("bob")
     assert after.users == ["bob"]
 

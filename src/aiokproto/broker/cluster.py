@@ -331,7 +331,7 @@ class Cluster(AsyncContext):
         return PartitionView.of(self._running.state.partition(topic, partition))
 
     def pushed_metrics(self) -> list[PushedMetrics]:
-        """The last thousand pushes of client metrics, to any node (KIP-714), the oldest first.
+        """The last thousand pushes of client metrics, up to 32 MiB, to any node (KIP-714), the oldest first.
 
         Clients push what is subscribed: ``IncrementalAlterConfigs`` of resource type 16 with the options ``metrics``,
         ``interval.ms`` and ``match``.

@@ -43,7 +43,7 @@ class ClusterRuntime:
         shares: The share partitions in memory.
         security: ACLs, credentials, delegation tokens and quotas.
         tls: The TLS context of the listeners; None without TLS.
-        opening: The thread in which batches are opened.
+        opening: The thread in which batches are opened, and the security state is written.
         log_manager: Retention, compaction, flushing and checkpoints.
         telemetry: Client metrics: subscriptions and pushes.
     """
@@ -72,12 +72,12 @@ class ClusterRuntime:
         # First: nothing may be read that another process is writing.
         self._lock = DirectoryLock(self._root)
         try:
-            self.security = SecurityState(self._root, security, options, clock)
+            self.opening = OpeningThread()
+            self.security = SecurityState(self._root, security, options, clock, self.opening.run)
             self.state = ClusterState(self._root, nodes, options, clock)
         except BaseException:
             self._release_directory()
             raise
-        self.opening = OpeningThread()
         self.log_manager = LogManager(self.state, self.opening)
         self.telemetry = ClientTelemetry(clock)
         self.share_states = ShareCoordinator(self.state)
@@ -109,7 +109,7 @@ class ClusterRuntime:
         # Only now: what start() has loaded must not be loaded again by the elections of the start.
         self.state.on_leader_change = self.leader_changed
         self.log_manager.start()
-        self._every("delegation.token.expiry.check.interval.ms", self.security.tokens.sweep)
+        self._every("delegation.token.expiry.check.interval.ms", self.security.sweep)
         self._every("log.retention.check.interval.ms", self.log_manager.retain)
         self._every("log.cleaner.backoff.ms", self.log_manager.clean)
         self._every("log.flush.offset.checkpoint.interval.ms", self.log_manager.checkpoint)
@@ -128,10 +128,14 @@ class ClusterRuntime:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        self.security.close()
-        # First: the manager waits for the step of a compaction that has begun, but not for what waits for the thread.
-        self.opening.stop()
         try:
+            try:
+                # Before the thread is stopped, which does the writing.
+                await self.security.close()
+            finally:
+                # First: the manager waits for the step of a compaction that has begun, but not for what waits for the
+                # thread.
+                self.opening.stop()
             await self.shares.stop()
             await self.log_manager.close()
             await self.opening.ended()

@@ -39,6 +39,12 @@ _EXPIRY_SECONDS, _EXPIRY_INTERVALS = 60.0, 3
 
 MOST_PUSHES = 1000
 """Pushes that are kept."""
+MOST_PUSHED_BYTES = 32 << 20
+"""Bytes of all pushes that are kept; the last one in any case. A push of a kilobyte can become a megabyte."""
+
+_LONGEST = 1000
+"""Longest text of a client that can match, in characters. Clients choose it, and the matching takes the event loop's
+time."""
 
 _MATCHED = (
     "client_instance_id",
@@ -86,8 +92,10 @@ class ClientMetricsOptions(ConfigOverrides):
                 raise BrokerError(ErrorCode.INVALID_CONFIG, detail=f"match: {error.detail}") from None
 
     def matches(self, client: Mapping[str, str]) -> bool:
-        """Whether a client is to push these metrics. What is not known of a client is empty."""
-        return all(pattern.fullmatch(client.get(key, "")) for key, pattern in self._patterns.items())
+        """Whether a client is to push these metrics. What is not known of a client is empty; a text of more than 1000
+        characters matches nothing."""
+        texts = [(pattern, client.get(key, "")) for key, pattern in self._patterns.items()]
+        return all(len(text) <= _LONGEST and pattern.fullmatch(text) for pattern, text in texts)
 
 
 class Subscription(NamedTuple):
@@ -148,7 +156,8 @@ class ClientTelemetry:
 
     def __init__(self, clock: Clock) -> None:
         self.subscriptions: dict[str, ClientMetricsOptions] = {}
-        self.pushes: deque[PushedMetrics] = deque(maxlen=MOST_PUSHES)
+        self.pushes: deque[PushedMetrics] = deque()
+        self._pushed_bytes = 0
         self._clock = clock
         self._instances: OrderedDict[bytes, _Instance] = OrderedDict()
 
@@ -212,7 +221,13 @@ class ClientTelemetry:
             metrics = bytes(decompress(Compression(codec), push.metrics, MAX_BYTES))
         except KafkaError as error:
             raise BrokerError(ErrorCode.INVALID_RECORD, detail=str(error)) from None
-        self.pushes.append(push._replace(metrics=metrics))
+        self._keep(push._replace(metrics=metrics))
+
+    def _keep(self, push: PushedMetrics) -> None:
+        self.pushes.append(push)
+        self._pushed_bytes += _size(push)
+        while len(self.pushes) > MOST_PUSHES or (self._pushed_bytes > MOST_PUSHED_BYTES and len(self.pushes) > 1):
+            self._pushed_bytes -= _size(self.pushes.popleft())
 
     def _instance(self, instance_id: bytes) -> _Instance:
         # Those that were silent for longest come first.
@@ -225,6 +240,10 @@ class ClientTelemetry:
                 self._instances.popitem(last=False)
         self._instances.move_to_end(instance_id)
         return instance
+
+
+def _size(push: PushedMetrics) -> int:
+    return len(push.client_id) + len(push.metrics)
 
 
 def _items(value: object) -> list[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 
 from aiokproto.broker.groups.assignment import HeartbeatResult, TopicIdPartition
 from aiokproto.broker.groups.classic_group import ClassicGroup
@@ -147,6 +148,17 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         # Also after an error: finding the member may have changed it (a static member that returns).
         finally:
             self._finish_operation(entry)
+            if group.subscriptions.resolving:
+                self._turns.add(entry, partial(self._resolve, entry, group))
+
+    def _resolve(self, entry: Entry, group: ConsumerGroup) -> bool:
+        # Deleted, moved to another coordinator, or converted meanwhile.
+        if self._entries.get(group.group_id) is not entry or entry.group is not group:
+            return True
+        complete = group.resolve()
+        if complete:
+            self._finish_operation(entry)
+        return complete
 
     def consumer_leave(self, group_id: str, member_id: str, instance_id: str | None, epoch: int) -> HeartbeatResult:
         """Apply a ConsumerGroupHeartbeat of a member that leaves. After the last consumer member the group can

@@ -38,6 +38,7 @@ from aiokproto.broker.groups.share import records as share_records
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.streams import records as streams_records
 from aiokproto.broker.groups.streams.group import StreamsGroup, StreamsGroupSettings
+from aiokproto.broker.groups.turns import Turns
 from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.internal_topics import InternalRecord, Take, internal_topic_records, partition_for
 from aiokproto.broker.metadata.topics import NO_LEADER, OFFSETS_TOPIC, Partition
@@ -132,6 +133,8 @@ class GroupStore:
         self._waiters: list[_GroupWaiter] = []
         self.pending: PendingTransactionalOffsets[OffsetAndMetadata] = PendingTransactionalOffsets()
         self.loading_paused = False
+        # By entry: resolutions of regular expressions.
+        self._turns = Turns()
         # From reading() to start().
         self._found = _Found(self.pending)
 
@@ -150,6 +153,7 @@ class GroupStore:
 
     def close(self) -> None:
         """Unload all groups: stop timers, and fail waiting requests and callers of :meth:`wait_for`."""
+        self._turns.close()
         for entry in self._entries.values():
             self._unload(entry)
         self._entries.clear()

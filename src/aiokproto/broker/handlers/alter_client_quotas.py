@@ -15,9 +15,9 @@ from aiokproto.errors import BrokerError
 
 
 async def handle(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
-    return AlterClientQuotasResponse(
-        entries=[_alter(entry, request.validate_only, context) for entry in request.entries]
-    )
+    entries = [_alter(entry, request.validate_only, context) for entry in request.entries]
+    await context.security.saved()
+    return AlterClientQuotasResponse(entries=entries)
 
 
 def _alter(

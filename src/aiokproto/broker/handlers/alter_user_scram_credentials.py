@@ -22,6 +22,7 @@ async def handle(
             for each in request.upsertions
         ],
     )
+    await context.security.saved()
     return AlterUserScramCredentialsResponse(
         results=[
             AlterUserScramCredentialsResult(

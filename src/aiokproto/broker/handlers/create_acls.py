@@ -24,6 +24,7 @@ async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateA
     results = [_check(creation, acls, authorizer) for creation in request.creations]
     if acls:
         context.security.add_acls(acls)
+        await context.security.saved()
     return CreateAclsResponse(results=results)
 
 

@@ -36,6 +36,7 @@ async def handle(request: CreateDelegationTokenRequest, context: RequestContext)
     except BrokerError as error:
         response.error_code = error.code
         return response
+    await context.security.saved()
     response.issue_timestamp_ms, response.expiry_timestamp_ms = token.issued, token.expires
     response.max_timestamp_ms, response.token_id = token.ends, token.token_id
     response.hmac = context.security.tokens.hmac(token)

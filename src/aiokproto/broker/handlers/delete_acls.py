@@ -25,6 +25,7 @@ async def handle(request: DeleteAclsRequest, context: RequestContext) -> DeleteA
     results = [_find(requested, authorizer, found) for requested in request.filters]
     if found:
         context.security.remove_acls(list(found))
+        await context.security.saved()
     return DeleteAclsResponse(filter_results=results)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -15,12 +17,12 @@ from aiokproto.error_codes import ErrorCode
 async def handle(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
-    requested = [user.name for user in request.users or ()]
-    users = list(dict.fromkeys(requested)) or context.security.credentials.users
+    requested = Counter(user.name for user in request.users or ())
+    users = list(requested) or context.security.credentials.users
     return DescribeUserScramCredentialsResponse(
         error_code=ErrorCode.NONE,
         error_message=None,
-        results=[_describe(user, requested.count(user) > 1, context) for user in users],
+        results=[_describe(user, requested[user] > 1, context) for user in users],
     )
 
 

@@ -14,4 +14,5 @@ async def handle(request: ExpireDelegationTokenRequest, context: RequestContext)
     client = context.connection
     client.check_delegation()
     expires = context.security.tokens.expire(bytes(request.hmac), request.expiry_time_period_ms, client.principal)
+    await context.security.saved()
     return ExpireDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp_ms=expires)

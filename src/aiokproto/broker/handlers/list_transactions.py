@@ -28,6 +28,15 @@ async def handle(request: ListTransactionsRequest, context: RequestContext) -> L
     except BrokerError as error:
         return ListTransactionsResponse(error_code=error.code, unknown_state_filters=[], transaction_states=[])
     now = context.state.clock.wall()
+    states, producer_ids = set(request.state_filters), set(request.producer_id_filters)
+    known = [
+        each
+        for each in known
+        if context.is_authorized(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id)
+        and _matches(each, states, producer_ids, request.duration_filter, now)
+    ]
+    if pattern is not None:
+        known = [each for each in known if await pattern.fullmatch_in_turns(each.transactional_id)]
     return ListTransactionsResponse(
         error_code=ErrorCode.NONE,
         unknown_state_filters=[name for name in request.state_filters if name not in _STATES],
@@ -38,16 +47,15 @@ async def handle(request: ListTransactionsRequest, context: RequestContext) -> L
                 transaction_state=each.status.text,
             )
             for each in known
-            if context.is_authorized(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id)
-            and _matches(each, request, now)
-            and (pattern is None or pattern.fullmatch(each.transactional_id))
         ],
     )
 
 
-def _matches(transaction: TransactionMetadata, request: ListTransactionsRequest, now: int) -> bool:
+def _matches(
+    transaction: TransactionMetadata, states: set[str], producer_ids: set[int], duration: int, now: int
+) -> bool:
     return (
-        (not request.state_filters or transaction.status.text in request.state_filters)
-        and (not request.producer_id_filters or transaction.producer_id in request.producer_id_filters)
-        and (request.duration_filter < 0 or now - transaction.started > request.duration_filter)
+        (not states or transaction.status.text in states)
+        and (not producer_ids or transaction.producer_id in producer_ids)
+        and (duration < 0 or now - transaction.started > duration)
     )

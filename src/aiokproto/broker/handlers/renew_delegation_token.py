@@ -11,4 +11,5 @@ async def handle(request: RenewDelegationTokenRequest, context: RequestContext) 
     client = context.connection
     client.check_delegation()
     expires = context.security.tokens.renew(bytes(request.hmac), request.renew_period_ms, client.principal)
+    await context.security.saved()
     return RenewDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp_ms=expires)

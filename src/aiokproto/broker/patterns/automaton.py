@@ -8,6 +8,8 @@ deterministic automaton that is in use, lazily.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Generator
 from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
@@ -23,6 +25,9 @@ MAX_SIZE = 1500
 """Parts of a pattern; a repeated part counts once per repetition."""
 _MAX_CACHED_STATES = 20_000
 """Most states in all cached sets of a pattern. Beyond it the cache is cleared."""
+
+_TURN = 20_000
+"""The cost of some milliseconds."""
 
 _WORD = Charset(spans(PERL["w"]))
 _MATCH = 0
@@ -63,31 +68,62 @@ class Pattern:
         builder = _Builder()
         self._start: _States = frozenset({builder.build(parse(text), _MATCH)})
         self._states = builder.states
+        # What one step costs at most that is not in the cache: each state, and each part of a set, is looked at once.
+        self._step_cost = len(self._states) + len(text)
         self._transitions: dict[tuple[_States, str, _Side], _States] = {}
         self._weight = 0
 
     def fullmatch(self, text: str) -> bool:
         """Return whether the whole text matches."""
+        matching = self.matching(text)
+        while True:
+            try:
+                next(matching)
+            except StopIteration as found:
+                return bool(found.value)
+
+    async def fullmatch_in_turns(self, text: str) -> bool:
+        """Do the same as :meth:`fullmatch`, and let others have their turn every few milliseconds."""
+        matching = self.matching(text)
+        left = _TURN
+        while True:
+            try:
+                left -= next(matching)
+            except StopIteration as found:
+                return bool(found.value)
+            if left <= 0:
+                left = _TURN
+                await asyncio.sleep(0)
+
+    def matching(self, text: str) -> Generator[int, None, bool]:
+        """Do the same as :meth:`fullmatch` in steps: the worst pattern takes a quarter of a second for a topic name.
+
+        Yields:
+            What each step has cost, in units of which a million take less than a second.
+        """
         sides = [*map(_side, text), _Side.EDGE]
-        states = self._follow(self._start, "", sides[0])
-        for char, after in zip(text, sides[1:], strict=True):
+        states = self._start
+        for char, after in zip(("", *text), sides, strict=True):
             # No state is left: no continuation of the text can match.
             if not states:
                 return False
-            states = self._follow(states, char, after)
+            known = self._transitions.get((states, char, after))
+            if known is None:
+                known = self._follow(states, char, after)
+                yield self._step_cost
+            else:
+                yield 1
+            states = known
         return _MATCH in states
 
     def _follow(self, states: _States, char: str, after: _Side) -> _States:
         """Return the states after a character, given the class of the next one. An empty character is the start."""
-        key = (states, char, after)
-        known = self._transitions.get(key)
-        if known is None:
-            known = self._closure(self._read(states, char), _side(char), after)
-            self._weight += 1 + len(known)
-            if self._weight > _MAX_CACHED_STATES:
-                self._transitions.clear()
-                self._weight = 0
-            self._transitions[key] = known
+        known = self._closure(self._read(states, char), _side(char), after)
+        self._weight += 1 + len(known)
+        if self._weight > _MAX_CACHED_STATES:
+            self._transitions.clear()
+            self._weight = 0
+        self._transitions[states, char, after] = known
         return known
 
     def _read(self, states: _States, char: str) -> _States:

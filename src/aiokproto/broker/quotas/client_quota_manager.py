@@ -8,6 +8,7 @@ of three brokers gets its byte rate from each of them.
 from __future__ import annotations
 
 from collections import OrderedDict
+from hashlib import blake2b
 from typing import TypeVar
 
 from aiokproto.broker.config.options import BrokerOptions
@@ -22,6 +23,9 @@ memory."""
 
 _INACTIVE_SECONDS = 3600.0
 """After so long without use a meter is dropped. Kafka's ``INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS``."""
+
+_LONGEST_KEY = 255
+"""Longest part of a meter's key, in characters; a longer one is kept as its hash. Clients choose it."""
 
 Meter = TypeVar("Meter", Rate, TokenBucket)
 
@@ -147,6 +151,8 @@ class ControllerMutationQuota:
 def _meter(
     meters: OrderedDict[tuple[str, ...], tuple[Meter, float]], key: tuple[str, ...], new: Meter, now: float
 ) -> Meter:
+    if any(len(part) > _LONGEST_KEY for part in key):
+        key = tuple(part if len(part) <= _LONGEST_KEY else _hash(part) for part in key)
     meter = meters.get(key, (new, now))[0]
     meters[key] = meter, now
     meters.move_to_end(key)
@@ -154,3 +160,7 @@ def _meter(
     while len(meters) > MAX_METERS or now - next(iter(meters.values()))[1] >= _INACTIVE_SECONDS:
         meters.popitem(last=False)
     return meter
+
+
+def _hash(text: str) -> str:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).hexdigest()

@@ -6,7 +6,7 @@ user; then client id, default client id.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_address
 from typing import Literal, NamedTuple
 
@@ -148,9 +148,10 @@ class ClientQuotas:
 
     # ---- persistence
 
-    def to_json(self) -> list[dict[str, object]]:
-        """Return all quotas, for JSON."""
-        return [{"entity": sorted(entity), "quotas": quotas} for entity, quotas in self._quotas.items()]
+    def to_json(self) -> Iterator[dict[str, object]]:
+        """Return all quotas, for JSON. They are those of now, whenever they are iterated, and in whichever thread."""
+        # Quotas of an entity are replaced, never changed.
+        return ({"entity": sorted(entity), "quotas": quotas} for entity, quotas in list(self._quotas.items()))
 
     def load_json(self, entries: Sequence[Mapping[str, object]]) -> None:
         """Load what :meth:`to_json` returned. Raises TypeError, KeyError or ValueError if it is invalid."""

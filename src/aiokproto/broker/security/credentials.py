@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from aiokproto.broker.security.scram import (
@@ -56,7 +56,8 @@ class ScramCredentials:
 
     def of(self, user: str) -> dict[Mechanism, Credential]:
         """Return all credentials of a user."""
-        return {mechanism: known for (name, mechanism), known in self._all.items() if name == user}
+        found = {mechanism: self._all.get((user, mechanism)) for mechanism in Mechanism}
+        return {mechanism: known for mechanism, known in found.items() if known is not None}
 
     @property
     def users(self) -> list[str]:
@@ -107,9 +108,10 @@ class ScramCredentials:
 
     # ---- persistence
 
-    def to_json(self) -> list[dict[str, str | int]]:
-        """Return the credentials set by AlterUserScramCredentials, for JSON."""
-        return [
+    def to_json(self) -> Iterator[dict[str, str | int]]:
+        """Return the credentials set by AlterUserScramCredentials, for JSON. They are those of now, whenever they are
+        iterated, and in whichever thread."""
+        return (
             {
                 "user": user,
                 "mechanism": mechanism.sasl_name,
@@ -118,9 +120,9 @@ class ScramCredentials:
                 "stored_key": known.stored_key.hex(),
                 "server_key": known.server_key.hex(),
             }
-            for (user, mechanism), known in self._all.items()
+            for (user, mechanism), known in list(self._all.items())
             if self._given.get((user, mechanism)) is not known
-        ]
+        )
 
     def load_json(self, entries: Sequence[Mapping[str, str | int]]) -> None:
         """Load what :meth:`to_json` returned. Raises KeyError or ValueError if it is invalid."""

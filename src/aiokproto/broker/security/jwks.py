@@ -2,6 +2,9 @@
 
 A set from a provider is loaded at the start, then in intervals, and when a token names a key that is not in it: that
 token is rejected, as in Kafka, and the client's next attempt finds the key.
+
+Clients that have not logged in invent ids. So none is remembered, and all of them together cause one request a minute:
+Kafka has that limit for each id, and remembers 16.
 """
 
 from __future__ import annotations
@@ -24,8 +27,9 @@ from aiokproto.security.http_request import HttpError, parse_url, request
 _URL = "sasl.oauthbearer.jwks.endpoint.url"
 _TIMEOUT = 10.0
 _AGAIN = 60.0
-"""Shortest time between two requests because of the same unknown key (s), as in Kafka."""
-_MAX_UNKNOWN = 1000
+"""Shortest time between two requests because of unknown keys (s)."""
+_LONGEST_ID = 1000
+"""Longest id that is taken for one, in characters, as in Kafka."""
 _MAX_FILE = 1 << 20
 
 log = logging.getLogger("aiokproto.broker")
@@ -56,7 +60,7 @@ class Jwks:
         self._keys: dict[str, Key] = {}
         self._backoff = backoff
         self._backoff_max = backoff_max
-        self._unknown: dict[str, float] = {}
+        self._missed_at = float("-inf")
         self._refreshing: asyncio.Task[None] | None = None
         parts = urlsplit(url)
         if parts.scheme == "file":
@@ -68,19 +72,19 @@ class Jwks:
 
     def find(self, key_id: str) -> Key | None:
         """Return a key. If there is none, the set is loaded again, for the next token."""
+        if len(key_id) > _LONGEST_ID:
+            return None
         found = self._keys.get(key_id)
         if found is None and self._file is None:
-            now, last = monotonic(), self._unknown.get(key_id)
-            if last is None or now - last > _AGAIN:
-                # Clients invent ids: what is remembered of them is limited.
-                if len(self._unknown) >= _MAX_UNKNOWN:
-                    self._unknown.clear()
-                self._unknown[key_id] = now
-                self.refresh()
+            now = monotonic()
+            if now - self._missed_at > _AGAIN:
+                self._missed_at = now
+                # Once: a provider that is down must not get the requests of clients that do not exist.
+                self.refresh(again=False)
         return found
 
-    async def load(self) -> None:
-        """Load the set.
+    async def load(self, *, again: bool = True) -> None:
+        """Load the set; if that fails, ``again`` for as long as the options say.
 
         Raises:
             ConfigurationError: It cannot be loaded, or is none.
@@ -92,24 +96,24 @@ class Jwks:
                 self._keys = parse_keys(self._read() if self._file is not None else await self._fetch())
                 return
             except (HttpError, OSError, ValueError) as error:
-                if self._file is not None or loop.time() + backoff > until:
+                if not again or self._file is not None or loop.time() + backoff > until:
                     raise ConfigurationError(f"{_URL}: the keys cannot be loaded: {error}") from error
             await asyncio.sleep(backoff)
             backoff = min(2 * backoff, self._backoff_max)
 
-    def refresh(self) -> None:
-        """Load the set again, in the background. If that fails, the keys stay as they are."""
+    def refresh(self, *, again: bool = True) -> None:
+        """Load the set again, in the background; see :meth:`load`. If that fails, the keys stay as they are."""
         if self._refreshing is None or self._refreshing.done():
-            self._refreshing = create_task(self._refresh())
+            self._refreshing = create_task(self._refresh(again))
 
     def close(self) -> None:
         """Stop loading."""
         if self._refreshing is not None:
             self._refreshing.cancel()
 
-    async def _refresh(self) -> None:
+    async def _refresh(self, again: bool) -> None:
         try:
-            await self.load()
+            await self.load(again=again)
         except ConfigurationError as error:
             log.warning("%s", error)
 

@@ -21,6 +21,9 @@ from aiokproto.runtime import current
 
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
 
+_LONGEST = 1 << 16
+"""Longest message of a client, in bytes. Everyone can send one, and matching it takes the event loop's time."""
+
 
 class Mechanism(IntEnum):
     """The SCRAM mechanisms, with Kafka's numbers."""
@@ -114,6 +117,8 @@ class ScramSaslServer:
         self._account: Account | None = None
 
     def step(self, token: bytes) -> bytes:
+        if len(token) > _LONGEST:
+            raise AuthenticationFailed
         text = token.decode("utf-8", "replace")
         return (self._first(text) if self._account is None else self._final(text, self._account)).encode()
 

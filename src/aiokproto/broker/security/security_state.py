@@ -1,13 +1,13 @@
 """The security state that all nodes share, and its only writer: ACLs, SCRAM credentials, delegation tokens, quotas.
 
-It is persisted as ``security.json`` (in Kafka, as records of the metadata log). Each change writes the whole file,
-because such changes are rare and small.
+It is persisted as ``security.json`` (in Kafka, as records of the metadata log). The whole file is written after
+changes, which are rare: in a thread, once for all that came meanwhile. Each request that has changed something waits.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from ssl import SSLObject
@@ -31,7 +31,11 @@ from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.security.settings import Security
 from aiokproto.broker.security.tls import principal_of
 from aiokproto.broker.security.tokens import DelegationTokens
+from aiokproto.broker.security.write_behind import Run, WriteBehind
 from aiokproto.errors import BrokerError, ConfigurationError
+from aiokproto.runtime import create_task
+
+log = logging.getLogger("aiokproto.broker")
 
 
 class SecurityState:
@@ -45,8 +49,15 @@ class SecurityState:
         client_quotas: The quotas.
     """
 
-    def __init__(self, root: Path, security: Security, options: BrokerOptions, clock: Clock) -> None:
+    def __init__(self, root: Path, security: Security, options: BrokerOptions, clock: Clock, run: Run) -> None:
         """Load ``security.json`` from ``root`` if it exists.
+
+        Args:
+            root: The data directory.
+            security: Protocol and secrets.
+            options: The brokers' options.
+            clock: The brokers' clock.
+            run: Does in a thread what writes the file.
 
         Raises:
             ConfigurationError: An option is invalid, or the file is.
@@ -54,7 +65,9 @@ class SecurityState:
         self._acls = _authorizer(options)
         self.authorizer = self._acls if options.value("authorizer.class.name") else None
         self.credentials = ScramCredentials(security.users if security.sasl else {})
-        self.tokens = DelegationTokens(options, clock.wall, self._save)
+        self._path = root / "security.json"
+        self._file = WriteBehind(run, self._snapshot, self._path)
+        self.tokens = DelegationTokens(options, clock.wall, self._file.changed)
         self.client_quotas = ClientQuotas()
         self.protocol = security.protocol
         self._sasl = security.sasl
@@ -62,7 +75,6 @@ class SecurityState:
         self._max_reauth_ms = options.number("connections.max.reauth.ms")
         self._jwks = jwks_of(options) if security.sasl and security.token_validator is None else None
         self._mechanisms = self._enabled(security, options)
-        self._path = root / "security.json"
         if self._path.exists():
             self._load()
 
@@ -80,10 +92,11 @@ class SecurityState:
         if self._jwks is not None:
             self._jwks.refresh()
 
-    def close(self) -> None:
-        """Stop loading keys."""
+    async def close(self) -> None:
+        """Stop loading keys, and write what was changed and nobody has waited for."""
         if self._jwks is not None:
             self._jwks.close()
+        await self._save_behind()
 
     def connect(self, host: str, tls: SSLObject | None) -> ClientSession:
         """Create the session of a new connection."""
@@ -111,22 +124,35 @@ class SecurityState:
 
     # ---- persisted changes
 
+    async def saved(self) -> None:
+        """Return once all changes up to now are in the file. Every handler that has changed something awaits it.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        await self._file.saved()
+
+    def sweep(self) -> None:
+        """Remove expired delegation tokens."""
+        if self.tokens.sweep():
+            create_task(self._save_behind())
+
     def add_acls(self, acls: Iterable[Acl]) -> None:
         """Add ACLs."""
         self._acls.add(acls)
-        self._save()
+        self._file.changed()
 
     def remove_acls(self, acls: Sequence[Acl]) -> None:
         """Remove existing ACLs."""
         self._acls.remove(acls)
-        self._save()
+        self._file.changed()
 
     def alter_credentials(
         self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
     ) -> dict[str, BrokerError | None]:
         """Change SCRAM credentials; see :meth:`ScramCredentials.alter`."""
         results = self.credentials.alter(deletions, upsertions)
-        self._save()
+        self._file.changed()
         return results
 
     def alter_quotas(
@@ -135,7 +161,7 @@ class SecurityState:
         """Change quotas; see :meth:`ClientQuotas.alter`."""
         self.client_quotas.alter(entity, changes, dry_run=dry_run)
         if not dry_run:
-            self._save()
+            self._file.changed()
 
     # ---- inside
 
@@ -160,22 +186,27 @@ class SecurityState:
         }
         return {name: known[name] for name in names}
 
-    def _save(self) -> None:
-        document = {
-            "version": 1,
-            "acls": [_written(acl) for acl in self._acls],
-            "scram_credentials": self.credentials.to_json(),
-            "client_quotas": self.client_quotas.to_json(),
-            "delegation_tokens": self.tokens.to_json(),
-        }
-        # Written beside and renamed: a crash leaves the old file or the new one.
-        temporary = self._path.with_suffix(".tmp")
-        # One that a crash has left would keep the mode that it has.
-        temporary.unlink(missing_ok=True)
-        # Only its owner can read it, from its creation on: SCRAM credentials allow offline guessing of passwords.
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            json.dump(document, file, indent=1)
-        temporary.replace(self._path)
+    async def _save_behind(self) -> None:
+        try:
+            await self._file.saved()
+        except OSError as error:
+            log.warning("%s cannot be written: %s", self._path, error)
+
+    def _snapshot(self) -> Callable[[], str]:
+        acls = list(self._acls)
+        credentials, quotas, tokens = self.credentials.to_json(), self.client_quotas.to_json(), self.tokens.to_json()
+
+        def text() -> str:
+            document = {
+                "version": 1,
+                "acls": [_written(acl) for acl in acls],
+                "scram_credentials": list(credentials),
+                "client_quotas": list(quotas),
+                "delegation_tokens": list(tokens),
+            }
+            return json.dumps(document, indent=1)
+
+        return text
 
     def _load(self) -> None:
         try:

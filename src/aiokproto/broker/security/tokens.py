@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -22,6 +23,8 @@ from aiokproto.runtime import current
 
 MAX_TOKENS = 10_000
 """Most tokens at a time: each costs memory, and a part of the file."""
+MAX_OF_OWNER = 100
+"""Most tokens of one owner: nobody may take all of them, and any user can create its own."""
 MAX_NAMES = 4096
 """Most characters of all principals in one token."""
 
@@ -68,7 +71,7 @@ class DelegationTokens:
         Args:
             options: The broker's options (``delegation.token.*``).
             now: Returns the time in milliseconds since the epoch.
-            changed: Called after each change, to persist the tokens.
+            changed: Called after each change, which is to be persisted.
         """
         self._secret = str(options.value("delegation.token.secret.key")).encode()
         self._max_lifetime = options.number("delegation.token.max.lifetime.ms")
@@ -76,6 +79,7 @@ class DelegationTokens:
         self._now = now
         self._changed = changed
         self._tokens: dict[str, DelegationToken] = {}
+        self._owned: Counter[Principal] = Counter()
         self._by_hmac: dict[bytes, str] = {}
         self._credentials: dict[tuple[str, Mechanism], Credential] = {}
 
@@ -106,16 +110,18 @@ class DelegationTokens:
                 also applies to 0 and below.
 
         Raises:
-            BrokerError: DELEGATION_TOKEN_AUTH_DISABLED, INVALID_PRINCIPAL_TYPE; POLICY_VIOLATION: too many tokens or
-                principals.
+            BrokerError: DELEGATION_TOKEN_AUTH_DISABLED, INVALID_PRINCIPAL_TYPE; POLICY_VIOLATION: too many tokens, in
+                all or of the owner, or principals.
         """
         if any(renewer.kind != "User" for renewer in renewers):
             raise BrokerError(ErrorCode.INVALID_PRINCIPAL_TYPE, detail="only users can renew a token")
         self.check_enabled()
         names = sum(len(str(each)) for each in (owner, requester, *renewers))
-        if len(self._tokens) >= MAX_TOKENS or names > MAX_NAMES:
+        if self._owned[owner] >= MAX_OF_OWNER or len(self._tokens) >= MAX_TOKENS or names > MAX_NAMES:
             raise BrokerError(
-                ErrorCode.POLICY_VIOLATION, detail=f"more than {MAX_TOKENS} tokens, or {MAX_NAMES} characters in one"
+                ErrorCode.POLICY_VIOLATION,
+                detail=f"more than {MAX_OF_OWNER} tokens of an owner, {MAX_TOKENS} in all, or {MAX_NAMES} characters"
+                " in one",
             )
         now = self._now()
         ends = min(now + _limited(max_lifetime_ms, self._max_lifetime), _LATEST)
@@ -160,14 +166,15 @@ class DelegationTokens:
         self._changed()
         return now
 
-    def sweep(self) -> None:
-        """Remove expired tokens."""
+    def sweep(self) -> bool:
+        """Remove expired tokens; returns whether there were some."""
         now = self._now()
         expired = [token for token in self if token.has_expired(now)]
         for token in expired:
             self._remove(token)
         if expired:
             self._changed()
+        return bool(expired)
 
     def account(self, token_id: str, mechanism: Mechanism) -> Account | None:
         """Return the SCRAM account of a token, whose password is its base64 secret. None for an unknown token."""
@@ -201,19 +208,25 @@ class DelegationTokens:
         return changed.expires
 
     def _put(self, token: DelegationToken) -> None:
+        if token.token_id not in self._tokens:
+            self._owned[token.owner] += 1
         self._tokens[token.token_id] = token
         self._by_hmac[self.hmac(token)] = token.token_id
 
     def _remove(self, token: DelegationToken) -> None:
         del self._tokens[token.token_id], self._by_hmac[self.hmac(token)]
+        self._owned[token.owner] -= 1
+        if not self._owned[token.owner]:
+            del self._owned[token.owner]
         for mechanism in Mechanism:
             self._credentials.pop((token.token_id, mechanism), None)
 
     # ---- persistence
 
-    def to_json(self) -> list[dict[str, Any]]:
-        """Return the tokens without their secrets, for JSON."""
-        return [asdict(token) for token in self]
+    def to_json(self) -> Iterator[dict[str, Any]]:
+        """Return the tokens without their secrets, for JSON. They are those of now, whenever they are iterated, and in
+        whichever thread."""
+        return map(asdict, list(self))
 
     def load_json(self, entries: Sequence[Mapping[str, Any]]) -> None:
         """Load what :meth:`to_json` returned. Raises KeyError, TypeError or ValueError if it is invalid."""

@@ -10,7 +10,9 @@ response is written in pieces, and the next piece waits while the transport's ow
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
+from ssl import SSLContext
 from typing import Any, cast
 
 from aiokproto.codec.frames import frame_buffer
@@ -40,9 +42,17 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     transport: asyncio.Transport | None = None
 
-    def __init__(self, accept: Callable[[ClientConnection], None]) -> None:
-        """``accept`` is called once the connection is established (after the TLS handshake)."""
+    def __init__(
+        self, accept: Callable[[ClientConnection], None] | None, accepted: tuple[socket.socket, Any] | None = None
+    ) -> None:
+        """Start without a transport.
+
+        Args:
+            accept: Called with ``connection_made``.
+            accepted: For TLS: the socket, with which :meth:`start_tls` makes the transport, and the client's address.
+        """
         self._accept = accept
+        self._accepted = accepted
         self._buffer = bytearray(_FIRST_BUFFER)
         self._linger: asyncio.TimerHandle | None = None
         # Received but unread bytes are between _begin and _end. While a large frame is incomplete, _rest is the part of
@@ -60,7 +70,30 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def info(self, name: str) -> Any:
         """Return the transport's extra info, such as ``peername``."""
-        return None if self.transport is None else self.transport.get_extra_info(name)
+        if self.transport is not None:
+            return self.transport.get_extra_info(name)
+        return self._accepted[1] if self._accepted is not None and name == "peername" else None
+
+    async def start_tls(self, context: SSLContext, timeout: float) -> None:
+        """Do the TLS handshake. Cancelling closes the connection.
+
+        Args:
+            context: For the server's side.
+            timeout: For the handshake (s).
+
+        Raises:
+            ConnectionError: The handshake fails, or the connection is lost.
+        """
+        assert self._accepted is not None, "made with a socket"
+        # The event loop's from now on.
+        accepted, self._accepted = self._accepted, None
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: self, accepted[0], ssl=context, ssl_handshake_timeout=timeout
+            )
+        # Errors of ssl are OSErrors too; the client has its alert.
+        except OSError as error:
+            raise ConnectionResetError(f"the TLS handshake failed: {error}") from None
 
     async def read_size(self) -> int:
         """Wait for the next frame and return its size, unchecked: it can be negative or huge.
@@ -115,6 +148,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def close(self, last: bytes = b"") -> None:
         """Send the last bytes, if any, and close the connection."""
+        self._close_accepted()
         if self.transport is not None:
             if last:
                 self.transport.write(last)
@@ -126,6 +160,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close the connection without sending what is buffered."""
+        self._close_accepted()
         if self.transport is not None:
             self.transport.abort()
 
@@ -139,7 +174,13 @@ class ClientConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # No assertion: uvloop's transports are no subclasses of asyncio's.
         self.transport = cast("asyncio.Transport", transport)
-        self._accept(self)
+        # Until the first read: a connection that waits for its turn takes no memory. Twice, because uvloop begins to
+        # read after this call, whatever it has done.
+        self._reading = False
+        self.transport.pause_reading()
+        asyncio.get_running_loop().call_soon(self.transport.pause_reading)
+        if self._accept is not None:
+            self._accept(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._rest is not None:
@@ -189,6 +230,11 @@ class ClientConnection(asyncio.BufferedProtocol):
             room.set_result(None)
 
     # ---- inside
+
+    def _close_accepted(self) -> None:
+        if self._accepted is not None:
+            self._accepted[0].close()
+            self._accepted = None
 
     async def _wait_for_data(self) -> None:
         if self._lost is not None:

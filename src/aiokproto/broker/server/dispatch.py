@@ -15,6 +15,7 @@ unavailable broker would. Quotas run outside of both: a refused request still us
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -51,6 +52,9 @@ log = logging.getLogger("aiokproto.broker")
 _LIMITS = Limits(memory=256 << 20)
 """Of one decoded request: a tenth of it, 100,000 partitions with their objects, is more than any client sends. Decoding
 takes the event loop's time, up to a second for this much."""
+
+_LONG = 1 << 14
+"""Bytes of a request from which on others have their turn between its steps: each of them may take milliseconds."""
 
 _API_VERSIONS_OF_2_4 = 3
 """The version of ApiVersions that Kafka 2.4 added. A broker that serves it also has KIP-511."""
@@ -136,6 +140,10 @@ class Dispatcher:
         except DecodeError as error:
             raise CloseConnection(f"{name} from {header.client_id!r} cannot be decoded: {error}") from None
         context = self._context(header, connection)
+        # A Produce request has few parts for its size.
+        long = len(data) > _LONG and header.api_key != ProduceRequest.api_key
+        if long:
+            await asyncio.sleep(0)
         try:
             if refusal is not None:
                 response, throttle = refuse(request, header.api_version, refusal.code, refusal.detail), 0.0
@@ -147,6 +155,8 @@ class Dispatcher:
                 response, throttle = await self._handle_with_faults(handler.handle, request, context), 0.0
             frame = None
             if response is not None:
+                if long:
+                    await asyncio.sleep(0)
                 frame = encode_response(response, header.api_version, header.correlation_id)
             _close_if_authentication_failed(connection, frame)
             return DispatchResult(frame, throttle)

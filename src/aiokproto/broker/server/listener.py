@@ -22,8 +22,7 @@ from aiokproto.plurals import counted
 TLS_HANDSHAKE_SECONDS = 30.0
 
 AUTHENTICATION_SECONDS = 30.0
-"""How long a client may take to authenticate, from the time when its connection is accepted."""
-
+"""How long a client may take to authenticate, from the time when its connection is accepted and TLS is set up."""
 
 LOGIN_MEMORY = 16 << 20
 """Bytes of all frames that are being received from clients which have not authenticated yet: everyone can announce one,
@@ -75,30 +74,36 @@ class Listener:
 
     @asynccontextmanager
     async def accept(self, client: ClientConnection) -> AsyncIterator[ClientSession]:
-        """Accept a connection. At ``max.connections`` it waits until another one is closed.
+        """Accept a connection, before its TLS handshake. At ``max.connections`` it waits, unread, until another one is
+        closed.
 
         Raises:
             CloseConnection: Its address has too many connections (``max.connections.per.ip``), or opens them faster
                 than its quota permits.
+            ConnectionError: The TLS handshake fails.
         """
         peer = client.info("peername")
         host = str(peer[0]) if peer else "?"
         throttle = self._quotas.record_connection(host, self._clock.time()) if self._security.client_quotas else 0.0
-        if throttle:
-            # Kafka keeps the socket open for the throttle time (KIP-612): closing it at once would make clients
-            # reconnect at once.
-            await sleep(self._clock, throttle)
-            raise CloseConnection(f"{host} opens connections faster than its quota connection_creation_rate permits")
         # Kafka's ConnectionQuotas rejects these at once, and makes connections above max.connections wait.
         if self._addresses[host] >= self._per_address:
             raise CloseConnection(
                 f"{host} has {counted(self._per_address, 'connection')}, the limit (max.connections.per.ip)"
             )
-        # Counted before it waits for a slot: otherwise one address could fill the queue of waiting connections.
+        # Counted before it waits for anything: otherwise one address could hold any number of sockets that wait.
         self._addresses[host] += 1
         try:
+            if throttle:
+                # Kafka keeps the socket open for the throttle time (KIP-612): closing it at once would make clients
+                # reconnect at once.
+                await sleep(self._clock, throttle)
+                raise CloseConnection(
+                    f"{host} opens connections faster than its quota connection_creation_rate permits"
+                )
             async with self._slots:
-                # After the TLS handshake, so that the client certificate is known.
+                if self.tls is not None:
+                    await client.start_tls(self.tls, TLS_HANDSHAKE_SECONDS)
+                # After the handshake, so that the client certificate is known.
                 session = self._security.connect(host, client.info("ssl_object"))
                 late = asyncio.get_running_loop().call_later(AUTHENTICATION_SECONDS, _close_unless, client, session)
                 try:

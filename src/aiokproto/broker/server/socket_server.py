@@ -11,9 +11,10 @@ from aiokproto.broker.request_context import CloseConnection
 from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.server.client_connection import ClientConnection
 from aiokproto.broker.server.dispatch import Dispatcher
-from aiokproto.broker.server.listener import TLS_HANDSHAKE_SECONDS, Listener
+from aiokproto.broker.server.listener import Listener
 from aiokproto.broker.server.refusal_log import RefusalLog
 from aiokproto.broker.server.reserved_port import ReservedPort
+from aiokproto.broker.server.tls_door import TlsDoor
 from aiokproto.runtime import create_task
 
 
@@ -39,18 +40,12 @@ class SocketServer:
     async def start(self) -> None:
         """Start listening. With port 0 a free port is picked, and stays the node's."""
         node = self._node
-        tls = self._listener.tls
         reserved = self._port.take()
         where: dict[str, Any] = {"sock": reserved}
         if reserved is None:
             where = {"host": node.listens or node.host, "port": node.port}
         try:
-            self._server = await asyncio.get_running_loop().create_server(
-                lambda: ClientConnection(self._accept),
-                **where,
-                ssl=tls,
-                ssl_handshake_timeout=TLS_HANDSHAKE_SECONDS if tls else None,
-            )
+            self._server = await asyncio.get_running_loop().create_server(self._protocol, **where)
         # Also when cancelled: the socket is ours until a server has it.
         except BaseException:
             if reserved is not None:
@@ -80,6 +75,11 @@ class SocketServer:
             # Not gather(): a connection's error is reported by its own task, and must not leave the others running.
             await asyncio.wait(list(self._connections))
         await server.wait_closed()
+
+    def _protocol(self) -> asyncio.BaseProtocol:
+        if self._listener.tls is None:
+            return ClientConnection(self._accept)
+        return TlsDoor(lambda accepted, peer: self._accept(ClientConnection(None, (accepted, peer))))
 
     def _accept(self, client: ClientConnection) -> None:
         # The event loop may deliver a connection that was accepted just before close().

@@ -14,6 +14,7 @@ from typing import ClassVar
 from aiokproto.broker.groups.assignment import HeartbeatResult, TopicIdPartition, TopicIdPartitions
 from aiokproto.broker.groups.consumer.assignors import ASSIGNORS, MemberSpec
 from aiokproto.broker.groups.consumer.member import ConsumerHeartbeat, ConsumerMember
+from aiokproto.broker.groups.consumer.resolution import MAX_PATTERNS
 from aiokproto.broker.groups.consumer.subscriptions import Subscriptions, Topics
 from aiokproto.broker.groups.epoch_group import INITIAL_EPOCH, EpochGroup, GroupSettings
 from aiokproto.error_codes import ErrorCode
@@ -46,10 +47,11 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,
-                INVALID_REQUEST, GROUP_MAX_SIZE_REACHED. The group is unchanged then.
+                INVALID_REQUEST, GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION. The group is unchanged then.
         """
         # First: a rejected request must leave the group as it was.
         self.check_not_full(heartbeat.member_id)
+        self._check_pattern(heartbeat.regex)
         member = self._get_or_add_member(heartbeat)
         if member.classic is not None:
             # The client was upgraded and has joined with its old member id. The rebalance timeout was the one in which
@@ -71,6 +73,13 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         """
         self.remove_or_keep_static(member_id, instance_id, epoch)
         return HeartbeatResult(member_id, epoch)
+
+    def resolve(self) -> bool:
+        """Do one slice of resolving regular expressions. Returns whether that is complete: the next heartbeat of any
+        member then computes the new target."""
+        complete = self.subscriptions.resolve()
+        self.changed = self.changed or complete
+        return complete
 
     def check_commit(self, member_id: str, epoch: int, version: int, partitions: Iterable[TopicIdPartition]) -> None:
         """Check that a member can commit offsets for these partitions.
@@ -196,6 +205,14 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         self._reconcile(member, heartbeat.owned, now)
         # Last, so that a request that fails does not prolong the session.
         member.session_deadline = now + self._session_timeout(member)
+
+    def _check_pattern(self, regex: str | None) -> None:
+        patterns = {member.regex for member in self.members.values()} if regex else set()
+        if regex and regex not in patterns and len(patterns - {""}) >= MAX_PATTERNS:
+            raise BrokerError(
+                ErrorCode.INVALID_REGULAR_EXPRESSION,
+                detail=f"the group has {MAX_PATTERNS} other regular expressions, the most",
+            )
 
     def _update(self, member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> bool:
         """Update a member from its heartbeat; returns whether its subscription changed."""

@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from aiokproto.broker.groups.consumer.member import ConsumerMember
-from aiokproto.broker.patterns import compile_pattern
+from aiokproto.broker.groups.consumer.resolution import Resolution
 
 REFRESH_SECONDS = 600.0
 """How often regular expressions are resolved again even if no topic was created or deleted: permissions change too."""
+
+PAUSE_SECONDS = 10.0
+"""Shortest time after a resolution that took more than one slice, as after all of them in Kafka."""
 
 
 class Topics(Protocol):
@@ -34,7 +37,7 @@ class Subscriptions:
 
     Attributes:
         matches: The topics that each regular expression matches, without those that the member which sent the resolving
-            heartbeat is not permitted to describe.
+            heartbeat is not permitted to describe. One that was not resolved yet is missing.
         sizes: The number of partitions of each subscribed topic that exists, by topic id.
         hash: A hash of these topics, to detect changes; 0 if there are none.
     """
@@ -44,13 +47,23 @@ class Subscriptions:
         self.sizes: dict[bytes, int] = {}
         self.hash = 0
         self._ids: dict[str, bytes] = {}
+        self._resolution = Resolution()
         self._known_topics: frozenset[str] | None = None
         self._refreshed_at = 0.0
+        self._pause_until = float("-inf")
+
+    @property
+    def resolving(self) -> bool:
+        """Whether a resolution has begun that :meth:`resolve` must go on with."""
+        return self._resolution.under_way
 
     def match(
         self, members: Iterable[ConsumerMember], topics: Topics, now: float, describable: Callable[[str], bool]
     ) -> None:
-        """Resolve regular expressions: new ones only, or all if topics were created or deleted, or after 10 minutes.
+        """Begin to resolve regular expressions if one is new, topics were created or deleted, or after 10 minutes.
+
+        The usual patterns are resolved when it returns. Others take more slices (:meth:`resolve`), and the members get
+        their topics with a later heartbeat, as all do in Kafka.
 
         Args:
             members: The members.
@@ -61,15 +74,27 @@ class Subscriptions:
         """
         # Not at each heartbeat: with thousands of topics this takes much longer than the rest of a heartbeat.
         patterns = {member.regex for member in members if member.regex}
-        if not patterns:
+        if not patterns or self.resolving or now < self._pause_until:
             return
         existing = frozenset(topics.names())
         stale = existing != self._known_topics or now - self._refreshed_at >= REFRESH_SECONDS
         if stale:
             self._known_topics, self._refreshed_at = existing, now
-        for pattern in patterns if stale else patterns - self.matches.keys():
-            matches = compile_pattern(pattern).fullmatch
-            self.matches[pattern] = frozenset(name for name in existing if matches(name) and describable(name))
+        elif all(self._resolution.knows(pattern) for pattern in patterns):
+            return
+        self._resolution.begin(patterns, existing, describable)
+        self.resolve()
+        if self.resolving:
+            self._pause_until = now + PAUSE_SECONDS
+
+    def resolve(self) -> bool:
+        """Do one slice of the resolution, which takes some milliseconds. Returns whether it is complete."""
+        found = self._resolution.advance()
+        if found is None:
+            return False
+        # All at once, so that they cause one rebalance.
+        self.matches.update(found)
+        return True
 
     def update(self, members: Iterable[ConsumerMember], topics: Topics) -> None:
         """Look up the topics that the members subscribe to. Does not resolve regular expressions: see :meth:`match`."""
@@ -80,7 +105,8 @@ class Subscriptions:
             if member.regex:
                 patterns.add(member.regex)
         # Patterns that no member uses any more are dropped, and their records with them.
-        self.matches = {pattern: self.matches.get(pattern, frozenset()) for pattern in patterns}
+        self.matches = {pattern: names for pattern, names in self.matches.items() if pattern in patterns}
+        self._resolution.keep(patterns)
         found = {name: topics.find(name) for name in sorted(names.union(*self.matches.values()))}
         existing_topics = {name: topic for name, topic in found.items() if topic is not None}
         self._ids = {name: topic_id for name, (topic_id, _) in existing_topics.items()}

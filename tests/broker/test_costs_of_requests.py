@@ -1,0 +1,180 @@
+"""What requests cost, however they are made: the work grows with their size, and nothing of them stays."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from types import FrameType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+import aiokproto
+from aiokproto.broker import Broker, Security
+from aiokproto.broker.handlers import SERVED, describe_user_scram_credentials
+from aiokproto.broker.security.credentials import ScramCredentials
+from aiokproto.codec.frames import encode_request
+from aiokproto.codec.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from aiokproto.codec.registry import api_name
+from aiokproto.error_codes import ErrorCode
+from tests.broker.costly_requests import SHAPES, Shape, request
+from tests.broker.reachable import reachable_bytes
+from tests.broker.secure import USERS, authenticate, guarded, logged_in
+from tests.broker.wire import Wire, connect
+from tests.net.waiting import until
+
+SIZES = (30, 60, 120)
+PACKAGE = str(Path(aiokproto.__file__).parent)
+
+REFUSED_IN_SQUARES = {2, 9, 15, 19, 21, 23, 24, 37, 42, 61, 69, 77, 89, 90}
+"""APIs of which each name that is refused divides the whole request again."""
+
+
+class Calls:
+    """How many functions of this package were called."""
+
+    number = 0
+
+
+@contextmanager
+def counting() -> Iterator[Calls]:
+    calls = Calls()
+
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
+            calls.number += 1
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(before)
+
+
+@asynccontextmanager
+async def user_of_a_broker(name: str) -> AsyncIterator[tuple[Broker, Wire]]:
+    """``admin`` may do everything, ``alice`` nothing."""
+    broker = guarded(**{"delegation.token.secret.key": "x"})
+    async with broker:
+        await broker.create_topic("t", partitions=1)
+        async with logged_in(broker, name) as wire:
+            yield broker, wire
+
+
+async def exchange(wire: Wire, api_key: int, number: int, shape: Shape, salt: str) -> int:
+    """Send a request, and wait until the broker answers or closes the connection. Returns the calls that this took."""
+    version = SERVED[api_key].highest
+    frame = encode_request(request(api_key, version, number, shape, salt), version, 1, "client")
+    with counting() as calls:
+        wire.writer.write(frame)
+        try:
+            await wire.frame()
+        # Not every response can say that all was refused.
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+    return calls.number
+
+
+async def calls_of(api_key: int, user: str, shape: Shape) -> list[int]:
+    """Of requests of the sizes."""
+    found = []
+    for size in SIZES:
+        async with user_of_a_broker(user) as (_, wire):
+            # What is imported and compiled with the first request.
+            await exchange(wire, api_key, 1, shape, "a")
+        async with user_of_a_broker(user) as (_, wire):
+            found.append(await exchange(wire, api_key, size, shape, "b"))
+    return found
+
+
+def cases() -> Iterator[Any]:
+    for api_key in SERVED:
+        for user in ("admin", "alice"):
+            squares = user == "alice" and api_key in REFUSED_IN_SQUARES
+            reason = "each refused name divides the whole request again"
+            marks = [pytest.mark.xfail(reason=reason)] if squares else []
+            yield pytest.param(api_key, user, marks=marks, id=f"{api_name(api_key)}-{user}")
+
+
+@pytest.mark.parametrize(("api_key", "user"), list(cases()))
+async def test_the_work_of_a_request_grows_with_its_size(api_key: int, user: str) -> None:
+    for shape in SHAPES:
+        few, some, many = await calls_of(api_key, user, shape)
+        # Each further item costs as much as those before it; a few calls more for a buffer that is full.
+        assert many - some <= 2.2 * max(some - few, 0) + 100, (shape, few, some, many)
+
+
+def kept(broker: Broker) -> int:
+    """The bytes of what a broker keeps."""
+    running = broker._running
+    parts = (running.security, running.state, running.groups, running.transactions, running.share_states)
+    nodes = [(server._dispatcher, server._listener) for server in broker._servers.values()]
+    return reachable_bytes(*parts, running.shares, running.telemetry, nodes)
+
+
+@pytest.mark.parametrize("api_key", list(SERVED), ids=api_name)
+async def test_nothing_stays_of_requests_that_are_refused(api_key: int) -> None:
+    async with user_of_a_broker("alice") as (broker, _):
+        sizes = []
+        for turn in range(3):
+            for number in range(4):
+                async with logged_in(broker, "alice") as wire:
+                    await exchange(wire, api_key, 10, "wide", f"{turn}-{number}-" + "x" * 500)
+            await until(lambda: len(broker._servers[0]._connections) == 1)
+            sizes.append(kept(broker))
+        # Each turn has 20 KB of names at least.
+        assert sizes[2] - sizes[1] < 2_000, sizes
+
+
+class Name(str):
+    """A text that counts how often one is compared."""
+
+    __slots__ = ()
+    comparisons = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Name.comparisons += 1
+        return str.__eq__(self, other)
+
+
+async def test_users_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a method of a list, which counts as one call."""
+    monkeypatch.setattr(Name, "comparisons", 0)
+    users = [UserName(name=Name(f"user{number}")) for number in range(1000)]
+    security = SimpleNamespace(credentials=ScramCredentials({"alice": "secret"}))
+    context: Any = SimpleNamespace(security=security)
+    answer = await describe_user_scram_credentials.handle(DescribeUserScramCredentialsRequest(users=users), context)
+    assert len(answer.results) == 1000
+    assert Name.comparisons < 10_000
+
+
+LONG = b"x" * 100_000
+TOKENS = {
+    "PLAIN": b"\0" + LONG + b"\0secret",
+    "SCRAM-SHA-256": b"n,,n=" + LONG + b",r=nonce",
+    "SCRAM-SHA-512": b"n,,n=alice,r=" + LONG + b",tokenauth=true",
+    "OAUTHBEARER": b"n,a=" + LONG + b",\x01auth=Bearer " + LONG + b".e30.\x01\x01",
+    "AWS_MSK_IAM": b'{"version":"' + LONG + b'"}',
+}
+
+
+@pytest.mark.parametrize("mechanism", TOKENS)
+async def test_nothing_stays_of_logins_that_fail(mechanism: str) -> None:
+    security = Security("SASL_PLAINTEXT", users=USERS, aws_access_keys={"AKIA": "secret"})
+    async with Broker(security=security, config={"sasl.enabled.mechanisms": mechanism}) as broker:
+        sizes = []
+        for _ in range(3):
+            for number in range(5):
+                async with connect(broker) as wire:
+                    token = TOKENS[mechanism].replace(b"x", str(number).encode(), 1)
+                    answer = await authenticate(wire, mechanism, token)
+                    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED or b"invalid" in answer.auth_bytes
+                    assert len(answer.error_message or "") < 1000
+            await until(lambda: not broker._servers[0]._connections)
+            sizes.append(kept(broker))
+        assert sizes[2] - sizes[1] < 2_000, sizes
