@@ -44,7 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             auto_create_topics=options.auto_create_topics,
             config={**options.config_file, **dict(options.config)},
             as_version=options.as_version,
-            security=Security(options.security_protocol, users=options.users_file),
+            security=Security(
+                options.security_protocol, users=options.users_file, unsecured_tokens=options.unsecured_tokens
+            ),
         )
     except ConfigurationError as error:
         sys.stderr.write(f"error: {error}\n")
@@ -127,6 +129,12 @@ def _add_options_of_kafka(parser: argparse.ArgumentParser) -> None:
         default={},
         metavar="FILE",
         help="users for PLAIN and SCRAM, one NAME:PASSWORD a line",
+    )
+    add(
+        "--unsecured-tokens",
+        action="store_true",
+        help="for tests: OAUTHBEARER, if sasl.enabled.mechanisms names it, accepts tokens that nobody has signed, so"
+        " that anyone can log in as anyone",
     )
 
 

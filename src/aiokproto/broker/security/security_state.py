@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from ssl import SSLObject
 
@@ -21,6 +22,7 @@ from aiokproto.broker.security.aws_msk_iam import AwsMskIamSaslServer
 from aiokproto.broker.security.credentials import Deletion, ScramCredentials, Upsertion
 from aiokproto.broker.security.jwks import jwks_of
 from aiokproto.broker.security.jwt import JwtValidator
+from aiokproto.broker.security.mechanisms import SecurityConfig
 from aiokproto.broker.security.oauthbearer import OAuthBearerSaslServer, TokenValidator, unsecured_validator
 from aiokproto.broker.security.plain import PlainSaslServer
 from aiokproto.broker.security.principal import ANONYMOUS, parse_principal
@@ -60,7 +62,7 @@ class SecurityState:
         self._sasl = security.sasl
         self._clock = clock
         self._max_reauth_ms = options.number("connections.max.reauth.ms")
-        self._jwks = jwks_of(options) if security.sasl and security.token_validator is None else None
+        self._jwks = jwks_of(options)
         self._mechanisms = self._enabled(security, options)
         self._path = root / "security.json"
         if self._path.exists():
@@ -139,26 +141,26 @@ class SecurityState:
 
     # ---- inside
 
-    def _validator(self, security: Security, options: BrokerOptions) -> TokenValidator:
-        if security.token_validator is not None:
-            return security.token_validator
-        if self._jwks is None:
+    def _validator(self, security: Security, options: BrokerOptions) -> TokenValidator | None:
+        if self._jwks is not None:
+            return JwtValidator(self._jwks.find, options, self._clock.wall)
+        if security.unsecured_tokens:
             return unsecured_validator(self._clock.wall)
-        return JwtValidator(self._jwks.find, options, self._clock.wall)
+        return security.token_validator
 
     def _enabled(self, security: Security, options: BrokerOptions) -> Mapping[str, Callable[[], SaslServer]]:
         find, find_token = self.credentials.find, self.tokens.account
-        names = str(options.value("sasl.enabled.mechanisms")).split(",")
         validate, access_keys = self._validator(security, options), security.aws_access_keys
         known: dict[str, Callable[[], SaslServer]] = {
             # Not self.credentials: PLAIN needs the password itself, which AlterUserScramCredentials does not carry.
             "PLAIN": lambda: PlainSaslServer(security.users),
             "SCRAM-SHA-256": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_256, find, find_token=find_token),
             "SCRAM-SHA-512": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_512, find, find_token=find_token),
-            "OAUTHBEARER": lambda: OAuthBearerSaslServer(validate),
             "AWS_MSK_IAM": lambda: AwsMskIamSaslServer(access_keys, self._clock.wall),
         }
-        return {name: known[name] for name in names}
+        if validate is not None:
+            known["OAUTHBEARER"] = partial(OAuthBearerSaslServer, validate)
+        return {name: known[name] for name in SecurityConfig(security, options).mechanisms}
 
     def _save(self) -> None:
         document = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,13 +13,13 @@ from aiokproto.errors import ConfigurationError
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
-_AUTHORIZER = "authorizer.class.name"
-_OF_AUTHORIZER = ("allow.everyone.if.no.acl.found", "super.users")
-
 
 @dataclass(frozen=True)
 class Security:
     """The security protocol, and the secrets of users.
+
+    Without ``sasl.enabled.mechanisms`` those mechanisms are on whose secrets are given: PLAIN and SCRAM by ``users``,
+    OAUTHBEARER by ``token_validator`` or ``sasl.oauthbearer.jwks.endpoint.url``, AWS_MSK_IAM by ``aws_access_keys``.
 
     Everything else is in ``config``, by Kafka's own option names: ``sasl.enabled.mechanisms``,
     ``connections.max.reauth.ms``, ``ssl.keystore.location`` (private key and certificates: PEM, PKCS#12, JKS or JCEKS),
@@ -30,11 +30,12 @@ class Security:
         protocol: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``; for all nodes.
         users: Passwords by user, for PLAIN and SCRAM. AlterUserScramCredentials can add SCRAM users.
         ssl_context: A server-side context for ``SSL`` and ``SASL_SSL``, instead of the ``ssl.*`` options.
-        token_validator: Validates OAUTHBEARER tokens; raises ValueError for an invalid one. None validates JSON Web
-            Tokens as Kafka does: by the keys of ``sasl.oauthbearer.jwks.endpoint.url`` and the other options
-            ``sasl.oauthbearer.*``; without these it accepts unsecured tokens.
-        aws_access_keys: Secret access keys by access key id, for AWS_MSK_IAM, which ``sasl.enabled.mechanisms`` must
-            name. The principal is the access key id.
+        token_validator: Validates OAUTHBEARER tokens; raises ValueError for an invalid one. The options
+            ``sasl.oauthbearer.*`` validate JSON Web Tokens as Kafka does, by the keys of
+            ``sasl.oauthbearer.jwks.endpoint.url``.
+        aws_access_keys: Secret access keys by access key id, for AWS_MSK_IAM. The principal is the access key id.
+        unsecured_tokens: Whether OAUTHBEARER, which ``sasl.enabled.mechanisms`` must name, accepts tokens that nobody
+            has signed: anyone can log in as anyone. For tests only. Default False.
     """
 
     protocol: SecurityProtocol = "PLAINTEXT"
@@ -42,6 +43,7 @@ class Security:
     ssl_context: ssl.SSLContext | None = None
     token_validator: TokenValidator | None = None
     aws_access_keys: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    unsecured_tokens: bool = False
 
     def __post_init__(self) -> None:
         """Check that the protocol exists, and has what the other arguments are about.
@@ -55,33 +57,16 @@ class Security:
             "users": self.users,
             "token_validator": self.token_validator,
             "aws_access_keys": self.aws_access_keys,
+            "unsecured_tokens": self.unsecured_tokens,
         }
+        # "false", from a file or the environment, would be true.
+        if not isinstance(self.unsecured_tokens, bool):
+            raise ConfigurationError(f"unsecured_tokens={self.unsecured_tokens!r}: expected True or False")
         for name, value in of_sasl.items():
             if value and not self.sasl:
                 raise self._without_effect(name, "SASL_SSL", "SASL_PLAINTEXT")
         if self.ssl_context is not None and not self.tls:
             raise self._without_effect("ssl_context", "SASL_SSL" if self.sasl else "SSL")
-
-    def check_config(self, names: Iterable[str]) -> None:
-        """Check that options which were given have an effect: else a broker is open that was meant to be secured.
-
-        Args:
-            names: The options, by Kafka's names.
-
-        Raises:
-            ConfigurationError: One has none.
-        """
-        given = sorted(names)
-        for name in given:
-            if name.startswith("ssl."):
-                if not self.tls:
-                    raise self._without_effect(name, "SASL_SSL" if self.sasl else "SSL")
-                if self.ssl_context is not None:
-                    raise ConfigurationError(f"{name} has no effect: ssl_context is given; set it there")
-            elif (name.startswith("sasl.") or name == "connections.max.reauth.ms") and not self.sasl:
-                raise self._without_effect(name, "SASL_SSL", "SASL_PLAINTEXT")
-            elif name in _OF_AUTHORIZER and _AUTHORIZER not in given:
-                raise ConfigurationError(f"{name} has no effect without {_AUTHORIZER}")
 
     def _without_effect(self, name: str, *protocols: str) -> ConfigurationError:
         return ConfigurationError(
