@@ -157,10 +157,10 @@ def identified_kafka(cluster: RunningKafka) -> Identified:
 
 @asynccontextmanager
 async def identified_broker(**config: str) -> AsyncIterator[Identified]:
-    """The embedded broker, which gets the keys over HTTP."""
+    """The embedded broker, which gets the keys over HTTP. It has no delegation tokens, as these log in with SCRAM."""
     async with oidc() as provider:
         options = {
-            **SECURED,
+            **{name: value for name, value in SECURED.items() if not name.startswith("delegation.")},
             **_VALIDATION,
             "sasl.oauthbearer.jwks.endpoint.url": provider.keys_url,
             "sasl.enabled.mechanisms": "OAUTHBEARER",

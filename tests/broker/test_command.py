@@ -88,6 +88,9 @@ def test_the_broker_ends_with_its_parent_process() -> None:
         (["--security-protocol", "TLS"], "invalid choice: 'TLS'"),
         (["--users-file", "absent.txt"], "absent.txt: "),
         (["--config", "sasl.enabled.mechanisms=PLAIN"], "has no effect: the security protocol is PLAINTEXT"),
+        (["--config", "num.partitions=2", "--config", "num.partitions=3"], "--config num.partitions is given twice"),
+        (["--unsecured-tokens"], "unsecured_tokens has no effect: the security protocol is PLAINTEXT"),
+        (["--security-protocol", "SASL_PLAINTEXT"], "needs a mechanism to log in with"),
         (["--host", "0.0.0.0"], "set advertised_host"),
     ],
 )
@@ -128,6 +131,25 @@ def test_a_malformed_line_of_a_file_is_named_without_what_it_says(
         main(["broker", option, str(file)])
     error = capsys.readouterr().err
     assert f"line 2: {text}" in error
+    assert "s3cret" not in error
+
+
+@pytest.mark.parametrize(
+    ("option", "lines", "name"),
+    [
+        ("--users-file", "alice:a\nbob:b\nalice:s3cret", "alice"),
+        ("--config-file", "num.partitions=2\n\nnum.partitions=3", "num.partitions"),
+    ],
+)
+def test_a_line_of_a_file_that_another_would_replace_is_refused(
+    tmp_path: Path, option: str, lines: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.write_text(lines)
+    with pytest.raises(SystemExit, match="2"):
+        main(["broker", option, str(file)])
+    error = capsys.readouterr().err
+    assert f"line 3: {name!r} is given twice" in error
     assert "s3cret" not in error
 
 

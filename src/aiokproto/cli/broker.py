@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             advertised_host=options.advertised_host,
             port=options.port,
             auto_create_topics=options.auto_create_topics,
-            config={**options.config_file, **dict(options.config)},
+            config={**options.config_file, **_once_each(options.config)},
             as_version=options.as_version,
             security=Security(
                 options.security_protocol, users=options.users_file, unsecured_tokens=options.unsecured_tokens
@@ -145,6 +145,15 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
+def _once_each(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
+    once = dict(settings)
+    if len(once) < len(settings):
+        names = [name for name, _ in settings]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ConfigurationError(f"--config {twice} is given twice")
+    return once
+
+
 def _settings(path: str) -> dict[str, str]:
     return _pairs(path, "=", "NAME=VALUE")
 
@@ -166,6 +175,8 @@ def _pairs(path: str, separator: str, form: str) -> dict[str, str]:
         name, found, value = line.partition(separator)
         if not (name.strip() and found):
             raise argparse.ArgumentTypeError(f"{path}, line {number}: not {form}")
+        if name.strip() in pairs:
+            raise argparse.ArgumentTypeError(f"{path}, line {number}: {name.strip()!r} is given twice")
         pairs[name.strip()] = value.strip()
     return pairs
 

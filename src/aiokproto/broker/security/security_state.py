@@ -20,12 +20,13 @@ from aiokproto.broker.security.acls import Acl, Operation, PatternType, Permissi
 from aiokproto.broker.security.authorizer import Authorizer
 from aiokproto.broker.security.aws_msk_iam import AwsMskIamSaslServer
 from aiokproto.broker.security.credentials import Deletion, ScramCredentials, Upsertion
+from aiokproto.broker.security.effects import super_users
 from aiokproto.broker.security.jwks import jwks_of
 from aiokproto.broker.security.jwt import JwtValidator
 from aiokproto.broker.security.mechanisms import SecurityConfig
 from aiokproto.broker.security.oauthbearer import OAuthBearerSaslServer, TokenValidator, unsecured_validator
 from aiokproto.broker.security.plain import PlainSaslServer
-from aiokproto.broker.security.principal import ANONYMOUS, parse_principal
+from aiokproto.broker.security.principal import ANONYMOUS
 from aiokproto.broker.security.sasl import SaslAuthenticator
 from aiokproto.broker.security.sasl_server import SaslServer
 from aiokproto.broker.security.scram import Mechanism, ScramSaslServer
@@ -53,7 +54,9 @@ class SecurityState:
         Raises:
             ConfigurationError: An option is invalid, or the file is.
         """
-        self._acls = _authorizer(options)
+        config = SecurityConfig(security, options)
+        allow = bool(options.value("allow.everyone.if.no.acl.found"))
+        self._acls = Authorizer(super_users(config), allow_if_no_acl=allow)
         self.authorizer = self._acls if options.value("authorizer.class.name") else None
         self.credentials = ScramCredentials(security.users if security.sasl else {})
         self.tokens = DelegationTokens(options, clock.wall, self._save)
@@ -63,7 +66,7 @@ class SecurityState:
         self._clock = clock
         self._max_reauth_ms = options.number("connections.max.reauth.ms")
         self._jwks = jwks_of(options)
-        self._mechanisms = self._enabled(security, options)
+        self._mechanisms = self._enabled(config)
         self._path = root / "security.json"
         if self._path.exists():
             self._load()
@@ -148,9 +151,10 @@ class SecurityState:
             return unsecured_validator(self._clock.wall)
         return security.token_validator
 
-    def _enabled(self, security: Security, options: BrokerOptions) -> Mapping[str, Callable[[], SaslServer]]:
+    def _enabled(self, config: SecurityConfig) -> Mapping[str, Callable[[], SaslServer]]:
         find, find_token = self.credentials.find, self.tokens.account
-        validate, access_keys = self._validator(security, options), security.aws_access_keys
+        security = config.security
+        validate, access_keys = self._validator(security, config.options), security.aws_access_keys
         known: dict[str, Callable[[], SaslServer]] = {
             # Not self.credentials: PLAIN needs the password itself, which AlterUserScramCredentials does not carry.
             "PLAIN": lambda: PlainSaslServer(security.users),
@@ -160,7 +164,7 @@ class SecurityState:
         }
         if validate is not None:
             known["OAUTHBEARER"] = partial(OAuthBearerSaslServer, validate)
-        return {name: known[name] for name in SecurityConfig(security, options).mechanisms}
+        return {name: known[name] for name in config.mechanisms}
 
     def _save(self) -> None:
         document = {
@@ -191,16 +195,6 @@ class SecurityState:
             self._acls.add(_read(entry) for entry in document["acls"])
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigurationError(f"data_dir: {self._path} cannot be read: {error}") from None
-
-
-def _authorizer(options: BrokerOptions) -> Authorizer:
-    users = [user.strip() for user in str(options.value("super.users")).split(";") if user.strip()]
-    for user in users:
-        try:
-            parse_principal(user)
-        except ValueError as error:
-            raise ConfigurationError(f"super.users: {error}") from None
-    return Authorizer(users, allow_if_no_acl=bool(options.value("allow.everyone.if.no.acl.found")))
 
 
 def _written(acl: Acl) -> list[str]:

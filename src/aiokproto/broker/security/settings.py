@@ -46,10 +46,10 @@ class Security:
     unsecured_tokens: bool = False
 
     def __post_init__(self) -> None:
-        """Check that the protocol exists, and has what the other arguments are about.
+        """Check that the protocol exists, and has what the other arguments are about; and that secrets are some.
 
         Raises:
-            ConfigurationError: It has not.
+            ConfigurationError: It has not, or an argument is none.
         """
         if self.protocol not in PROTOCOLS:
             raise ConfigurationError(f"security.protocol: {self.protocol!r} is none of {', '.join(PROTOCOLS)}")
@@ -59,14 +59,23 @@ class Security:
             "aws_access_keys": self.aws_access_keys,
             "unsecured_tokens": self.unsecured_tokens,
         }
-        # "false", from a file or the environment, would be true.
-        if not isinstance(self.unsecured_tokens, bool):
-            raise ConfigurationError(f"unsecured_tokens={self.unsecured_tokens!r}: expected True or False")
+        self._check_values()
         for name, value in of_sasl.items():
             if value and not self.sasl:
                 raise self._without_effect(name, "SASL_SSL", "SASL_PLAINTEXT")
         if self.ssl_context is not None and not self.tls:
             raise self._without_effect("ssl_context", "SASL_SSL" if self.sasl else "SSL")
+
+    def _check_values(self) -> None:
+        _check_secrets("users", self.users, "a user has no name", "password")
+        _check_secrets("aws_access_keys", self.aws_access_keys, "a key has no id", "secret")
+        if self.token_validator is not None and not callable(self.token_validator):
+            raise ConfigurationError(f"token_validator={self.token_validator!r}: expected a function, or None")
+        if self.ssl_context is not None and not isinstance(self.ssl_context, ssl.SSLContext):
+            raise ConfigurationError(f"ssl_context={self.ssl_context!r}: expected an ssl.SSLContext, or None")
+        # "false", from a file or the environment, would be true.
+        if not isinstance(self.unsecured_tokens, bool):
+            raise ConfigurationError(f"unsecured_tokens={self.unsecured_tokens!r}: expected True or False")
 
     def _without_effect(self, name: str, *protocols: str) -> ConfigurationError:
         return ConfigurationError(
@@ -82,3 +91,16 @@ class Security:
     def sasl(self) -> bool:
         """Whether clients authenticate by SASL."""
         return self.protocol.startswith("SASL")
+
+
+def _check_secrets(argument: str, secrets: Mapping[str, str], nameless: str, what: str) -> None:
+    """Check that every name has a secret: an environment variable that is missing must not let everybody in."""
+    if not isinstance(secrets, Mapping):
+        raise ConfigurationError(f"{argument}: expected a {what} for each name, in a mapping")
+    for name, secret in secrets.items():
+        if not name:
+            raise ConfigurationError(f"{argument}: {nameless}")
+        if not isinstance(secret, str):
+            raise ConfigurationError(f"{argument}: the {what} of {name!r} is no text")
+        if not secret:
+            raise ConfigurationError(f"{argument}: the {what} of {name!r} is empty")
