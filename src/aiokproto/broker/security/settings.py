@@ -28,7 +28,8 @@ class Security:
 
     Attributes:
         protocol: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``; for all nodes.
-        users: Passwords by user, for PLAIN and SCRAM. AlterUserScramCredentials can add SCRAM users.
+        users: Passwords by user, for PLAIN and SCRAM. AlterUserScramCredentials can add SCRAM users, and cannot change
+            these.
         ssl_context: A server-side context for ``SSL`` and ``SASL_SSL``, instead of the ``ssl.*`` options.
         token_validator: Validates OAUTHBEARER tokens; raises ValueError for an invalid one. The options
             ``sasl.oauthbearer.*`` validate JSON Web Tokens as Kafka does, by the keys of
