@@ -28,7 +28,7 @@ from aiokproto.errors import ConfigurationError
 from tests.broker.secure import AUTHORIZER, USERS
 from tests.broker.wire import connect
 from tests.security.certificates import KEY_PASSWORD, PASSWORD, Files, make
-from tests.security.oidc import Issuer
+from tests.security.oidc import Issuer, oidc
 
 PREFIXES = (
     "allow.",
@@ -54,6 +54,7 @@ KEY = {"ssl.keystore.key": "text:broker.encrypted.key", "ssl.keystore.certificat
 ASKED = {"ssl.client.auth": "required"}
 TRUST = {"ssl.truststore.location": "ca.pem"}
 TOKEN_KEY = {"delegation.token.secret.key": "a secret of the brokers"}
+NO_RETRY = {"sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": 1}
 KEYS = {JWKS_URL: "keys.json", **AUDIENCE, **ISSUER}
 
 
@@ -132,6 +133,7 @@ ARGUMENTS: dict[str, tuple[Any, tuple[str, ...], Mapping[str, Value]]] = {
     "token_validator": (validate, SASL, {}),
     "aws_access_keys": ({"AKIA1": "s3cret"}, SASL, {}),
     "unsecured_tokens": (True, SASL, {"sasl.enabled.mechanisms": "OAUTHBEARER"}),
+    "sasl_oauth_allow_http": (True, SASL, {**AUDIENCE, **ISSUER, JWKS_URL: "http://127.0.0.1:1/keys", **NO_RETRY}),
 }
 """Every argument of ``Security`` but the protocol: a value, the protocols with which it has an effect, and options."""
 
@@ -238,8 +240,11 @@ async def test_an_argument_is_honoured_or_refused(name: str, protocol: Any, file
     users = {"users": USERS} if name == "ssl_context" and protocol in SASL else {}
     store = STORE if protocol in TLS and name != "ssl_context" else {}
     security = Security(protocol, **users, **{name: value})
-    async with Broker(security=security, config=filled(files, {**config, **store})):
-        pass
+    # Nothing listens where the keys are asked for.
+    unloaded = pytest.raises(ConfigurationError, match="the keys cannot be loaded")
+    with unloaded if name == "sasl_oauth_allow_http" else nullcontext():
+        async with Broker(security=security, config=filled(files, {**config, **store})):
+            pass
 
 
 @pytest.mark.parametrize("by", ["--config", "--config-file"])
@@ -311,6 +316,11 @@ async def test_no_security_option_changes_at_run_time(name: str, broker_id: str,
             AUDIENCE,
             f"sasl.oauthbearer.expected.audience has no effect without {JWKS_URL}",
         ),
+        (
+            {"protocol": "SASL_PLAINTEXT", "sasl_oauth_allow_http": True},
+            {**KEYS, JWKS_URL: "https://issuer.example.org/keys"},
+            f"sasl_oauth_allow_http has no effect: {JWKS_URL} has no key set by http",
+        ),
     ],
 )
 def test_security_that_does_not_fit_together_is_refused(arguments: Any, config: dict[str, Value], text: str) -> None:
@@ -331,6 +341,7 @@ def test_security_that_does_not_fit_together_is_refused(arguments: Any, config: 
         ({"token_validator": "validate"}, "token_validator='validate': expected a function"),
         ({"ssl_context": "broker.pem", "protocol": "SSL"}, "ssl_context='broker.pem': expected an ssl.SSLContext"),
         ({"unsecured_tokens": "false"}, "unsecured_tokens='false': expected True or False"),
+        ({"sasl_oauth_allow_http": "no"}, "sasl_oauth_allow_http='no': expected True or False"),
     ],
 )
 def test_secrets_that_everybody_knows_are_refused(arguments: Any, text: str) -> None:
@@ -338,3 +349,35 @@ def test_secrets_that_everybody_knows_are_refused(arguments: Any, text: str) -> 
         Security(**{"protocol": "SASL_PLAINTEXT", **arguments})
     assert str(raised.value).startswith(text)
     assert "s3cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        (
+            "http://issuer.example.org/keys",
+            "http://issuer.example.org/keys is not encrypted: use https, or allow",
+        ),
+        ("http://127.0.0.1:1/keys", "the keys cannot be loaded: "),
+        ("http://localhost:1/keys", "the keys cannot be loaded: "),
+        ("http://[::1]:1/keys", "the keys cannot be loaded: "),
+    ],
+)
+async def test_keys_come_by_http_only_from_this_machine(url: str, text: str) -> None:
+    config = {**AUDIENCE, **ISSUER, JWKS_URL: url, **NO_RETRY}
+    with pytest.raises(ConfigurationError) as raised:
+        await Broker(security=Security("SASL_PLAINTEXT"), config=config).start()
+    assert str(raised.value).startswith(f"{JWKS_URL}: {text}")
+    if "allow" in text:
+        assert str(raised.value).endswith(" sasl_oauth_allow_http=True")
+
+
+async def test_keys_come_by_http_from_another_machine_with_consent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiokproto.security.http_request.is_loopback", lambda host: False)
+    async with oidc() as provider:
+        config = {**AUDIENCE, **ISSUER, JWKS_URL: provider.keys_url}
+        with pytest.raises(ConfigurationError, match="is not encrypted"):
+            await Broker(security=Security("SASL_PLAINTEXT"), config=config).start()
+        assert provider.asked == []
+        async with Broker(security=Security("SASL_PLAINTEXT", sasl_oauth_allow_http=True), config=config):
+            assert len(provider.asked) == 1

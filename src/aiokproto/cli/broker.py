@@ -45,7 +45,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             config={**options.config_file, **_once_each(options.config)},
             as_version=options.as_version,
             security=Security(
-                options.security_protocol, users=options.users_file, unsecured_tokens=options.unsecured_tokens
+                options.security_protocol,
+                users=options.users_file,
+                unsecured_tokens=options.unsecured_tokens,
+                sasl_oauth_allow_http=options.sasl_oauth_allow_http,
             ),
         )
     except ConfigurationError as error:
@@ -135,6 +138,12 @@ def _add_options_of_kafka(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="for tests: OAUTHBEARER, if sasl.enabled.mechanisms names it, accepts tokens that nobody has signed, so"
         " that anyone can log in as anyone",
+    )
+    add(
+        "--sasl-oauth-allow-http",
+        action="store_true",
+        help="load the keys of sasl.oauthbearer.jwks.endpoint.url by http from another machine: who can change them on"
+        " the way logs in as anyone",
     )
 
 

@@ -32,6 +32,8 @@ def check_effects(config: SecurityConfig) -> None:
             why = rule(name, config) if name.startswith(prefixes) else None
             if why is not None:
                 raise ConfigurationError(f"{name} has no effect{why}")
+    if config.security.sasl_oauth_allow_http and not str(config.options.value(JWKS_URL)).startswith("http:"):
+        raise ConfigurationError(f"sasl_oauth_allow_http has no effect: {JWKS_URL} has no key set by http")
     check_mechanisms(config)
     _check_super_users(config)
 

@@ -65,7 +65,7 @@ class SecurityState:
         self._sasl = security.sasl
         self._clock = clock
         self._max_reauth_ms = options.number("connections.max.reauth.ms")
-        self._jwks = jwks_of(options)
+        self._jwks = jwks_of(options, allow_http=security.sasl_oauth_allow_http)
         self._mechanisms = self._enabled(config)
         self._path = root / "security.json"
         if self._path.exists():

@@ -37,6 +37,8 @@ class Security:
         aws_access_keys: Secret access keys by access key id, for AWS_MSK_IAM. The principal is the access key id.
         unsecured_tokens: Whether OAUTHBEARER, which ``sasl.enabled.mechanisms`` must name, accepts tokens that nobody
             has signed: anyone can log in as anyone. For tests only. Default False.
+        sasl_oauth_allow_http: Whether the keys of ``sasl.oauthbearer.jwks.endpoint.url`` may come by ``http`` from
+            another machine: who can change them on the way logs in as anyone. Default False.
     """
 
     protocol: SecurityProtocol = "PLAINTEXT"
@@ -45,6 +47,7 @@ class Security:
     token_validator: TokenValidator | None = None
     aws_access_keys: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     unsecured_tokens: bool = False
+    sasl_oauth_allow_http: bool = False
 
     def __post_init__(self) -> None:
         """Check that the protocol exists, and has what the other arguments are about; and that secrets are some.
@@ -59,6 +62,7 @@ class Security:
             "token_validator": self.token_validator,
             "aws_access_keys": self.aws_access_keys,
             "unsecured_tokens": self.unsecured_tokens,
+            "sasl_oauth_allow_http": self.sasl_oauth_allow_http,
         }
         self._check_values()
         for name, value in of_sasl.items():
@@ -75,8 +79,9 @@ class Security:
         if self.ssl_context is not None and not isinstance(self.ssl_context, ssl.SSLContext):
             raise ConfigurationError(f"ssl_context={self.ssl_context!r}: expected an ssl.SSLContext, or None")
         # "false", from a file or the environment, would be true.
-        if not isinstance(self.unsecured_tokens, bool):
-            raise ConfigurationError(f"unsecured_tokens={self.unsecured_tokens!r}: expected True or False")
+        for name in ("unsecured_tokens", "sasl_oauth_allow_http"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigurationError(f"{name}={getattr(self, name)!r}: expected True or False")
 
     def _without_effect(self, name: str, *protocols: str) -> ConfigurationError:
         return ConfigurationError(
