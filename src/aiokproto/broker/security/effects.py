@@ -55,7 +55,7 @@ def _needs_sasl(name: str, config: SecurityConfig) -> str | None:
 
 def _needs_client_certificates(name: str, config: SecurityConfig) -> str | None:
     if config.options.value(_CLIENT_AUTH) == "none":
-        return f": clients are not asked for certificates; set {_CLIENT_AUTH} to required or requested"
+        return f": clients send no certificates; set {_CLIENT_AUTH} to required or requested"
     return None
 
 
