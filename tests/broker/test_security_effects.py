@@ -24,6 +24,16 @@ def validate(token: str) -> Any:
     raise ValueError(token)
 
 
+class EmptyValidator:
+    """One that is false, as it has a length."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def __call__(self, token: str) -> Any:
+        raise ValueError(token)
+
+
 async def offered(broker: Broker) -> list[str]:
     """The mechanisms that a broker names to a client which asks for none of them."""
     async with connect(broker) as wire:
@@ -38,6 +48,7 @@ async def offered(broker: Broker) -> list[str]:
     [
         ({"users": USERS}, {}, OF_USERS),
         ({"token_validator": validate}, {}, ["OAUTHBEARER"]),
+        ({"token_validator": EmptyValidator()}, {}, ["OAUTHBEARER"]),
         ({"aws_access_keys": KEYS}, {}, ["AWS_MSK_IAM"]),
         (
             {"users": USERS, "token_validator": validate, "aws_access_keys": KEYS},

@@ -46,9 +46,16 @@ class SecurityConfig(NamedTuple):
     @property
     def secrets(self) -> list[str]:
         """The names of what was given to verify logins by."""
-        arguments = ("users", "token_validator", "unsecured_tokens", "aws_access_keys")
-        given = [name for name in arguments if getattr(self.security, name)]
-        return [*given, JWKS_URL] if self.options.value(JWKS_URL) else given
+        security = self.security
+        given = {
+            "users": bool(security.users),
+            # A validator may be an object, and an empty one at that.
+            "token_validator": security.token_validator is not None,
+            "unsecured_tokens": security.unsecured_tokens,
+            "aws_access_keys": bool(security.aws_access_keys),
+            JWKS_URL: bool(self.options.value(JWKS_URL)),
+        }
+        return [name for name, is_given in given.items() if is_given]
 
     @property
     def mechanisms(self) -> tuple[str, ...]:

@@ -59,14 +59,14 @@ class Security:
             raise ConfigurationError(f"security.protocol: {self.protocol!r} is none of {', '.join(PROTOCOLS)}")
         of_sasl = {
             "users": self.users,
-            "token_validator": self.token_validator,
+            "token_validator": self.token_validator is not None,
             "aws_access_keys": self.aws_access_keys,
             "unsecured_tokens": self.unsecured_tokens,
             "sasl_oauth_allow_http": self.sasl_oauth_allow_http,
         }
         self._check_values()
-        for name, value in of_sasl.items():
-            if value and not self.sasl:
+        for name, is_given in of_sasl.items():
+            if is_given and not self.sasl:
                 raise self._without_effect(name, "SASL_SSL", "SASL_PLAINTEXT")
         if self.ssl_context is not None and not self.tls:
             raise self._without_effect("ssl_context", "SASL_SSL" if self.sasl else "SSL")
