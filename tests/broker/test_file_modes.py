@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,9 +30,9 @@ def modes(folder: Path) -> dict[str, int]:
 
 async def work(broker: Broker) -> None:
     """Let the broker write every kind of file: segments that are full, indexes, transactions, offsets, compaction."""
-    small = {"segment.bytes": 200, "index.interval.bytes": 0, "cleanup.policy": "compact"}
+    small: dict[str, Any] = {"segment.bytes": 200, "index.interval.bytes": 0, "cleanup.policy": "compact"}
     await broker.create_topic("t", config=small)
-    options = {"bootstrap_servers": broker.bootstrap_servers}
+    options: dict[str, Any] = {"bootstrap_servers": broker.bootstrap_servers}
     async with Producer(transactional_id="x", **options) as producer:
         for number in range(5):
             async with producer.transaction() as transaction:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import ssl
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from aiokproto.broker import Broker, Security
-from aiokproto.broker.config.options import BROKER, BrokerOptions, Value
+from aiokproto.broker.config.options import BROKER, BrokerOptions, Value, as_text
 from aiokproto.cli.main import main
 from aiokproto.codec.messages.alter_configs import AlterableConfig as OldConfig
 from aiokproto.codec.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
@@ -29,6 +30,8 @@ from tests.broker.secure import AUTHORIZER, USERS
 from tests.broker.wire import connect
 from tests.security.certificates import KEY_PASSWORD, PASSWORD, Files, make
 from tests.security.oidc import Issuer, oidc
+
+PAGE = Path(__file__).parents[2] / "docs" / "broker.md"
 
 PREFIXES = (
     "allow.",
@@ -177,6 +180,19 @@ def test_every_security_option_is_known_here() -> None:
     assert set(OPTIONS) == {name for name in BROKER if name.startswith(PREFIXES)}
 
 
+def test_the_documentation_has_every_security_option_and_argument_with_its_default() -> None:
+    section = PAGE.read_text().split("### What is open\n")[1].split("\n### ")[0]
+    rows = re.findall(r"^\| `([^`]+)` \| ([^|]*) \| ([^|]+) \|$", section, re.MULTILINE)
+    named = {f"Security({each.name})": each for each in dataclasses.fields(Security)}
+    expected = {name: as_text(BROKER[name].default) or "none" for name in OPTIONS}
+    for name, each in named.items():
+        # Of secrets the default is an empty mapping, or None.
+        given = each.default not in (dataclasses.MISSING, None)
+        expected[name] = str(each.default) if given else "none"
+    assert {name: default for name, default, _ in rows} == expected
+    assert len(rows) == len(expected)
+
+
 def test_every_security_argument_is_known_here() -> None:
     assert {"protocol", *ARGUMENTS} == {each.name for each in dataclasses.fields(Security)}
 
@@ -237,10 +253,10 @@ async def test_an_argument_is_honoured_or_refused(name: str, protocol: Any, file
             Security(protocol, **{name: value})
         assert "s3cret" not in str(raised.value)
         return
-    users = {"users": USERS} if name == "ssl_context" and protocol in SASL else {}
+    users: dict[str, Any] = {"users": USERS} if name == "ssl_context" and protocol in SASL else {}
     store = STORE if protocol in TLS and name != "ssl_context" else {}
     security = Security(protocol, **users, **{name: value})
-    # Nothing listens where the keys are asked for.
+    # Nothing listens where the keys are to come from.
     unloaded = pytest.raises(ConfigurationError, match="the keys cannot be loaded")
     with unloaded if name == "sasl_oauth_allow_http" else nullcontext():
         async with Broker(security=security, config=filled(files, {**config, **store})):
@@ -364,7 +380,7 @@ def test_secrets_that_everybody_knows_are_refused(arguments: Any, text: str) -> 
     ],
 )
 async def test_keys_come_by_http_only_from_this_machine(url: str, text: str) -> None:
-    config = {**AUDIENCE, **ISSUER, JWKS_URL: url, **NO_RETRY}
+    config: dict[str, Value] = {**AUDIENCE, **ISSUER, JWKS_URL: url, **NO_RETRY}
     with pytest.raises(ConfigurationError) as raised:
         await Broker(security=Security("SASL_PLAINTEXT"), config=config).start()
     assert str(raised.value).startswith(f"{JWKS_URL}: {text}")
