@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from aiokproto.broker import Security
 from aiokproto.cli.main import main
 from aiokproto.client import Client
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.registry import api_keys
+from aiokproto.errors import ConfigurationError
 from tests.broker.wire import Wire, batch, connect_to, fetch_request, produce, records_of
 from tests.patience import PATIENCE
 
@@ -116,6 +118,20 @@ async def test_users_and_an_advertised_host(tmp_path: Path) -> None:
         client = Client(bootstrap_servers=server, security_protocol="SASL_PLAINTEXT", **login)  # type: ignore[arg-type]
         async with client:
             assert [broker.host for broker in client.brokers.values()] == ["localhost"]
+
+
+@pytest.mark.parametrize("consent", ["unsecured_tokens", "sasl_oauth_allow_http"])
+def test_what_opens_a_door_is_off_until_the_command_line_says_it(consent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Security] = []
+
+    def cluster(*, security: Security, **arguments: object) -> None:
+        given.append(security)
+        raise ConfigurationError("enough is seen")
+
+    monkeypatch.setattr("aiokproto.cli.broker.Cluster", cluster)
+    for more in ([], [f"--{consent.replace('_', '-')}"]):
+        assert main(["broker", "--security-protocol", "SASL_PLAINTEXT", *more]) == 2
+    assert [getattr(security, consent) for security in given] == [False, True]
 
 
 @pytest.mark.parametrize(
