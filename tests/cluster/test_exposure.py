@@ -11,7 +11,7 @@ import pytest
 
 from aiokproto import Client, Consumer, Producer, ShareConsumer
 from aiokproto.broker import Broker, Security
-from aiokproto.cluster.exposure import EXPOSURES, exposures
+from aiokproto.cluster.exposure import EXPOSURES, REPORTED_ELSEWHERE, exposures
 from aiokproto.config import ClusterConfig
 from tests.broker.secure import USERS
 
@@ -106,7 +106,10 @@ async def test_a_client_warns_once_and_not_for_each_connection(
     more = {"group_id": "g"} if kind is ShareConsumer else {}
     async with Broker(security=security) as broker:
         await broker.create_topic("t")
-        options = login("PLAIN", servers=broker.bootstrap_servers) | {"sasl_password": USERS["alice"], **more}
+        options: dict[str, Any] = login("PLAIN", servers=broker.bootstrap_servers) | {
+            "sasl_password": USERS["alice"],
+            **more,
+        }
         with caplog.at_level(logging.WARNING):
             client = kind(client_id="mine", **options)
             assert warned(caplog) == []
@@ -114,7 +117,7 @@ async def test_a_client_warns_once_and_not_for_each_connection(
                 assert warned(caplog) == [f"client 'mine': {EXPOSURES['readable login'].text}"]
                 await broker.stop_broker(0)
                 await broker.start_broker(0)
-                if kind is Producer:
+                if isinstance(client, Producer):
                     await client.send("t", b"1")
             assert len(warned(caplog)) == 1
             async with kind(**options):
@@ -125,8 +128,6 @@ async def test_a_client_warns_once_and_not_for_each_connection(
 async def test_clients_of_a_context_that_reports_elsewhere_do_not_warn(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from aiokproto.cluster.exposure import REPORTED_ELSEWHERE
-
     monkeypatch.setattr("aiokproto.cluster.exposure.is_loopback", lambda host: False)
 
     async def quiet(options: dict[str, Any]) -> None:
@@ -135,7 +136,7 @@ async def test_clients_of_a_context_that_reports_elsewhere_do_not_warn(
             pass
 
     async with Broker(security=Security("SASL_PLAINTEXT", users=USERS)) as broker:
-        options = login("PLAIN", servers=broker.bootstrap_servers) | {"sasl_password": USERS["alice"]}
+        options: dict[str, Any] = login("PLAIN", servers=broker.bootstrap_servers) | {"sasl_password": USERS["alice"]}
         await asyncio.create_task(quiet(options))
         assert warned(caplog) == []
         async with Client(**options):
