@@ -122,7 +122,7 @@ class ConnectionOptions(SaslOptions, total=False):
     of the authority that signed the brokers' certificates."""
     ssl_check_hostname: bool | None
     """Whether the broker's certificate must name the host that the broker advertises, which by default it must. With
-    ``False`` whoever has any certificate of a trusted authority can play the broker."""
+    ``False`` whoever has any certificate of a trusted authority can play the broker; a warning says so."""
     ssl_ciphers: str | None
     """Ciphers for TLS 1.2, in OpenSSL's form: ``"ECDHE+AESGCM"``. Those of TLS 1.3 are all enabled."""
     ssl_truststore_location: str | Path | None
@@ -173,7 +173,8 @@ class ConnectionOptions(SaslOptions, total=False):
     client_dns_lookup: Literal["use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"]
     """How host names become addresses. All addresses of a name are tried in either case (KIP-302). With
     ``"resolve_canonical_bootstrap_servers_only"`` each address of a bootstrap server is used by its canonical name,
-    which Kerberos or TLS may need for an alias of several brokers (KIP-235). Default ``"use_all_dns_ips"``."""
+    which Kerberos or TLS may need for an alias of several brokers (KIP-235). TLS then verifies the name that DNS has
+    for the address, so whoever answers for DNS can play a broker; a warning says so. Default ``"use_all_dns_ips"``."""
     proxy_url: str | None
     """Proxy for all connections: ``socks5://host:port`` (the client resolves the brokers' names), ``socks5h://…`` (the
     proxy does), ``http://…`` or ``https://…`` (CONNECT; the proxy resolves names), with ``user:password@`` before the

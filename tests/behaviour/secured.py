@@ -31,6 +31,7 @@ from tests.security.oidc import AUDIENCE, ISSUER, Issuer, oidc
 
 _LOGINS = " ".join(f'user_{user}="{password}"' for user, password in USERS.items())
 _MODULES = "org.apache.kafka.common.security"
+_MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER"
 _JAAS = "listener.name.sasl_plaintext.{}.sasl.jaas.config"
 _TOKENS = "listener.name.tokens.oauthbearer."
 SHORT, SHORT_MS = "SCRAM-SHA-512", 3000
@@ -126,7 +127,7 @@ class SecuredKafka(KafkaCluster):
             ),
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT"
             ",TOKENS:SASL_PLAINTEXT",
-            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+            "sasl.enabled.mechanisms": _MECHANISMS,
             _JAAS.format("plain"): f"{_MODULES}.plain.PlainLoginModule required {_LOGINS};",
             _JAAS.format("scram-sha-256"): f"{_MODULES}.scram.ScramLoginModule required;",
             _JAAS.format("scram-sha-512"): f"{_MODULES}.scram.ScramLoginModule required;",
@@ -156,10 +157,10 @@ def identified_kafka(cluster: RunningKafka) -> Identified:
 
 @asynccontextmanager
 async def identified_broker(**config: str) -> AsyncIterator[Identified]:
-    """The embedded broker, which gets the keys over HTTP."""
+    """The embedded broker, which gets the keys over HTTP. It has no delegation tokens, as these log in with SCRAM."""
     async with oidc() as provider:
         options = {
-            **SECURED,
+            **{name: value for name, value in SECURED.items() if not name.startswith("delegation.")},
             **_VALIDATION,
             "sasl.oauthbearer.jwks.endpoint.url": provider.keys_url,
             "sasl.enabled.mechanisms": "OAUTHBEARER",
@@ -172,7 +173,8 @@ async def identified_broker(**config: str) -> AsyncIterator[Identified]:
 @asynccontextmanager
 async def secured_broker() -> AsyncIterator[Secured]:
     """The embedded broker."""
-    async with Broker(security=Security("SASL_PLAINTEXT", users=USERS), config=SECURED) as broker:
+    security = Security("SASL_PLAINTEXT", users=USERS, unsecured_tokens=True)
+    async with Broker(security=security, config={**SECURED, "sasl.enabled.mechanisms": _MECHANISMS}) as broker:
         yield Secured("embedded", broker.bootstrap_servers)
 
 

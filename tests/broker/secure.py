@@ -171,8 +171,9 @@ class Certificates:
         self.client_name = subject_of(certificate.public_bytes(Encoding.DER))
 
     def options(self, **more: str) -> dict[str, str]:
-        """A broker's options."""
-        return {"ssl.keystore.location": self.keystore, "ssl.truststore.location": self.authority, **more}
+        """A broker's options. The authority of clients is of no use to one that asks for no certificates."""
+        trusted = {"ssl.truststore.location": self.authority} if "ssl.client.auth" in more else {}
+        return {"ssl.keystore.location": self.keystore, **trusted, **more}
 
     def context(self, *, with_client: bool = False) -> ssl.SSLContext:
         """What a client uses."""

@@ -174,7 +174,7 @@ DERIVED = {
 
 DIFFERENT = {
     "group.initial.rebalance.delay.ms": "0",
-    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+    "sasl.enabled.mechanisms": "",
     "ssl.keystore.type": "",
     "ssl.truststore.type": "",
 }

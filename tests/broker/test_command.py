@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from aiokproto.broker import Security
 from aiokproto.cli.main import main
 from aiokproto.client import Client
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.registry import api_keys
+from aiokproto.errors import ConfigurationError
 from tests.broker.wire import Wire, batch, connect_to, fetch_request, produce, records_of
 from tests.patience import PATIENCE
 
@@ -88,6 +90,9 @@ def test_the_broker_ends_with_its_parent_process() -> None:
         (["--security-protocol", "TLS"], "invalid choice: 'TLS'"),
         (["--users-file", "absent.txt"], "absent.txt: "),
         (["--config", "sasl.enabled.mechanisms=PLAIN"], "has no effect: the security protocol is PLAINTEXT"),
+        (["--config", "num.partitions=2", "--config", "num.partitions=3"], "--config num.partitions is given twice"),
+        (["--unsecured-tokens"], "unsecured_tokens has no effect: the security protocol is PLAINTEXT"),
+        (["--security-protocol", "SASL_PLAINTEXT"], "needs a mechanism to log in with"),
         (["--host", "0.0.0.0"], "set advertised_host"),
     ],
 )
@@ -115,6 +120,20 @@ async def test_users_and_an_advertised_host(tmp_path: Path) -> None:
             assert [broker.host for broker in client.brokers.values()] == ["localhost"]
 
 
+@pytest.mark.parametrize("consent", ["unsecured_tokens", "sasl_oauth_allow_http"])
+def test_what_opens_a_door_is_off_until_the_command_line_says_it(consent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Security] = []
+
+    def cluster(*, security: Security, **arguments: object) -> None:
+        given.append(security)
+        raise ConfigurationError("enough is seen")
+
+    monkeypatch.setattr("aiokproto.cli.broker.Cluster", cluster)
+    for more in ([], [f"--{consent.replace('_', '-')}"]):
+        assert main(["broker", "--security-protocol", "SASL_PLAINTEXT", *more]) == 2
+    assert [getattr(security, consent) for security in given] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("option", "line", "text"),
     [("--users-file", "s3cret", "not NAME:PASSWORD"), ("--config-file", "s3cret", "not NAME=VALUE")],
@@ -128,6 +147,25 @@ def test_a_malformed_line_of_a_file_is_named_without_what_it_says(
         main(["broker", option, str(file)])
     error = capsys.readouterr().err
     assert f"line 2: {text}" in error
+    assert "s3cret" not in error
+
+
+@pytest.mark.parametrize(
+    ("option", "lines", "name"),
+    [
+        ("--users-file", "alice:a\nbob:b\nalice:s3cret", "alice"),
+        ("--config-file", "num.partitions=2\n\nnum.partitions=3", "num.partitions"),
+    ],
+)
+def test_a_line_of_a_file_that_another_would_replace_is_refused(
+    tmp_path: Path, option: str, lines: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.write_text(lines)
+    with pytest.raises(SystemExit, match="2"):
+        main(["broker", option, str(file)])
+    error = capsys.readouterr().err
+    assert f"line 3: {name!r} is given twice" in error
     assert "s3cret" not in error
 
 

@@ -277,9 +277,12 @@ def test_credentials_from_code_and_from_requests() -> None:
     before = ScramCredentials({"alice": "secret"})
     assert before.users == ["alice"]
     assert list(before.to_json()) == []
-    new = Upsertion("bob", 2, 8192, b"salt", b"salted")
-    assert before.alter([Deletion("alice", 1)], [new]) == {"alice": None, "bob": None}
-    assert list(before.of("alice")) == [Mechanism.SCRAM_SHA_512]
+    old, new = (Upsertion("bob", mechanism, 8192, b"salt", b"salted") for mechanism in (1, 2))
+    assert before.alter([], [old]) == {"bob": None}
+    assert before.alter([], [new]) == {"bob": None}
+    assert before.alter([Deletion("bob", 1)], []) == {"bob": None}
+    assert list(before.of("bob")) == [Mechanism.SCRAM_SHA_512]
+    assert list(before.of("alice")) == list(Mechanism)
     after = ScramCredentials({})
     after.load_json(list(before.to_json()))
     assert after.of("bob") == before.of("bob")
@@ -287,7 +290,9 @@ def test_credentials_from_code_and_from_requests() -> None:
 
 
 def test_a_user_named_twice_is_not_changed() -> None:
-    credentials = ScramCredentials({"alice": "secret"})
+    credentials = ScramCredentials({})
+    for mechanism in (1, 2):
+        credentials.alter([], [Upsertion("alice", mechanism, 8192, b"salt", b"salted")])
     results = credentials.alter([Deletion("alice", 1)], [Upsertion("alice", 2, 8192, b"salt", b"salted")])
     assert results["alice"] is not None
     assert results["alice"].code == ErrorCode.DUPLICATE_RESOURCE

@@ -27,6 +27,7 @@ from tests.broker.secure import (
     DESCRIBE,
     READ,
     TOPIC,
+    USERS,
     WRITE,
     Certificates,
     acl,
@@ -95,7 +96,7 @@ async def test_a_client_without_tls_gets_an_alert_and_is_disconnected(certificat
     ("security", "config", "text"),
     [
         (Security("SSL"), {}, "ssl.keystore.location"),
-        (Security("SASL_SSL"), {"ssl.keystore.location": "nowhere.pem"}, "nowhere.pem"),
+        (Security("SASL_SSL", users=USERS), {"ssl.keystore.location": "nowhere.pem"}, "nowhere.pem"),
         (None, {"authorizer.class.name": AUTHORIZER, "super.users": "alice"}, "super.users: "),
         (Security("SASL_PLAINTEXT"), {"sasl.enabled.mechanisms": "GSSAPI"}, "sasl.enabled.mechanisms: "),
         (None, {"ssl.client.auth": "perhaps"}, "ssl.client.auth"),

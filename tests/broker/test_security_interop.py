@@ -31,7 +31,8 @@ def secured(protocol: Any, certificates: Certificates) -> Broker:
     if protocol == "SSL":
         return Broker(security=Security(protocol), config=certificates.options(**{"ssl.client.auth": "required"}))
     config = certificates.options() if protocol == "SASL_SSL" else {}
-    return Broker(security=Security(protocol, users=USERS), config=config)
+    security = Security(protocol, users=USERS, unsecured_tokens=True)
+    return Broker(security=security, config={**config, "sasl.enabled.mechanisms": ",".join(MECHANISMS)})
 
 
 def web_token(user: str) -> str:

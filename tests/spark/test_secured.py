@@ -70,8 +70,9 @@ class Done:
 def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
     """Runs both jobs, in a process of their own with one session."""
     certificates, folder = Certificates(tmp_path_factory.mktemp("certificates")), tmp_path_factory.mktemp("jobs")
-    security = Security("SASL_SSL", users={"etl": SECRET})
-    with ThreadedCluster(Broker(security=security, config=certificates.options())) as cluster:
+    security = Security("SASL_SSL", users={"etl": SECRET}, unsecured_tokens=True)
+    config = {**certificates.options(), "sasl.enabled.mechanisms": "SCRAM-SHA-512,OAUTHBEARER"}
+    with ThreadedCluster(Broker(security=security, config=config)) as cluster:
         jobs = [(password_options(cluster, certificates), WITH_PASSWORD), (token_options(certificates), WITH_TOKENS)]
         for _, topic in jobs:
             cluster.create_topic(topic, partitions=2)

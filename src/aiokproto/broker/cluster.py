@@ -18,6 +18,8 @@ from aiokproto.broker.handlers import SERVED, UNSTABLE
 from aiokproto.broker.metadata.cluster_state import Node
 from aiokproto.broker.metadata.topics import OFFSETS_TOPIC
 from aiokproto.broker.quotas.client_quota_manager import ClientQuotaManager
+from aiokproto.broker.security.effects import check_effects
+from aiokproto.broker.security.mechanisms import SecurityConfig
 from aiokproto.broker.security.settings import Security
 from aiokproto.broker.server.dispatch import Dispatcher
 from aiokproto.broker.server.listener import Listener
@@ -131,7 +133,7 @@ class Cluster(AsyncContext):
         served = UNSTABLE if self._options.value("unstable.api.versions.enable") else SERVED
         self._served = served if as_version is None else versions_served(as_version, SERVED)
         self._security = security or Security()
-        self._security.check_config(config or {})
+        check_effects(SecurityConfig(self._security, self._options))
         self._runtime: ClusterRuntime | None = None
         self._servers: dict[int, SocketServer] = {}
         self._ports: dict[int, ReservedPort] = {}

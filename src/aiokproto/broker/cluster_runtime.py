@@ -7,6 +7,7 @@ tasks end before logs are closed.
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from aiokproto.broker.clock import Clock, Timer
 from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.groups.coordinator import GroupCoordinator
 from aiokproto.broker.log.directory_lock import DirectoryLock
+from aiokproto.broker.log.private_files import make_directory, open_to_others
 from aiokproto.broker.metadata.cluster_state import ClusterState, Node
 from aiokproto.broker.metadata.internal_topics import read_internal_topic
 from aiokproto.broker.metadata.log_manager import LogManager
@@ -28,6 +30,8 @@ from aiokproto.broker.share.coordinator import ShareCoordinator
 from aiokproto.broker.share.manager import SharePartitionManager
 from aiokproto.broker.telemetry import ClientTelemetry
 from aiokproto.broker.transactions.coordinator import TransactionCoordinator
+
+log = logging.getLogger("aiokproto.broker")
 
 
 class ClusterRuntime:
@@ -68,7 +72,14 @@ class ClusterRuntime:
         self._timers: dict[str, Timer] = {}
         self._temporary = data_dir is None
         self._root = data_dir or Path(tempfile.mkdtemp(prefix="aiokproto-broker-"))
-        self._root.mkdir(parents=True, exist_ok=True)
+        make_directory(self._root)
+        if mode := open_to_others(self._root):
+            log.warning(
+                "data_dir: other users of this machine have access to %s, as its mode is %s: chmod go-rwx, unless this"
+                " is what you want",
+                self._root,
+                mode,
+            )
         # First: nothing may be read that another process is writing.
         self._lock = DirectoryLock(self._root)
         try:

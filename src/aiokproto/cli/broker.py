@@ -42,9 +42,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             advertised_host=options.advertised_host,
             port=options.port,
             auto_create_topics=options.auto_create_topics,
-            config={**options.config_file, **dict(options.config)},
+            config={**options.config_file, **_once_each(options.config)},
             as_version=options.as_version,
-            security=Security(options.security_protocol, users=options.users_file),
+            security=Security(
+                options.security_protocol,
+                users=options.users_file,
+                unsecured_tokens=options.unsecured_tokens,
+                sasl_oauth_allow_http=options.sasl_oauth_allow_http,
+            ),
         )
     except ConfigurationError as error:
         sys.stderr.write(f"error: {error}\n")
@@ -128,6 +133,18 @@ def _add_options_of_kafka(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="users for PLAIN and SCRAM, one NAME:PASSWORD a line",
     )
+    add(
+        "--unsecured-tokens",
+        action="store_true",
+        help="for tests: OAUTHBEARER, if sasl.enabled.mechanisms names it, accepts tokens that nobody has signed, so"
+        " that anyone can log in as anyone",
+    )
+    add(
+        "--sasl-oauth-allow-http",
+        action="store_true",
+        help="load the keys of sasl.oauthbearer.jwks.endpoint.url by http from another machine: who can change them on"
+        " the way logs in as anyone",
+    )
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -135,6 +152,15 @@ def _setting(text: str) -> tuple[str, str]:
     if not (name and equals):
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
     return name, value
+
+
+def _once_each(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
+    once = dict(settings)
+    if len(once) < len(settings):
+        names = [name for name, _ in settings]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ConfigurationError(f"--config {twice} is given twice")
+    return once
 
 
 def _settings(path: str) -> dict[str, str]:
@@ -158,6 +184,8 @@ def _pairs(path: str, separator: str, form: str) -> dict[str, str]:
         name, found, value = line.partition(separator)
         if not (name.strip() and found):
             raise argparse.ArgumentTypeError(f"{path}, line {number}: not {form}")
+        if name.strip() in pairs:
+            raise argparse.ArgumentTypeError(f"{path}, line {number}: {name.strip()!r} is given twice")
         pairs[name.strip()] = value.strip()
     return pairs
 

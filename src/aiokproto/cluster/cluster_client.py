@@ -14,6 +14,7 @@ from aiokproto.authorization import Asked
 from aiokproto.cluster.answers import AnswerChecker
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.coordinators import CoordinatorCache, CoordinatorKind
+from aiokproto.cluster.exposure import report_exposures
 from aiokproto.cluster.metadata import MetadataUpdater
 from aiokproto.cluster.pool import MAIN, Pool
 from aiokproto.cluster.report import client_findings, client_stats
@@ -118,6 +119,7 @@ class ClusterClient(AsyncContext):
             raise ClientClosedError("a client can be started only once: create a new one")
         self._started = True
         self.home.begin()
+        report_exposures(self.config)
         try:
             # In the caller's task: there is no metadata task yet that could race with it.
             await self._metadata.bootstrap(timeout)

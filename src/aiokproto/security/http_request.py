@@ -93,7 +93,7 @@ def parse_url(option: str, text: object, *, allow_http: bool) -> Url:
     if parts.fragment:
         raise ConfigurationError(f"{option}: the URL has a fragment (#…), which is never sent")
     tls, shown = parts.scheme == "https", f"{parts.scheme}://{parts.netloc}{parts.path}"
-    if not tls and not allow_http and not _is_local(parts.hostname):
+    if not tls and not allow_http and not is_loopback(parts.hostname):
         raise ConfigurationError(
             f"{option}: {shown} is not encrypted: use https, or allow it with sasl_oauth_allow_http=True"
         )
@@ -109,7 +109,8 @@ def _target(parts: SplitResult) -> str:
     return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 
-def _is_local(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine, by its name or address alone."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

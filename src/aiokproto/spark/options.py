@@ -1,4 +1,4 @@
-"""The options of the data source, with the names of Spark's own Kafka connector. Pure.
+"""The options of the data source, with the names of Spark's own Kafka connector. Pure, but for a warning.
 
 Names are case-insensitive. Options of the client have the prefix ``kafka.`` and the names of the Java client, such as
 ``kafka.request.timeout.ms``; this module maps them to ``request_timeout_ms``. Each option of the connector and of the
@@ -8,12 +8,14 @@ Java client is on one of three lists: honoured (in this module), accepted withou
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from aiokproto.cluster.exposure import exposures
 from aiokproto.config import SECURITY_PROTOCOLS, ClusterConfig, ConnectionOptions
 from aiokproto.errors import ConfigurationError
 from aiokproto.records.compression import MAX_DECOMPRESSED
@@ -371,10 +373,24 @@ def connection_options(given: Mapping[str, Any]) -> Mapping[str, Any]:
     check_references(options)
     try:
         if (known := checkable(options)) is not None:
-            ClusterConfig.parse(known)
+            _warn_once(ClusterConfig.parse(known), java)
     except ConfigurationError as error:
         raise in_their_names(error, java) from None
     return options
+
+
+_warned = set[str]()
+
+logger = logging.getLogger("aiokproto.spark")
+
+
+def _warn_once(config: ClusterConfig, names: Mapping[str, str]) -> None:
+    """Warn of what the connection lacks: here, where the driver parses options, and once in its process. The clients
+    of the driver and of tasks, which are many, do not."""
+    for text in exposures(config):
+        if text not in _warned:
+            _warned.add(text)
+            logger.warning("%s", in_their_names(ConfigurationError(text), names))
 
 
 def in_their_names(error: ConfigurationError, names: Mapping[str, str]) -> ConfigurationError:

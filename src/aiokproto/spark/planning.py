@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from aiokproto.cluster import ClusterClient
+from aiokproto.cluster.exposure import REPORTED_ELSEWHERE
 from aiokproto.codec.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -73,6 +74,7 @@ def plan_now(
 async def _plan_with_new_client(
     options: ReadOptions, resume: Mapping[TopicPartition, int] | None, conditions: Conditions | None
 ) -> Plan:
+    REPORTED_ELSEWHERE.set(True)
     async with ClusterClient(ClusterConfig.parse(client_options(options.connection))) as cluster:
         found = await plan(cluster, options, resume)
         return found if conditions is None else await narrow(cluster, options, found, conditions)

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokproto.cluster import ClusterClient
+from aiokproto.cluster.exposure import REPORTED_ELSEWHERE
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.spark.credentials import client_options, fingerprint
@@ -73,6 +74,7 @@ class Worker:
                 if topic is not None:
                     await self._clusters[key].topic(topic)
                 return self._clusters[key]
+        REPORTED_ELSEWHERE.set(True)
         cluster = ClusterClient(ClusterConfig.parse(options))
         try:
             await cluster.start()
@@ -97,6 +99,7 @@ class Worker:
             return found
         if found is not None:
             await self._discard(found)
+        REPORTED_ELSEWHERE.set(True)
         producer = Producer(**options)
         await producer.start()
         self._producers[key] = producer

@@ -88,9 +88,7 @@ _REPLICAS = r"\*|none|(\d+:\d+(,\d+:\d+)*)?"
 """Pairs of partition and broker id, all (``*``), or none."""
 
 _STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-_MSK_MECHANISMS = ("AWS_MSK_IAM",)
-"""Not Kafka's own: has to be enabled."""
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM")
 
 BROKER: dict[str, Option] = {
     "allow.everyone.if.no.acl.found": Option(False, BOOLEAN),
@@ -181,8 +179,8 @@ BROKER: dict[str, Option] = {
     "queued.max.request.bytes": _long(-1, -1),
     "quota.window.num": _integer(11, 2),
     "quota.window.size.seconds": _integer(1, 1),
-    # Kafka's default is GSSAPI, which this broker does not implement.
-    "sasl.enabled.mechanisms": Option(",".join(_MECHANISMS), LIST, choices=(*_MECHANISMS, *_MSK_MECHANISMS), many=True),
+    # Kafka's default is GSSAPI, which this broker does not implement. Here it is those whose secrets are given.
+    "sasl.enabled.mechanisms": Option("", LIST, choices=_MECHANISMS, many=True),
     "sasl.oauthbearer.allow.unverified.audience": Option(False, BOOLEAN),
     "sasl.oauthbearer.allow.unverified.issuer": Option(False, BOOLEAN),
     "sasl.oauthbearer.clock.skew.seconds": _integer(30, 0),

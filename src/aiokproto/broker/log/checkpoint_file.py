@@ -9,13 +9,15 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from aiokproto.broker.log.private_files import private
+
 _VERSION = "0"
 
 
 def write(path: Path, entries: Sequence[str]) -> None:
     """Replace the file atomically: a crash leaves the old one or the new one, never a part."""
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("w") as file:
+    with open(temporary, "w", opener=private) as file:
         file.write("\n".join([_VERSION, str(len(entries)), *entries, ""]))
         file.flush()
         # Before the rename: a file system may otherwise store the new name before the content, which leaves an empty

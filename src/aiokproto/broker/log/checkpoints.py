@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from aiokproto.broker.log import checkpoint_file
+from aiokproto.broker.log.private_files import write_private
 
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 """Below this offset a log was flushed."""
@@ -46,7 +47,7 @@ def read(path: Path) -> dict[Partition, int]:
 def mark_clean_shutdown(root: Path) -> None:
     """Mark a clean shutdown."""
     # What Kafka's CleanShutdownFileHandler writes (KIP-966). There is no broker epoch here: -1.
-    (root / CLEAN_SHUTDOWN).write_text('{"version":0,"brokerEpoch":-1}')
+    write_private(root / CLEAN_SHUTDOWN, '{"version":0,"brokerEpoch":-1}')
 
 
 def take_clean_shutdown(root: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from aiokproto.broker.log.private_files import private
 from aiokproto.errors import ConfigurationError
 
 
@@ -19,7 +20,7 @@ class DirectoryLock:
         """
         # A lock of the operating system, not a file with a process id: it ends with the process, and leaves nothing
         # stale.
-        self._file = (directory / ".lock").open("a+b")
+        self._file = open(directory / ".lock", "a+b", opener=private)  # noqa: SIM115 - until release()
         try:
             _lock(self._file.fileno())
         except OSError:

@@ -12,6 +12,8 @@ from bisect import bisect_left, bisect_right
 from pathlib import Path
 from typing import NamedTuple
 
+from aiokproto.broker.log.private_files import write_private
+
 
 class OffsetIndex:
     """The last offset of some batches, relative to the segment's base offset, and the positions of these batches.
@@ -50,7 +52,7 @@ class OffsetIndex:
 
     def save(self, path: Path) -> None:
         """Write the index to ``path``."""
-        path.write_bytes(b"".join(map(_OFFSET_ENTRY.pack, self._offsets, self._positions)))
+        write_private(path, b"".join(map(_OFFSET_ENTRY.pack, self._offsets, self._positions)))
 
     @classmethod
     def load(cls, path: Path, segment_size: int) -> OffsetIndex | None:
@@ -109,7 +111,7 @@ class TimeIndex:
 
     def save(self, path: Path) -> None:
         """Write the index to ``path``."""
-        path.write_bytes(b"".join(map(_TIME_ENTRY.pack, self._timestamps, self._offsets)))
+        write_private(path, b"".join(map(_TIME_ENTRY.pack, self._timestamps, self._offsets)))
 
     @classmethod
     def load(cls, path: Path) -> TimeIndex | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from pathlib import Path
 
+from aiokproto.broker.log.private_files import make_directory, write_private
 from aiokproto.errors import ConfigurationError
 
 FILE = "partition.metadata"
@@ -54,10 +55,10 @@ def claim(directory: Path, topic_id: bytes) -> None:
         return
     if known is not None:
         raise ConfigurationError(f"data_dir: {directory} has topic id {_text(known)}, expected {_text(topic_id)}")
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory)
     # Replaced as a whole: with part of an id the directory could not be opened again.
     temporary = directory / f"{FILE}.tmp"
-    temporary.write_text(f"version: {_VERSION}\ntopic_id: {_text(topic_id)}")
+    write_private(temporary, f"version: {_VERSION}\ntopic_id: {_text(topic_id)}")
     temporary.replace(directory / FILE)
 
 

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
+from aiokproto.broker.log.private_files import write_private
 from aiokproto.broker.log.segment import SNAPSHOT
 from aiokproto.codec.payloads.transactions import ProducerEntry, ProducerSnapshot
 from aiokproto.errors import DecodeError
@@ -28,7 +29,7 @@ def save(directory: Path, offset: int, producers: list[ProducerEntry]) -> None:
     covered = body[_CRC_FROM - _VERSION.size :]
     # Encoded twice: the checksum is a field of the message that it covers the rest of.
     content = ProducerSnapshot(crc=crc32c(covered), producer_entries=producers).encode(_VERSION_NUMBER)
-    path_of(directory, offset).write_bytes(_VERSION.pack(_VERSION_NUMBER) + content)
+    write_private(path_of(directory, offset), _VERSION.pack(_VERSION_NUMBER) + content)
 
 
 def load(directory: Path, offset: int) -> list[ProducerEntry] | None:

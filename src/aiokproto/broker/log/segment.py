@@ -14,6 +14,7 @@ from pathlib import Path
 
 from aiokproto.broker.log.header import BatchHeader, Buffer
 from aiokproto.broker.log.index import OffsetIndex, TimeIndex
+from aiokproto.broker.log.private_files import make_directory, private
 from aiokproto.broker.log.transaction_index import TransactionIndex
 from aiokproto.codec.payloads.transactions import AbortedTxn
 from aiokproto.errors import CorruptRecordError
@@ -100,9 +101,9 @@ class Segment:
     def create(self) -> None:
         """Create the file and its directory if they are missing."""
         if self._file is None and not self.path().exists():
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_directory(self._path.parent)
             # Unbuffered: what append() has written survives a crash of the process.
-            self._file = FileIO(self.path(), "x+")
+            self._file = FileIO(self.path(), "x+", opener=private)
 
     def append(self, data: Buffer, header: BatchHeader) -> None:
         """Write a batch at the end.

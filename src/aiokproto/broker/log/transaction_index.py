@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from aiokproto.broker.log.private_files import write_private
 from aiokproto.codec.payloads.transactions import AbortedTxn
 from aiokproto.errors import DecodeError
 
@@ -44,7 +45,7 @@ class TransactionIndex:
     def save(self, path: Path) -> None:
         """Write the index to ``path``. An empty index has no file."""
         if self._ended:
-            path.write_bytes(b"".join(_VERSION + aborted.encode(0) for aborted in self._ended))
+            write_private(path, b"".join(_VERSION + aborted.encode(0) for aborted in self._ended))
         else:
             path.unlink(missing_ok=True)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from aiokproto.broker.log.private_files import private, write_private
 from aiokproto.errors import ConfigurationError
 
 FILE = "cluster.jsonl"
@@ -74,7 +75,7 @@ class MetadataLog:
         if self._lines > 2 * sum(map(len, self._kinds.values())) + _SLACK:
             self._rewrite()
         else:
-            with self._path.open("a") as file:
+            with open(self._path, "a", opener=private) as file:
                 file.write("".join(f"{line}\n" for line in lines))
 
     def _apply(self, kind: str, name: str, value: Any) -> None:
@@ -87,7 +88,7 @@ class MetadataLog:
         entries = [[kind, name, value] for kind, values in self._kinds.items() for name, value in values.items()]
         # In the same directory: only there the replacement is atomic.
         temporary = self._path.with_suffix(".tmp")
-        temporary.write_text("".join(f"{json.dumps(entry)}\n" for entry in [_VERSION, *entries]))
+        write_private(temporary, "".join(f"{json.dumps(entry)}\n" for entry in [_VERSION, *entries]))
         # Atomic: a crash leaves the old file or the new one.
         temporary.replace(self._path)
         self._lines = len(entries)

@@ -1,8 +1,9 @@
 """Authentication, authorization and delegation tokens. Pure, except for :mod:`tls`, :mod:`settings`, :mod:`jwks` and
 the file of :mod:`security_state`.
 
-- **Connecting.** ``settings`` are the options of the ``Cluster``; ``tls`` makes the TLS context and the principal of a
-  client certificate.
+- **Connecting.** ``settings`` are the arguments of the ``Cluster``. ``mechanisms`` are those that follow from them and
+  the options, and ``effects`` refuses options that would have none. ``tls`` makes the TLS context and the principal of
+  a client certificate.
 - **Authentication.** ``sasl`` is the state machine of one connection. It drives a ``sasl_server`` mechanism: ``plain``,
   ``scram``, ``oauthbearer`` or ``aws_msk_iam``. ``jwt`` validates signed tokens by the keys that ``jwks`` loads.
   ``credentials`` are the SCRAM credentials, ``tokens`` the delegation tokens (KIP-48).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 Key = tuple[str, Mechanism]
+
+log = logging.getLogger("aiokproto.broker")
 
 
 class Deletion(NamedTuple):
@@ -39,16 +42,18 @@ class Upsertion(NamedTuple):
 class ScramCredentials:
     """SCRAM credentials: of the users in :class:`Security`, and those that AlterUserScramCredentials has set.
 
-    Only the second kind is persisted: the first is made from its password again at every start, with a new salt.
+    Only the second kind is persisted: the first is made from its password again at every start, with a new salt. So it
+    cannot be changed by requests: PLAIN, which needs the password itself, would still take the old one, and what was
+    deleted would be there again after a restart.
     """
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
-        self._given = {
+        self._given = frozenset(passwords)
+        self._all = {
             (user, mechanism): credential_of(mechanism, password)
             for user, password in passwords.items()
             for mechanism in Mechanism
         }
-        self._all = dict(self._given)
 
     def find(self, user: str, mechanism: Mechanism) -> Credential | None:
         """Return a user's credential, or None."""
@@ -88,6 +93,9 @@ class ScramCredentials:
             return BrokerError(ErrorCode.UNACCEPTABLE_CREDENTIAL, detail="Username must not be empty")
         if change.mechanism not in Mechanism.__members__.values():
             return BrokerError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, detail="Unknown SCRAM mechanism")
+        if change.user in self._given:
+            text = "The user and its password are in the configuration of the broker: change them there"
+            return BrokerError(ErrorCode.UNACCEPTABLE_CREDENTIAL, detail=text)
         if isinstance(change, Deletion):
             if (change.user, Mechanism(change.mechanism)) not in self._all:
                 text = "Attempt to delete a user credential that does not exist"
@@ -121,16 +129,22 @@ class ScramCredentials:
                 "server_key": known.server_key.hex(),
             }
             for (user, mechanism), known in list(self._all.items())
-            if self._given.get((user, mechanism)) is not known
+            if user not in self._given
         )
 
     def load_json(self, entries: Sequence[Mapping[str, str | int]]) -> None:
-        """Load what :meth:`to_json` returned. Raises KeyError or ValueError if it is invalid."""
+        """Load what :meth:`to_json` returned, but for users that are given now. Raises KeyError or ValueError if it is
+        invalid."""
         names = {mechanism.sasl_name: mechanism for mechanism in Mechanism}
         for entry in entries:
             salt, stored, server = (bytes.fromhex(str(entry[key])) for key in ("salt", "stored_key", "server_key"))
             known = Credential(salt, int(entry["iterations"]), stored, server)
-            self._all[str(entry["user"]), names[str(entry["mechanism"])]] = known
+            user, mechanism = str(entry["user"]), names[str(entry["mechanism"])]
+            if user in self._given:
+                text = "users: the password of %r replaces the %s credential in data_dir"
+                log.warning(text, user, mechanism.sasl_name)
+            else:
+                self._all[user, mechanism] = known
 
 
 def _twice() -> BrokerError:

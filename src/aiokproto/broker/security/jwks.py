@@ -52,11 +52,12 @@ class Jwks:
 
     Args:
         url: A URL, ``file:``, ``https:`` or ``http:``.
+        allow_http: Whether it may be ``http`` to another machine.
         backoff: Wait before the second request at the start (s); doubles.
         backoff_max: Longest such wait, and the time after which no further request begins (s).
     """
 
-    def __init__(self, url: str, backoff: float, backoff_max: float) -> None:
+    def __init__(self, url: str, *, allow_http: bool, backoff: float, backoff_max: float) -> None:
         self._keys: dict[str, Key] = {}
         self._backoff = backoff
         self._backoff_max = backoff_max
@@ -67,8 +68,8 @@ class Jwks:
             self._file: Path | None = Path(unquote(parts.path))
             return
         self._file = None
-        # A broker in a test trusts its own configuration: nothing secret is sent.
-        self._url = parse_url(_URL, url, allow_http=True)
+        # Nothing secret is sent, but who can change the keys on the way can log in as anyone.
+        self._url = parse_url(_URL, url, allow_http=allow_http)
 
     def find(self, key_id: str) -> Key | None:
         """Return a key. If there is none, the set is loaded again, for the next token."""
@@ -135,8 +136,12 @@ class Jwks:
         return response.body
 
 
-def jwks_of(options: BrokerOptions) -> Jwks | None:
+def jwks_of(options: BrokerOptions, *, allow_http: bool) -> Jwks | None:
     """Return the set that the options name, which is still to be loaded; None if they name none.
+
+    Args:
+        options: The options.
+        allow_http: Whether it may come by ``http`` from another machine.
 
     Raises:
         ConfigurationError: An option is missing or invalid, or the package cryptography is missing.
@@ -153,7 +158,12 @@ def jwks_of(options: BrokerOptions) -> Jwks | None:
     except ImportError:
         raise ConfigurationError(f"{_URL} needs the package cryptography: pip install aiokproto[oauth]") from None
     retry = "sasl.oauthbearer.jwks.endpoint.retry.backoff"
-    return Jwks(url, options.seconds(f"{retry}.ms"), options.seconds(f"{retry}.max.ms"))
+    return Jwks(
+        url,
+        allow_http=allow_http,
+        backoff=options.seconds(f"{retry}.ms"),
+        backoff_max=options.seconds(f"{retry}.max.ms"),
+    )
 
 
 def parse_keys(data: bytes) -> dict[str, Key]:

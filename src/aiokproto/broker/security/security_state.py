@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from ssl import SSLObject
 
@@ -19,11 +20,13 @@ from aiokproto.broker.security.acls import Acl, Operation, PatternType, Permissi
 from aiokproto.broker.security.authorizer import Authorizer
 from aiokproto.broker.security.aws_msk_iam import AwsMskIamSaslServer
 from aiokproto.broker.security.credentials import Deletion, ScramCredentials, Upsertion
+from aiokproto.broker.security.effects import super_users
 from aiokproto.broker.security.jwks import jwks_of
 from aiokproto.broker.security.jwt import JwtValidator
+from aiokproto.broker.security.mechanisms import SecurityConfig
 from aiokproto.broker.security.oauthbearer import OAuthBearerSaslServer, TokenValidator, unsecured_validator
 from aiokproto.broker.security.plain import PlainSaslServer
-from aiokproto.broker.security.principal import ANONYMOUS, parse_principal
+from aiokproto.broker.security.principal import ANONYMOUS
 from aiokproto.broker.security.sasl import SaslAuthenticator
 from aiokproto.broker.security.sasl_server import SaslServer
 from aiokproto.broker.security.scram import Mechanism, ScramSaslServer
@@ -62,7 +65,9 @@ class SecurityState:
         Raises:
             ConfigurationError: An option is invalid, or the file is.
         """
-        self._acls = _authorizer(options)
+        config = SecurityConfig(security, options)
+        allow = bool(options.value("allow.everyone.if.no.acl.found"))
+        self._acls = Authorizer(super_users(config), allow_if_no_acl=allow)
         self.authorizer = self._acls if options.value("authorizer.class.name") else None
         self.credentials = ScramCredentials(security.users if security.sasl else {})
         self._path = root / "security.json"
@@ -73,8 +78,8 @@ class SecurityState:
         self._sasl = security.sasl
         self._clock = clock
         self._max_reauth_ms = options.number("connections.max.reauth.ms")
-        self._jwks = jwks_of(options) if security.sasl and security.token_validator is None else None
-        self._mechanisms = self._enabled(security, options)
+        self._jwks = jwks_of(options, allow_http=security.sasl_oauth_allow_http)
+        self._mechanisms = self._enabled(config)
         if self._path.exists():
             self._load()
 
@@ -165,26 +170,27 @@ class SecurityState:
 
     # ---- inside
 
-    def _validator(self, security: Security, options: BrokerOptions) -> TokenValidator:
-        if security.token_validator is not None:
-            return security.token_validator
-        if self._jwks is None:
+    def _validator(self, security: Security, options: BrokerOptions) -> TokenValidator | None:
+        if self._jwks is not None:
+            return JwtValidator(self._jwks.find, options, self._clock.wall)
+        if security.unsecured_tokens:
             return unsecured_validator(self._clock.wall)
-        return JwtValidator(self._jwks.find, options, self._clock.wall)
+        return security.token_validator
 
-    def _enabled(self, security: Security, options: BrokerOptions) -> Mapping[str, Callable[[], SaslServer]]:
+    def _enabled(self, config: SecurityConfig) -> Mapping[str, Callable[[], SaslServer]]:
         find, find_token = self.credentials.find, self.tokens.account
-        names = str(options.value("sasl.enabled.mechanisms")).split(",")
-        validate, access_keys = self._validator(security, options), security.aws_access_keys
+        security = config.security
+        validate, access_keys = self._validator(security, config.options), security.aws_access_keys
         known: dict[str, Callable[[], SaslServer]] = {
             # Not self.credentials: PLAIN needs the password itself, which AlterUserScramCredentials does not carry.
             "PLAIN": lambda: PlainSaslServer(security.users),
             "SCRAM-SHA-256": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_256, find, find_token=find_token),
             "SCRAM-SHA-512": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_512, find, find_token=find_token),
-            "OAUTHBEARER": lambda: OAuthBearerSaslServer(validate),
             "AWS_MSK_IAM": lambda: AwsMskIamSaslServer(access_keys, self._clock.wall),
         }
-        return {name: known[name] for name in names}
+        if validate is not None:
+            known["OAUTHBEARER"] = partial(OAuthBearerSaslServer, validate)
+        return {name: known[name] for name in config.mechanisms}
 
     async def _save_behind(self) -> None:
         try:
@@ -220,16 +226,6 @@ class SecurityState:
             self._acls.add(_read(entry) for entry in document["acls"])
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigurationError(f"data_dir: {self._path} cannot be read: {error}") from None
-
-
-def _authorizer(options: BrokerOptions) -> Authorizer:
-    users = [user.strip() for user in str(options.value("super.users")).split(";") if user.strip()]
-    for user in users:
-        try:
-            parse_principal(user)
-        except ValueError as error:
-            raise ConfigurationError(f"super.users: {error}") from None
-    return Authorizer(users, allow_if_no_acl=bool(options.value("allow.everyone.if.no.acl.found")))
 
 
 def _written(acl: Acl) -> list[str]:

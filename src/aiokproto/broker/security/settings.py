@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,13 +13,13 @@ from aiokproto.errors import ConfigurationError
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
-_AUTHORIZER = "authorizer.class.name"
-_OF_AUTHORIZER = ("allow.everyone.if.no.acl.found", "super.users")
-
 
 @dataclass(frozen=True)
 class Security:
     """The security protocol, and the secrets of users.
+
+    Without ``sasl.enabled.mechanisms`` those mechanisms are on whose secrets are given: PLAIN and SCRAM by ``users``,
+    OAUTHBEARER by ``token_validator`` or ``sasl.oauthbearer.jwks.endpoint.url``, AWS_MSK_IAM by ``aws_access_keys``.
 
     Everything else is in ``config``, by Kafka's own option names: ``sasl.enabled.mechanisms``,
     ``connections.max.reauth.ms``, ``ssl.keystore.location`` (private key and certificates: PEM, PKCS#12, JKS or JCEKS),
@@ -28,13 +28,17 @@ class Security:
 
     Attributes:
         protocol: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``; for all nodes.
-        users: Passwords by user, for PLAIN and SCRAM. AlterUserScramCredentials can add SCRAM users.
+        users: Passwords by user, for PLAIN and SCRAM. AlterUserScramCredentials can add SCRAM users, and cannot change
+            these.
         ssl_context: A server-side context for ``SSL`` and ``SASL_SSL``, instead of the ``ssl.*`` options.
-        token_validator: Validates OAUTHBEARER tokens; raises ValueError for an invalid one. None validates JSON Web
-            Tokens as Kafka does: by the keys of ``sasl.oauthbearer.jwks.endpoint.url`` and the other options
-            ``sasl.oauthbearer.*``; without these it accepts unsecured tokens.
-        aws_access_keys: Secret access keys by access key id, for AWS_MSK_IAM, which ``sasl.enabled.mechanisms`` must
-            name. The principal is the access key id.
+        token_validator: Validates OAUTHBEARER tokens; raises ValueError for an invalid one. The options
+            ``sasl.oauthbearer.*`` validate JSON Web Tokens as Kafka does, by the keys of
+            ``sasl.oauthbearer.jwks.endpoint.url``.
+        aws_access_keys: Secret access keys by access key id, for AWS_MSK_IAM. The principal is the access key id.
+        unsecured_tokens: Whether OAUTHBEARER, which ``sasl.enabled.mechanisms`` must name, accepts tokens that nobody
+            has signed: anyone can log in as anyone. For tests only. Default False.
+        sasl_oauth_allow_http: Whether the keys of ``sasl.oauthbearer.jwks.endpoint.url`` may come by ``http`` from
+            another machine: who can change them on the way logs in as anyone. Default False.
     """
 
     protocol: SecurityProtocol = "PLAINTEXT"
@@ -42,46 +46,42 @@ class Security:
     ssl_context: ssl.SSLContext | None = None
     token_validator: TokenValidator | None = None
     aws_access_keys: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    unsecured_tokens: bool = False
+    sasl_oauth_allow_http: bool = False
 
     def __post_init__(self) -> None:
-        """Check that the protocol exists, and has what the other arguments are about.
+        """Check that the protocol exists, and has what the other arguments are about; and that secrets are some.
 
         Raises:
-            ConfigurationError: It has not.
+            ConfigurationError: It has not, or an argument is none.
         """
         if self.protocol not in PROTOCOLS:
             raise ConfigurationError(f"security.protocol: {self.protocol!r} is none of {', '.join(PROTOCOLS)}")
         of_sasl = {
             "users": self.users,
-            "token_validator": self.token_validator,
+            "token_validator": self.token_validator is not None,
             "aws_access_keys": self.aws_access_keys,
+            "unsecured_tokens": self.unsecured_tokens,
+            "sasl_oauth_allow_http": self.sasl_oauth_allow_http,
         }
-        for name, value in of_sasl.items():
-            if value and not self.sasl:
+        self._check_values()
+        for name, is_given in of_sasl.items():
+            if is_given and not self.sasl:
                 raise self._without_effect(name, "SASL_SSL", "SASL_PLAINTEXT")
         if self.ssl_context is not None and not self.tls:
             raise self._without_effect("ssl_context", "SASL_SSL" if self.sasl else "SSL")
 
-    def check_config(self, names: Iterable[str]) -> None:
-        """Check that options which were given have an effect: else a broker is open that was meant to be secured.
-
-        Args:
-            names: The options, by Kafka's names.
-
-        Raises:
-            ConfigurationError: One has none.
-        """
-        given = sorted(names)
-        for name in given:
-            if name.startswith("ssl."):
-                if not self.tls:
-                    raise self._without_effect(name, "SASL_SSL" if self.sasl else "SSL")
-                if self.ssl_context is not None:
-                    raise ConfigurationError(f"{name} has no effect: ssl_context is given; set it there")
-            elif (name.startswith("sasl.") or name == "connections.max.reauth.ms") and not self.sasl:
-                raise self._without_effect(name, "SASL_SSL", "SASL_PLAINTEXT")
-            elif name in _OF_AUTHORIZER and _AUTHORIZER not in given:
-                raise ConfigurationError(f"{name} has no effect without {_AUTHORIZER}")
+    def _check_values(self) -> None:
+        _check_secrets("users", self.users, "a user has no name", "password")
+        _check_secrets("aws_access_keys", self.aws_access_keys, "a key has no id", "secret")
+        if self.token_validator is not None and not callable(self.token_validator):
+            raise ConfigurationError(f"token_validator={self.token_validator!r}: expected a function, or None")
+        if self.ssl_context is not None and not isinstance(self.ssl_context, ssl.SSLContext):
+            raise ConfigurationError(f"ssl_context={self.ssl_context!r}: expected an ssl.SSLContext, or None")
+        # "false", from a file or the environment, would be true.
+        for name in ("unsecured_tokens", "sasl_oauth_allow_http"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigurationError(f"{name}={getattr(self, name)!r}: expected True or False")
 
     def _without_effect(self, name: str, *protocols: str) -> ConfigurationError:
         return ConfigurationError(
@@ -97,3 +97,16 @@ class Security:
     def sasl(self) -> bool:
         """Whether clients authenticate by SASL."""
         return self.protocol.startswith("SASL")
+
+
+def _check_secrets(argument: str, secrets: Mapping[str, str], nameless: str, what: str) -> None:
+    """Check that every name has a secret: an environment variable that is missing must not let everybody in."""
+    if not isinstance(secrets, Mapping):
+        raise ConfigurationError(f"{argument}: expected a {what} for each name, in a mapping")
+    for name, secret in secrets.items():
+        if not name:
+            raise ConfigurationError(f"{argument}: {nameless}")
+        if not isinstance(secret, str):
+            raise ConfigurationError(f"{argument}: the {what} of {name!r} is no text")
+        if not secret:
+            raise ConfigurationError(f"{argument}: the {what} of {name!r} is empty")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from pathlib import Path
 
+from aiokproto.broker.log.private_files import write_private
 from aiokproto.runtime import create_task
 
 Run = Callable[[Callable[[], None]], "asyncio.Future[None]"]
@@ -67,7 +67,6 @@ def replace(path: Path, text: str) -> None:
     temporary = path.with_suffix(".tmp")
     # One that a crash has left would keep the mode that it has.
     temporary.unlink(missing_ok=True)
-    # From its creation on: SCRAM credentials allow offline guessing of passwords.
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
+    # SCRAM credentials allow offline guessing of passwords.
+    write_private(temporary, text)
     temporary.replace(path)

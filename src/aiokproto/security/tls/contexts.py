@@ -46,6 +46,16 @@ class TlsContexts(Protocol):
         """The subject of the client's certificate, empty without one; None if it is not known, or not yet."""
         ...
 
+    @property
+    def verifies_certificate(self) -> bool:
+        """Whether the broker's certificate must be of a trusted authority."""
+        ...
+
+    @property
+    def verifies_host(self) -> bool:
+        """Whether the broker's certificate must name its host."""
+        ...
+
     async def context(self, threads: Executor | None = None) -> ssl.SSLContext:
         """Return the context for a new connection; cancelling has no effect on others.
 
@@ -66,6 +76,14 @@ class Given:
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._context = context
+
+    @property
+    def verifies_certificate(self) -> bool:
+        return self._context.verify_mode is ssl.CERT_REQUIRED
+
+    @property
+    def verifies_host(self) -> bool:
+        return self._context.check_hostname
 
     async def context(self, threads: Executor | None = None) -> ssl.SSLContext:
         return self._context
@@ -106,6 +124,14 @@ class FromOptions:
         except ValueError:
             # OpenSSL reads it otherwise than subject_of().
             return None
+
+    @property
+    def verifies_certificate(self) -> bool:
+        return True
+
+    @property
+    def verifies_host(self) -> bool:
+        return self._options.check_hostname
 
     async def context(self, threads: Executor | None = None) -> ssl.SSLContext:
         loop = asyncio.get_running_loop()

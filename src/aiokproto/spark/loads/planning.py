@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from aiokproto.cluster import ClusterClient
+from aiokproto.cluster.exposure import REPORTED_ELSEWHERE
 from aiokproto.config import ClusterConfig
 from aiokproto.spark.credentials import client_options
 from aiokproto.spark.loads.history import History
@@ -118,6 +119,7 @@ def _run_with_client(options: ReadOptions, work: Callable[[ClusterClient], Await
     """Run ``work`` with a new client in a new thread: the thread of a notebook has a running event loop."""
 
     async def run() -> T:
+        REPORTED_ELSEWHERE.set(True)
         async with ClusterClient(ClusterConfig.parse(client_options(options.connection))) as cluster:
             return await work(cluster)
 

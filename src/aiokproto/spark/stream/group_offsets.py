@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from aiokproto.cluster import ClusterClient
+from aiokproto.cluster.exposure import REPORTED_ELSEWHERE
 from aiokproto.codec.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -83,6 +84,7 @@ class GroupOffsets(StreamingQueryListener):
             group_id=self._group_id,
             topics=[OffsetCommitRequestTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
         )
+        REPORTED_ELSEWHERE.set(True)
         # A client for each commit: batches may be hours apart, and Spark never says that it needs no more.
         async with ClusterClient(ClusterConfig.parse(client_options(self._connection))) as cluster:
             response = await cluster.request(request)

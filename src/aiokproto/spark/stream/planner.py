@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from aiokproto.cluster import ClusterClient
+from aiokproto.cluster.exposure import REPORTED_ELSEWHERE
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.config import ClusterConfig
@@ -71,6 +72,7 @@ class StreamPlanner:
 
     async def start(self) -> None:
         """Connect."""
+        REPORTED_ELSEWHERE.set(True)
         await self._cluster.start()
 
     async def close(self) -> None:

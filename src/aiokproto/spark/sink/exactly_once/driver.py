@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from aiokproto.cluster import ClusterClient
+from aiokproto.cluster.exposure import REPORTED_ELSEWHERE
 from aiokproto.config import ClusterConfig
 from aiokproto.spark.credentials import client_options
 from aiokproto.spark.sink.exactly_once.coordinator import Coordinator
@@ -29,6 +30,7 @@ def run(options: TransactionOptions, call: Callable[[Coordinator], Awaitable[T]]
 
 
 async def _run(options: TransactionOptions, call: Callable[[Coordinator], Awaitable[T]]) -> T:
+    REPORTED_ELSEWHERE.set(True)
     connection = client_options(options.connection)
     async with ClusterClient(ClusterConfig.parse(connection)) as cluster:
         state = StateTopic(cluster, connection, options.state_topic, options.prefix)

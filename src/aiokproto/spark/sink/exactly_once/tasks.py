@@ -13,6 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from aiokproto.cluster import ClusterClient
+from aiokproto.cluster.exposure import REPORTED_ELSEWHERE
 from aiokproto.errors import KafkaError
 from aiokproto.producer import Producer, Transaction
 from aiokproto.producer.handed_over import HandedOver
@@ -70,6 +71,7 @@ async def start_producer(
 
 
 async def _start(options: WriteOptions, transactions: TransactionOptions, plan: Plan, name: str) -> Producer:
+    REPORTED_ELSEWHERE.set(True)
     producer = Producer(
         **client_options(options.producer),
         transactional_id=task_id(plan.prefix, name),

@@ -1,0 +1,134 @@
+"""Security options that would have no effect are errors: a broker that was meant to be secured is not open by mistake.
+
+A rule says for the options whose names begin with one of its prefixes why they have no effect, if that is so. All rules
+of an option are asked. What is wrong with an option's value is checked where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiokproto.broker.security.mechanisms import JWKS_URL, SCRAM, SecurityConfig, check_mechanisms
+from aiokproto.broker.security.principal import ANONYMOUS, parse_principal
+from aiokproto.errors import ConfigurationError
+
+_AUTHORIZER = "authorizer.class.name"
+_SUPER_USERS = "super.users"
+_CLIENT_AUTH = "ssl.client.auth"
+_TOKEN_KEY = "delegation.token.secret.key"
+
+Rule = Callable[[str, SecurityConfig], "str | None"]
+
+
+def check_effects(config: SecurityConfig) -> None:
+    """Check that every option that was given has an effect, and that what was given fits together.
+
+    Raises:
+        ConfigurationError: One has none, a mechanism lacks what it needs, or nobody can be a super user.
+    """
+    given = sorted(config.options.static)
+    for name in given:
+        for prefixes, rule in _RULES:
+            why = rule(name, config) if name.startswith(prefixes) else None
+            if why is not None:
+                raise ConfigurationError(f"{name} has no effect{why}")
+    if config.security.sasl_oauth_allow_http and not str(config.options.value(JWKS_URL)).startswith("http:"):
+        raise ConfigurationError(f"sasl_oauth_allow_http has no effect: {JWKS_URL} has no key set by http")
+    check_mechanisms(config)
+    _check_super_users(config)
+
+
+def _protocol(config: SecurityConfig, *protocols: str) -> str:
+    return f": the security protocol is {config.security.protocol}, not {' or '.join(protocols)}"
+
+
+def _needs_tls(name: str, config: SecurityConfig) -> str | None:
+    security = config.security
+    if not security.tls:
+        return _protocol(config, "SASL_SSL" if security.sasl else "SSL")
+    return ": ssl_context is given; set it there" if security.ssl_context is not None else None
+
+
+def _needs_sasl(name: str, config: SecurityConfig) -> str | None:
+    return None if config.security.sasl else _protocol(config, "SASL_SSL", "SASL_PLAINTEXT")
+
+
+def _needs_client_certificates(name: str, config: SecurityConfig) -> str | None:
+    if config.options.value(_CLIENT_AUTH) == "none":
+        return f": clients send no certificates; set {_CLIENT_AUTH} to required or requested"
+    return None
+
+
+def _needs_keys(name: str, config: SecurityConfig) -> str | None:
+    if name == JWKS_URL:
+        # Without OAUTHBEARER, or with a validator beside it, it is a secret too many.
+        return None
+    return None if config.options.value(JWKS_URL) else f" without {JWKS_URL}"
+
+
+def _needs_loading(name: str, config: SecurityConfig) -> str | None:
+    local = str(config.options.value(JWKS_URL)).startswith("file:")
+    return f": {JWKS_URL} is a file" if local else None
+
+
+def _needs_no_expectation(name: str, config: SecurityConfig) -> str | None:
+    expected = name.replace("allow.unverified", "expected")
+    both = config.options.value(name) and config.options.value(expected)
+    return f": {expected} is given" if both else None
+
+
+def _needs_delegation(name: str, config: SecurityConfig) -> str | None:
+    if name != _TOKEN_KEY and not config.options.value(_TOKEN_KEY):
+        return f" without {_TOKEN_KEY}"
+    if not set(SCRAM).intersection(config.mechanisms):
+        return f": tokens log in with {' or '.join(SCRAM)}, and neither is enabled"
+    return None
+
+
+def _needs_authorizer(name: str, config: SecurityConfig) -> str | None:
+    return None if config.options.value(_AUTHORIZER) else f" without {_AUTHORIZER}"
+
+
+_RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
+    (("ssl.",), _needs_tls),
+    (("ssl.truststore.",), _needs_client_certificates),
+    (("sasl.", "connections.max.reauth.ms", "delegation.token."), _needs_sasl),
+    (("sasl.oauthbearer.",), _needs_keys),
+    (("sasl.oauthbearer.jwks.endpoint.retry.",), _needs_loading),
+    (("sasl.oauthbearer.allow.unverified.",), _needs_no_expectation),
+    (("delegation.token.",), _needs_delegation),
+    ((_SUPER_USERS, "allow.everyone.if.no.acl.found"), _needs_authorizer),
+)
+
+
+def super_users(config: SecurityConfig) -> list[str]:
+    """Return the super users, as ``User:alice``."""
+    return [user.strip() for user in str(config.options.value(_SUPER_USERS)).split(";") if user.strip()]
+
+
+def _check_super_users(config: SecurityConfig) -> None:
+    everybody = _everybody(config)
+    for user in super_users(config):
+        try:
+            principal = parse_principal(user)
+        except ValueError as error:
+            raise ConfigurationError(f"{_SUPER_USERS}: {error}") from None
+        if principal.kind != ANONYMOUS.kind:
+            raise ConfigurationError(
+                f"{_SUPER_USERS}: no client is {user!r}: the type of all principals is {ANONYMOUS.kind!r}"
+            )
+        if everybody is not None and principal.name not in everybody:
+            raise ConfigurationError(f"{_SUPER_USERS}: no client can log in as {user!r}")
+
+
+def _everybody(config: SecurityConfig) -> set[str] | None:
+    """Return the names that clients can have; None if they are not known."""
+    security = config.security
+    if not security.sasl:
+        certificates = security.tls and (
+            security.ssl_context is not None or config.options.value(_CLIENT_AUTH) != "none"
+        )
+        return None if certificates else {ANONYMOUS.name}
+    if {*SCRAM, "OAUTHBEARER"}.intersection(config.mechanisms):
+        return None
+    return {*security.users, *security.aws_access_keys}

@@ -1,0 +1,94 @@
+"""Warnings of a client that lacks protection: its secrets can be read on the way, or another can play the brokers.
+
+Options allow it, and some networks need it. So it is no error; the log says it once, when the client starts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import NamedTuple
+
+from aiokproto.config import ClusterConfig
+from aiokproto.security.http_request import is_loopback
+
+logger = logging.getLogger("aiokproto.security")
+
+_READABLE = ("PLAIN", "OAUTHBEARER", "AWS_MSK_IAM")
+"""Mechanisms that send what others can log in with: a password, a token, a signature that is valid for minutes."""
+
+
+class Exposure(NamedTuple):
+    """A lack of protection.
+
+    Attributes:
+        found: Whether a client with these options has it.
+        text: What may happen, and the option that prevents it.
+    """
+
+    found: Callable[[ClusterConfig], bool]
+    text: str
+
+
+def _login_is_readable(config: ClusterConfig) -> bool:
+    return config.sasl is not None and config.tls is None and config.sasl.name in _READABLE and _is_remote(config)
+
+
+def _is_remote(config: ClusterConfig) -> bool:
+    return not all(is_loopback(host) for host, _ in config.bootstrap_servers)
+
+
+def _takes_any_certificate(config: ClusterConfig) -> bool:
+    return config.tls is not None and not config.tls.verifies_certificate
+
+
+def _takes_any_host(config: ClusterConfig) -> bool:
+    return config.tls is not None and config.tls.verifies_certificate and not config.tls.verifies_host
+
+
+def _trusts_name_servers(config: ClusterConfig) -> bool:
+    verifies = config.tls is not None and config.tls.verifies_host
+    return verifies and config.canonical_bootstrap and config.server_hostname is None
+
+
+EXPOSURES = {
+    "readable login": Exposure(
+        _login_is_readable,
+        "the login is sent without TLS: whoever reads it on the way can log in with it; set"
+        " security_protocol='SASL_SSL'",
+    ),
+    "any certificate": Exposure(
+        _takes_any_certificate,
+        "certificates of brokers are not verified: anyone on the way can play a broker; set verify_mode of ssl_context"
+        " to ssl.CERT_REQUIRED",
+    ),
+    "any host": Exposure(
+        _takes_any_host,
+        "host names of brokers are not verified: whoever has any certificate of a trusted authority can play a broker;"
+        " set ssl_check_hostname=True",
+    ),
+    "host named by DNS": Exposure(
+        _trusts_name_servers,
+        "TLS verifies the names of bootstrap servers that DNS has for their addresses: whoever answers for DNS can play"
+        " a broker with any certificate of a trusted authority; set client_dns_lookup='use_all_dns_ips', or"
+        " ssl_server_hostname",
+    ),
+}
+"""By name. A client can have several of them."""
+
+
+REPORTED_ELSEWHERE: ContextVar[bool] = ContextVar("reported_elsewhere", default=False)
+"""Whether clients that start in this context do not warn, since there are many of them for one that has warned."""
+
+
+def exposures(config: ClusterConfig) -> list[str]:
+    """Return the texts of what a client with these options lacks."""
+    return [f"client {config.client_id!r}: {each.text}" for each in EXPOSURES.values() if each.found(config)]
+
+
+def report_exposures(config: ClusterConfig) -> None:
+    """Warn of what a client with these options lacks, once for each client: at its start."""
+    if not REPORTED_ELSEWHERE.get():
+        for text in exposures(config):
+            logger.warning("%s", text)

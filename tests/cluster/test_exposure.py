@@ -1,0 +1,143 @@
+"""A client warns of the protection that its options leave out: once, when it starts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from typing import Any
+
+import pytest
+
+from aiokproto import Client, Consumer, Producer, ShareConsumer
+from aiokproto.broker import Broker, Security
+from aiokproto.cluster.exposure import EXPOSURES, REPORTED_ELSEWHERE, exposures
+from aiokproto.config import ClusterConfig
+from tests.broker.secure import USERS
+
+REMOTE = "kafka.example.org:9092"
+
+
+def context(*, verifies: bool = True, host: bool = True) -> ssl.SSLContext:
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.check_hostname = host and verifies
+    made.verify_mode = ssl.CERT_REQUIRED if verifies else ssl.CERT_NONE
+    return made
+
+
+def login(mechanism: str, protocol: str = "SASL_PLAINTEXT", servers: str = REMOTE) -> dict[str, Any]:
+    secrets: dict[str, Any] = {"sasl_username": "alice", "sasl_password": "s3cret"}
+    if mechanism == "OAUTHBEARER":
+        secrets = {"sasl_oauth_token": lambda: "s3cret"}
+    if mechanism == "AWS_MSK_IAM":
+        secrets = {"sasl_aws_region": "eu-central-1", "sasl_aws_credentials": lambda: "s3cret"}
+    return {"bootstrap_servers": servers, "security_protocol": protocol, "sasl_mechanism": mechanism, **secrets}
+
+
+def tls(**options: Any) -> dict[str, Any]:
+    return {"bootstrap_servers": REMOTE, "security_protocol": "SSL", **options}
+
+
+CANONICAL = {"client_dns_lookup": "resolve_canonical_bootstrap_servers_only"}
+
+EXPOSED: dict[str, list[dict[str, Any]]] = {
+    "readable login": [
+        login("PLAIN"),
+        login("OAUTHBEARER"),
+        login("AWS_MSK_IAM"),
+        login("PLAIN", servers=f"127.0.0.1:9092,{REMOTE}"),
+        login("PLAIN", servers="192.168.0.1:9092"),
+    ],
+    "any certificate": [
+        tls(ssl_context=context(verifies=False)),
+        tls(ssl_context=context(verifies=False), **CANONICAL),
+        login("PLAIN", "SASL_SSL") | {"ssl_context": context(verifies=False)},
+        tls(ssl_context=context(verifies=False)) | {"bootstrap_servers": "localhost:9092"},
+    ],
+    "any host": [
+        tls(ssl_check_hostname=False),
+        tls(ssl_endpoint_identification_algorithm=""),
+        tls(ssl_context=context(host=False)),
+        login("SCRAM-SHA-512", "SASL_SSL") | {"ssl_check_hostname": False},
+        tls(ssl_check_hostname=False, **CANONICAL),
+    ],
+    "host named by DNS": [tls(**CANONICAL), tls(ssl_context=context(), **CANONICAL)],
+}
+"""Options by what they leave out, which is all that they leave out."""
+
+PROTECTED: list[dict[str, Any]] = [
+    {"bootstrap_servers": REMOTE},
+    {"bootstrap_servers": REMOTE, **CANONICAL},
+    login("PLAIN", servers="127.0.0.1:9092,[::1]:9092,localhost:9092,127.1.2.3"),
+    login("SCRAM-SHA-256"),
+    login("PLAIN", "SASL_SSL"),
+    login("OAUTHBEARER", "SASL_SSL"),
+    tls(),
+    tls(ssl_context=context()),
+    tls(ssl_server_hostname="kafka.example.org", **CANONICAL),
+]
+
+
+def test_every_exposure_has_options_here() -> None:
+    assert list(EXPOSED) == list(EXPOSURES)
+
+
+@pytest.mark.parametrize(("name", "number"), [(name, each) for name in EXPOSED for each in range(len(EXPOSED[name]))])
+async def test_options_that_leave_protection_out(name: str, number: int) -> None:
+    options = EXPOSED[name][number]
+    assert exposures(ClusterConfig.parse(options)) == [f"client 'aiokproto': {EXPOSURES[name].text}"]
+
+
+@pytest.mark.parametrize("number", range(len(PROTECTED)))
+async def test_options_that_leave_nothing_out(number: int) -> None:
+    assert exposures(ClusterConfig.parse(PROTECTED[number])) == []
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "aiokproto.security"]
+
+
+@pytest.mark.parametrize("kind", [Client, Producer, Consumer, ShareConsumer])
+async def test_a_client_warns_once_and_not_for_each_connection(
+    kind: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiokproto.cluster.exposure.is_loopback", lambda host: False)
+    security = Security("SASL_PLAINTEXT", users=USERS)
+    more = {"group_id": "g"} if kind is ShareConsumer else {}
+    async with Broker(security=security) as broker:
+        await broker.create_topic("t")
+        options: dict[str, Any] = login("PLAIN", servers=broker.bootstrap_servers) | {
+            "sasl_password": USERS["alice"],
+            **more,
+        }
+        with caplog.at_level(logging.WARNING):
+            client = kind(client_id="mine", **options)
+            assert warned(caplog) == []
+            async with client:
+                assert warned(caplog) == [f"client 'mine': {EXPOSURES['readable login'].text}"]
+                await broker.stop_broker(0)
+                await broker.start_broker(0)
+                if isinstance(client, Producer):
+                    await client.send("t", b"1")
+            assert len(warned(caplog)) == 1
+            async with kind(**options):
+                assert len(warned(caplog)) == 2
+    assert "s3cret" not in caplog.text
+
+
+async def test_clients_of_a_context_that_reports_elsewhere_do_not_warn(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiokproto.cluster.exposure.is_loopback", lambda host: False)
+
+    async def quiet(options: dict[str, Any]) -> None:
+        REPORTED_ELSEWHERE.set(True)
+        async with Client(**options):
+            pass
+
+    async with Broker(security=Security("SASL_PLAINTEXT", users=USERS)) as broker:
+        options: dict[str, Any] = login("PLAIN", servers=broker.bootstrap_servers) | {"sasl_password": USERS["alice"]}
+        await asyncio.create_task(quiet(options))
+        assert warned(caplog) == []
+        async with Client(**options):
+            assert len(warned(caplog)) == 1
