@@ -39,6 +39,8 @@ def authorize_request(
     """
     # An API that is missing in the table is refused to everybody but brokers: forgetting it is safe.
     rule = REQUIRED_OPERATIONS.get(api_name(request.api_key), INTER_BROKER)
+    if rule.brokers_since is not None and version >= rule.brokers_since:
+        rule = INTER_BROKER
     # These first: they concern the whole request. What names groups and topics may be served in part.
     if rule.cluster is not None:
         _require(is_authorized, rule.cluster, ResourceType.CLUSTER, CLUSTER_NAME)

@@ -17,6 +17,7 @@ class RequiredOperations(NamedTuple):
         topic: On each topic that it names; only topics without it are refused.
         all_topics: On the cluster; it replaces ``topic`` for every topic.
         together: Whether a refused topic refuses all others too.
+        brokers_since: The version since which only nodes of the cluster may send it; None if clients may send all.
     """
 
     cluster: Operation | None = None
@@ -25,6 +26,7 @@ class RequiredOperations(NamedTuple):
     topic: Operation | None = None
     all_topics: Operation | None = None
     together: bool = False
+    brokers_since: int | None = None
 
 
 _TABLE = (
@@ -87,7 +89,10 @@ _TABLE = (
     # Transactions
     (RequiredOperations(transaction=Operation.WRITE), "EndTxn"),
     (RequiredOperations(transaction=Operation.WRITE, topic=Operation.WRITE), "Produce"),
-    (RequiredOperations(transaction=Operation.WRITE, topic=Operation.WRITE, together=True), "AddPartitionsToTxn"),
+    (
+        RequiredOperations(transaction=Operation.WRITE, topic=Operation.WRITE, together=True, brokers_since=4),
+        "AddPartitionsToTxn",
+    ),
     (RequiredOperations(transaction=Operation.WRITE, group=Operation.READ), "AddOffsetsToTxn"),
     (RequiredOperations(transaction=Operation.WRITE, group=Operation.READ, topic=Operation.READ), "TxnOffsetCommit"),
 )
