@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from aiokproto.broker.security.acls import CLUSTER_NAME, REFUSALS, Operation, ResourceType
 from aiokproto.broker.security.required_operations import INTER_BROKER, REQUIRED_OPERATIONS, RequiredOperations
-from aiokproto.codec.entities import Entity, NameOf, entities, split
+from aiokproto.codec.entities import Entity, NameOf, divide, entities
 from aiokproto.codec.refusal import refuse
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request, Response, Role
@@ -47,30 +47,56 @@ def authorize_request(
     if rule.transaction is not None:
         for transactional_id in _transactional_ids(request, version):
             _require(is_authorized, rule.transaction, ResourceType.TRANSACTIONAL_ID, transactional_id)
-    forbidden = [
-        (wanted, error) for wanted, error, allowed in _resources(request, rule, is_authorized, name_of) if not allowed
-    ]
-    permitted: Request[Any] | None = request
-    refused: list[Response] = []
-    for wanted, error in forbidden:
-        if permitted is not None:
-            permitted, hit = split(permitted, wanted, name_of)
-            refused += _refusal(hit, version, error)
+    error_of = _ErrorOf(rule, is_authorized)
+    # Dividing copies: a request that is permitted as it is, which most are, is served as it is.
+    if not any(map(error_of, entities(request, name_of))):
+        return Authorization(request, [])
+    # Once, by the error, and not once for each name: a request may have 100,000.
+    parts = divide(request, error_of, name_of)
+    permitted = parts.pop(ErrorCode.NONE, None)
+    refused = [_refusal(part, version, error) for error, part in parts.items()]
     # AddPartitionsToTxn is all or nothing: a producer cannot use a transaction with half of its partitions.
-    if refused and rule.together and permitted is not None:
-        refused += _refusal(permitted, version, ErrorCode.OPERATION_NOT_ATTEMPTED)
+    if rule.together and permitted is not None:
+        refused.append(_refusal(permitted, version, ErrorCode.OPERATION_NOT_ATTEMPTED))
         permitted = None
     return Authorization(permitted, refused)
 
 
-def _refusal(hit: Request[Any] | None, version: int, error: ErrorCode) -> list[Response]:
-    if hit is None:
-        return []
-    response = refuse(hit, version, error)
+class _ErrorOf:
+    """The error of each entity of a request: NONE for those that the client is authorized for.
+
+    Each name is looked up once: a request may have thousands of partitions of one topic.
+    """
+
+    def __init__(self, rule: RequiredOperations, is_authorized: IsAuthorized) -> None:
+        self._is_authorized = is_authorized
+        self._group = rule.group
+        all_topics = rule.all_topics is not None and is_authorized(rule.all_topics, ResourceType.CLUSTER, CLUSTER_NAME)
+        self._topic = None if all_topics else rule.topic
+        self._known: dict[tuple[ResourceType, str], bool] = {}
+
+    def __call__(self, about: Entity) -> ErrorCode:
+        if not self._permits(self._group, ResourceType.GROUP, about.group):
+            return REFUSALS[ResourceType.GROUP]
+        if not self._permits(self._topic, ResourceType.TOPIC, about.topic):
+            return REFUSALS[ResourceType.TOPIC]
+        return ErrorCode.NONE
+
+    def _permits(self, operation: Operation | None, resource_type: ResourceType, name: str | None) -> bool:
+        if operation is None or name is None:
+            return True
+        resource = (resource_type, name)
+        if resource not in self._known:
+            self._known[resource] = self._is_authorized(operation, resource_type, name)
+        return self._known[resource]
+
+
+def _refusal(part: Request[Any], version: int, error: ErrorCode) -> Response:
+    response = refuse(part, version, error)
     # The response has no field for the error of a part.
     if response is None:
         raise BrokerError(error)
-    return [response]
+    return response
 
 
 def _require(is_authorized: IsAuthorized, operation: Operation, resource_type: ResourceType, name: str) -> None:
@@ -84,23 +110,3 @@ def _transactional_ids(request: Request[Any], version: int) -> Iterator[str]:
             value = getattr(request, spec.name)
             if value is not None:
                 yield value
-
-
-def _resources(
-    request: Request[Any], rule: RequiredOperations, is_authorized: IsAuthorized, name_of: NameOf
-) -> Iterator[tuple[Entity, ErrorCode, bool]]:
-    """Yield the groups and topics that a request names, with the error code of a refusal and whether it is
-    authorized."""
-    named = list(entities(request, name_of))
-    if rule.group is not None:
-        # Each name once, in the order of the request: a request may have thousands of partitions of one
-        # topic.
-        for group in dict.fromkeys(each.group for each in named if each.group is not None):
-            allowed = is_authorized(rule.group, ResourceType.GROUP, group)
-            yield Entity(group=group), REFUSALS[ResourceType.GROUP], allowed
-    if rule.topic is None:
-        return
-    if rule.all_topics is not None and is_authorized(rule.all_topics, ResourceType.CLUSTER, CLUSTER_NAME):
-        return
-    for topic in dict.fromkeys(each.topic for each in named if each.topic is not None):
-        yield Entity(topic=topic), REFUSALS[ResourceType.TOPIC], is_authorized(rule.topic, ResourceType.TOPIC, topic)

@@ -249,9 +249,8 @@ class Dispatcher:
                 # Kafka closes the connection too: with acks=0 there is no other way to report an error.
                 raise CloseConnection("Produce with acks=0 to topics that the client is not authorized to write to")
             return None
-        for other in refused:
-            assert response is not None, "only Produce has no response"
-            merge(response, other, self._name_of)
+        assert response is not None, "only Produce has no response"
+        merge(response, refused, self._name_of)
         return response
 
     def _name_of(self, topic_id: bytes) -> str | None:
