@@ -8,8 +8,9 @@ from aiokproto.broker.groups.streams.assignor import NAME
 from aiokproto.broker.groups.streams.group import StreamsGroup
 from aiokproto.broker.groups.streams.member import StreamsMember, Task, TaskRole
 from aiokproto.broker.groups.streams.records import by_subtopology
-from aiokproto.broker.handlers.group_requests import describe_groups
+from aiokproto.broker.handlers.group_requests import describe_groups, named_topics
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.streams_group_describe import (
     Assignment,
     DescribedGroup,
@@ -38,6 +39,7 @@ def _describe_group(group_id: str, context: RequestContext) -> DescribedGroup:
     try:
         context.groups.check_coordinator(group_id, context.node.node_id)
         group = context.groups.streams_group(group_id)
+        _authorize_topics(group, context)
     except BrokerError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.detail)
     return DescribedGroup(
@@ -50,6 +52,17 @@ def _describe_group(group_id: str, context: RequestContext) -> DescribedGroup:
         topology=_topology(group),
         members=[_describe_member(member, group) for member in group.members.values()],
     )
+
+
+def _authorize_topics(group: StreamsGroup, context: RequestContext) -> None:
+    """Check that the client may describe all topics of the topology. Raises :class:`BrokerError`.
+
+    As in Kafka, the response has nothing about the group otherwise: the topics are in the members' tasks, too.
+    """
+    if group.topology is None:
+        return
+    for name in sorted(named_topics(group.topology.subtopologies)):
+        context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 
 def _topology(group: StreamsGroup) -> Topology | None:

@@ -17,11 +17,11 @@ from aiokproto.broker.groups.streams.group import StreamsGroup, StreamsHeartbeat
 from aiokproto.broker.groups.streams.member import Endpoint as MemberEndpoint
 from aiokproto.broker.groups.streams.member import StreamsHeartbeat, Task, TaskRole, Tasks, Topology
 from aiokproto.broker.groups.streams.records import by_subtopology
-from aiokproto.broker.groups.streams.topology import check, inputs
-from aiokproto.broker.handlers.group_requests import check_not_blank, invalid
+from aiokproto.broker.groups.streams.topology import check
+from aiokproto.broker.handlers.group_requests import check_not_blank, invalid, named_topics
 from aiokproto.broker.metadata.topics import OFFSETS_TOPIC
 from aiokproto.broker.request_context import RequestContext
-from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from aiokproto.codec.messages.streams_group_heartbeat import (
     Endpoint,
     EndpointToPartitions,
@@ -44,13 +44,15 @@ _ACCEPTABLE_RECOVERY_LAG = 10_000
 
 async def handle(request: StreamsGroupHeartbeatRequest, context: RequestContext) -> StreamsGroupHeartbeatResponse:
     try:
+        _authorize_topics(request.topology, context)
         _check(request)
         context.groups.check_coordinator(request.group_id, context.node.node_id)
         if request.member_epoch in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH):
             context.groups.streams_leave(request.group_id, request.member_id, request.instance_id, request.member_epoch)
             return _response(request.member_id, request.member_epoch)
         heartbeat = _parse(request, context)
-        _check_topics(heartbeat.topology, context)
+        if heartbeat.topology is not None:
+            check(heartbeat.topology)
         result = context.groups.streams_heartbeat(request.group_id, heartbeat)
         # After the heartbeat, which found them missing, and here: a group does no I/O and has no client to authorize.
         group = context.groups.streams_group(request.group_id)
@@ -98,20 +100,16 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
         raise invalid("active_tasks, standby_tasks and warmup_tasks must be all null or all set")
 
 
-def _check_topics(topology: Topology | None, context: RequestContext) -> None:
-    """Validate the topology, and the client's permissions for its topics. Raises :class:`BrokerError`."""
+def _authorize_topics(topology: TopologyRequest | None, context: RequestContext) -> None:
+    """Check the topics of the topology, and the client's permissions for them. Raises :class:`BrokerError`."""
     if topology is None:
         return
-    check(topology)
-    for each in topology.subtopologies:
-        for name in (
-            *inputs(each),
-            *each.repartition_sink_topics,
-            *(info.name for info in each.state_changelog_topics),
-        ):
-            context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)
-            if name == OFFSETS_TOPIC:
-                raise BrokerError(ErrorCode.STREAMS_INVALID_TOPOLOGY, detail=f"{name} is an internal topic of Kafka")
+    names = named_topics(topology.subtopologies)
+    # Before the permissions, as Kafka: it tells nothing about topics of others.
+    if OFFSETS_TOPIC in names:
+        raise BrokerError(ErrorCode.STREAMS_INVALID_TOPOLOGY, detail=f"{OFFSETS_TOPIC} is an internal topic of Kafka")
+    for name in sorted(names):
+        context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 
 def _parse(request: StreamsGroupHeartbeatRequest, context: RequestContext) -> StreamsHeartbeat:
@@ -190,9 +188,11 @@ def _tasks(*kinds: list[TaskIds] | None) -> Tasks | None:
 def _create_topics(group: StreamsGroup, context: RequestContext) -> str:
     """Create missing internal topics with the client's permissions; returns a text about those that failed."""
     failures = []
+    may_create_all = context.is_authorized(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     for info in group.configured.missing.values():
         try:
-            context.authorize(Operation.CREATE, ResourceType.TOPIC, info.name)
+            if not may_create_all:
+                context.authorize(Operation.CREATE, ResourceType.TOPIC, info.name)
             context.state.create_topic(
                 info.name,
                 info.partitions,
