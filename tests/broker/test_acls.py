@@ -6,11 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokproto.broker.handlers import SERVED
 from aiokproto.broker.security.acls import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
 from aiokproto.broker.security.authorizer import Authorizer
-from aiokproto.broker.security.required_operations import REQUIRED_OPERATIONS
-from aiokproto.codec.registry import api_name
 from tests.counting import counted_calls
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
@@ -193,8 +190,3 @@ def test_filters(wanted: AclFilter, found: list[Acl]) -> None:
     authorizer = Authorizer()
     authorizer.add([LITERAL_AB, PREFIX_A, ALL_GROUPS])
     assert authorizer.find(wanted) == found
-
-
-def test_every_api_that_is_served_has_a_rule() -> None:
-    """What has none is the cluster's own, and no client could use it."""
-    assert {api_name(key) for key in SERVED} - set(REQUIRED_OPERATIONS) == set()

@@ -11,6 +11,7 @@ from aiokproto.broker.groups.streams.records import by_subtopology
 from aiokproto.broker.handlers.group_requests import describe_groups, named_topics
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.streams_group_describe import (
     Assignment,
     DescribedGroup,
@@ -27,6 +28,11 @@ from aiokproto.codec.messages.streams_group_describe import (
 from aiokproto.codec.payloads.streams_groups import TopicInfo as InternalTopic
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+REQUIRES = (
+    Required(Operation.DESCRIBE, ResourceType.GROUP),
+    Required(Operation.DESCRIBE, ResourceType.TOPIC, otherwise="refuses groups that have the topics"),
+)
 
 
 async def handle(request: StreamsGroupDescribeRequest, context: RequestContext) -> StreamsGroupDescribeResponse:

@@ -22,6 +22,7 @@ from aiokproto.broker.handlers.group_requests import check_not_blank, invalid, n
 from aiokproto.broker.metadata.topics import OFFSETS_TOPIC
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.streams_group_heartbeat import (
     Endpoint,
     EndpointToPartitions,
@@ -40,6 +41,14 @@ from aiokproto.errors import BrokerError
 _TASK_OFFSET_INTERVAL_MS = 60_000
 _ACCEPTABLE_RECOVERY_LAG = 10_000
 """Sent to members for warm-up tasks, which the assignor here never assigns."""
+
+REQUIRES = (
+    Required(Operation.READ, ResourceType.GROUP),
+    Required(Operation.DESCRIBE, ResourceType.TOPIC, otherwise="refuses the request"),
+    Required(
+        Operation.CREATE, ResourceType.TOPIC, unless=Operation.CREATE, otherwise="does not create internal topics"
+    ),
+)
 
 
 async def handle(request: StreamsGroupHeartbeatRequest, context: RequestContext) -> StreamsGroupHeartbeatResponse:

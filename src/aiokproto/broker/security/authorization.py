@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from aiokproto.broker.security.acls import CLUSTER_NAME, REFUSALS, Operation, ResourceType
-from aiokproto.broker.security.required_operations import INTER_BROKER, REQUIRED_OPERATIONS, RequiredOperations
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.entities import Entity, NameOf, divide, entities
 from aiokproto.codec.refusal import refuse
-from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request, Response, Role
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
@@ -30,36 +29,69 @@ class Authorization(NamedTuple):
 
 
 def authorize_request(
-    request: Request[Any], version: int, is_authorized: IsAuthorized, name_of: NameOf
+    request: Request[Any],
+    version: int,
+    requires: Iterable[Required],
+    is_authorized: IsAuthorized,
+    name_of: NameOf,
 ) -> Authorization:
-    """Authorize a request by the required operations of its API.
+    """Authorize a request by what its API requires, except for what its handler checks.
 
     Raises:
         BrokerError: All of it is refused, with the code of the resource type that the client is not authorized for.
     """
-    # An API that is missing in the table is refused to everybody but brokers: forgetting it is safe.
-    rule = REQUIRED_OPERATIONS.get(api_name(request.api_key), INTER_BROKER)
-    if rule.brokers_since is not None and version >= rule.brokers_since:
-        rule = INTER_BROKER
+    required = [
+        each
+        for each in requires
+        if not each.otherwise
+        and version in each.versions
+        and not (each.unless and is_authorized(each.unless, ResourceType.CLUSTER, CLUSTER_NAME))
+    ]
     # These first: they concern the whole request. What names groups and topics may be served in part.
-    if rule.cluster is not None:
-        _require(is_authorized, rule.cluster, ResourceType.CLUSTER, CLUSTER_NAME)
-    if rule.transaction is not None:
-        for transactional_id in _transactional_ids(request, version):
-            _require(is_authorized, rule.transaction, ResourceType.TRANSACTIONAL_ID, transactional_id)
-    error_of = _ErrorOf(rule, is_authorized)
+    for each in required:
+        for name in _names_of_all(request, version, each.resource_type):
+            if not is_authorized(each.operation, each.resource_type, name):
+                raise BrokerError(REFUSALS[each.resource_type])
+    error_of = _ErrorOf(required, is_authorized)
     # Dividing copies: a request that is permitted as it is, which most are, is served as it is.
     if not any(map(error_of, entities(request, name_of))):
         return Authorization(request, [])
     # Once, by the error, and not once for each name: a request may have 100,000.
     parts = divide(request, error_of, name_of)
     permitted = parts.pop(ErrorCode.NONE, None)
-    refused = [_refusal(part, version, error) for error, part in parts.items()]
-    # AddPartitionsToTxn is all or nothing: a producer cannot use a transaction with half of its partitions.
-    if rule.together and permitted is not None:
-        refused.append(_refusal(permitted, version, ErrorCode.OPERATION_NOT_ATTEMPTED))
+    # A refused topic is the error of its topic, not of the group or request around it, which may be served.
+    refused = [
+        _refusal(part, version, error, of_parts=error is REFUSALS[ResourceType.TOPIC]) for error, part in parts.items()
+    ]
+    if permitted is not None and any(each.together for each in required):
+        refused.append(_refusal(permitted, version, ErrorCode.OPERATION_NOT_ATTEMPTED, of_parts=True))
         permitted = None
     return Authorization(permitted, refused)
+
+
+def _refusal(part: Request[Any], version: int, error: ErrorCode, *, of_parts: bool) -> Response:
+    response = refuse(part, version, error, of_parts=of_parts)
+    # The response has no field for the error of a part.
+    if response is None:
+        raise BrokerError(error)
+    return response
+
+
+def _names_of_all(request: Request[Any], version: int, resource_type: ResourceType) -> Iterator[str]:
+    """Yield the names of resources that the request as a whole is about."""
+    if resource_type is ResourceType.CLUSTER:
+        yield CLUSTER_NAME
+    if resource_type is ResourceType.TRANSACTIONAL_ID:
+        for value in _top_level(request, version, Role.TRANSACTIONAL_ID):
+            # Null is no transactional id; an empty one is.
+            if value is not None:
+                yield value
+
+
+def _top_level(request: Request[Any], version: int, role: Role) -> Iterator[Any]:
+    for spec in request.fields():
+        if spec.role is role and not spec.array and version in spec.versions:
+            yield getattr(request, spec.name)
 
 
 class _ErrorOf:
@@ -68,45 +100,23 @@ class _ErrorOf:
     Each name is looked up once: a request may have thousands of partitions of one topic.
     """
 
-    def __init__(self, rule: RequiredOperations, is_authorized: IsAuthorized) -> None:
+    def __init__(self, required: Iterable[Required], is_authorized: IsAuthorized) -> None:
         self._is_authorized = is_authorized
-        self._group = rule.group
-        all_topics = rule.all_topics is not None and is_authorized(rule.all_topics, ResourceType.CLUSTER, CLUSTER_NAME)
-        self._topic = None if all_topics else rule.topic
+        self._of_parts = [each for each in required if each.resource_type in (ResourceType.GROUP, ResourceType.TOPIC)]
         self._known: dict[tuple[ResourceType, str], bool] = {}
 
     def __call__(self, about: Entity) -> ErrorCode:
-        if not self._permits(self._group, ResourceType.GROUP, about.group):
-            return REFUSALS[ResourceType.GROUP]
-        if not self._permits(self._topic, ResourceType.TOPIC, about.topic):
-            return REFUSALS[ResourceType.TOPIC]
+        for required in self._of_parts:
+            if required.resource_type is ResourceType.TOPIC:
+                name = about.topic
+            else:
+                name = about.group
+            if name is not None and not self._permits(required, name):
+                return REFUSALS[required.resource_type]
         return ErrorCode.NONE
 
-    def _permits(self, operation: Operation | None, resource_type: ResourceType, name: str | None) -> bool:
-        if operation is None or name is None:
-            return True
-        resource = (resource_type, name)
+    def _permits(self, required: Required, name: str) -> bool:
+        resource = (required.resource_type, name)
         if resource not in self._known:
-            self._known[resource] = self._is_authorized(operation, resource_type, name)
+            self._known[resource] = self._is_authorized(required.operation, required.resource_type, name)
         return self._known[resource]
-
-
-def _refusal(part: Request[Any], version: int, error: ErrorCode) -> Response:
-    response = refuse(part, version, error)
-    # The response has no field for the error of a part.
-    if response is None:
-        raise BrokerError(error)
-    return response
-
-
-def _require(is_authorized: IsAuthorized, operation: Operation, resource_type: ResourceType, name: str) -> None:
-    if not is_authorized(operation, resource_type, name):
-        raise BrokerError(REFUSALS[resource_type])
-
-
-def _transactional_ids(request: Request[Any], version: int) -> Iterator[str]:
-    for spec in request.fields():
-        if spec.role is Role.TRANSACTIONAL_ID and not spec.array and version in spec.versions:
-            value = getattr(request, spec.name)
-            if value is not None:
-                yield value

@@ -23,7 +23,7 @@ from aiokproto.broker.cluster_runtime import ClusterRuntime
 from aiokproto.broker.control.faults import Faults
 from aiokproto.broker.control.request_info import RequestInfo, TruncatedResponse
 from aiokproto.broker.fetch.sessions import FetchSessionCache
-from aiokproto.broker.handlers import SERVED, UNSTABLE, Handle, Handler, api_versions, find
+from aiokproto.broker.handlers import SERVED, UNSTABLE, Handler, api_versions, find
 from aiokproto.broker.handlers.refused import BETWEEN_NODES
 from aiokproto.broker.handlers.refused import handle as refuse_api
 from aiokproto.broker.metadata.cluster_state import Node
@@ -142,9 +142,9 @@ class Dispatcher:
             # The usual broker has no quotas: then nothing is measured, and no response is encoded twice to count its
             # bytes.
             elif self._quotas.client_quotas:
-                response, throttle = await self._handle_with_quotas(handler.handle, request, context, len(data))
+                response, throttle = await self._handle_with_quotas(handler, request, context, len(data))
             else:
-                response, throttle = await self._handle_with_faults(handler.handle, request, context), 0.0
+                response, throttle = await self._handle_with_faults(handler, request, context), 0.0
             frame = None
             if response is not None:
                 frame = encode_response(response, header.api_version, header.correlation_id)
@@ -186,10 +186,10 @@ class Dispatcher:
         )
 
     async def _handle_with_quotas(
-        self, handle: Handle, request: Request[Any], context: RequestContext, size: int
+        self, handler: Handler, request: Request[Any], context: RequestContext, size: int
     ) -> tuple[Response | None, float]:
         # Faults included: a delay that a test injects is suspended time, and is not measured.
-        timer = ProcessingTimer(self._handle_with_faults(handle, request, context))
+        timer = ProcessingTimer(self._handle_with_faults(handler, request, context))
         response = await timer
         sent, throttle = record_and_throttle(
             self._quotas,
@@ -211,11 +211,11 @@ class Dispatcher:
         return sent, throttle
 
     async def _handle_with_faults(
-        self, handle: Handle, request: Request[Any], context: RequestContext
+        self, handler: Handler, request: Request[Any], context: RequestContext
     ) -> Response | None:
         # The common case has no rules: it must not build a RequestInfo per request.
         if self._faults.idle:
-            return await self._authorize_and_handle(handle, request, context)
+            return await self._authorize_and_handle(handler, request, context)
         info = RequestInfo(
             request,
             context.version,
@@ -226,18 +226,20 @@ class Dispatcher:
             lambda: list(self._runtime.state.topics),
             self._sessions.partitions,
         )
-        return await self._faults.serve(info, lambda served: self._authorize_and_handle(handle, served, context))
+        return await self._faults.serve(info, lambda served: self._authorize_and_handle(handler, served, context))
 
     async def _authorize_and_handle(
-        self, handle: Handle, request: Request[Any], context: RequestContext
+        self, handler: Handler, request: Request[Any], context: RequestContext
     ) -> Response | None:
         try:
             # Nothing to split, in the usual broker without ACLs.
             if self._runtime.security.authorizer is None:
-                return await handle(request, context)
-            permitted, refused = authorize_request(request, context.version, context.is_authorized, self._name_of)
+                return await handler.handle(request, context)
+            permitted, refused = authorize_request(
+                request, context.version, handler.requires, context.is_authorized, self._name_of
+            )
             # When all is refused there is no response to merge into: one of the refusals is it.
-            response = await handle(permitted, context) if permitted is not None else refused.pop()
+            response = await handler.handle(permitted, context) if permitted is not None else refused.pop()
         except BrokerError as error:
             refusal = refuse(request, context.version, error.code, error.detail)
             # Some responses have no error code at all, and Produce with acks=0 has no response.
