@@ -12,12 +12,19 @@ from aiokproto.codec.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from aiokproto.codec.messages.delete_groups import DeleteGroupsRequest
 from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
+from aiokproto.codec.messages.describe_groups import DescribeGroupsRequest
 from aiokproto.codec.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from aiokproto.codec.messages.describe_transactions import DescribeTransactionsRequest
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
+from aiokproto.codec.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from aiokproto.codec.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -143,3 +150,39 @@ async def test_a_refusal_costs_about_what_an_answer_costs() -> None:
             calls.append(counted[0])
         refused, served = calls[2:]
         assert refused < 3 * served
+
+
+# ---- names
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        (OffsetFetchRequest(group_id="", topics=None), 7),
+        (OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="", topics=None)]), 8),
+        (DescribeGroupsRequest(groups=[""]), 5),
+        (DeleteGroupsRequest(groups_names=[""]), 2),
+        (
+            OffsetCommitRequest(
+                group_id="",
+                topics=[
+                    OffsetCommitRequestTopic(
+                        name="t", partitions=[OffsetCommitRequestPartition(partition_index=0, committed_metadata="")]
+                    )
+                ],
+            ),
+            8,
+        ),
+    ],
+    ids=lambda each: type(each).__name__ if isinstance(each, Request) else None,
+)
+async def test_the_group_with_the_empty_name_needs_a_permission(request_: Request[Any], version: int) -> None:
+    """It can have offsets, as in Kafka, of consumers without a group."""
+    async with guarded() as broker, logged_in(broker, "alice") as alice:
+        assert errors(await alice.ask(request_, version)) == {ErrorCode.GROUP_AUTHORIZATION_FAILED}
+
+
+async def test_a_request_that_lists_no_group_needs_no_permission() -> None:
+    async with guarded() as broker, logged_in(broker, "alice") as alice:
+        assert (await alice.ask(OffsetFetchRequest(groups=[]), 8)).groups == []
+        assert (await alice.ask(DescribeGroupsRequest(groups=[]), 5)).groups == []

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from aiokproto.broker.security.acls import CLUSTER_NAME, REFUSALS, Operation, ResourceType
 from aiokproto.broker.security.required import Required
-from aiokproto.codec.entities import Entity, NameOf, divide, entities
+from aiokproto.codec.entities import Entity, NameOf, divide, entities, listings
 from aiokproto.codec.refusal import refuse
 from aiokproto.codec.schema import Request, Response, Role
 from aiokproto.error_codes import ErrorCode
@@ -52,7 +52,7 @@ def authorize_request(
         for name in _names_of_all(request, version, each.resource_type):
             if not is_authorized(each.operation, each.resource_type, name):
                 raise BrokerError(REFUSALS[each.resource_type])
-    error_of = _ErrorOf(required, is_authorized)
+    error_of = _ErrorOf(required, is_authorized, groups_are_named=_groups_are_named(request, version))
     # Dividing copies: a request that is permitted as it is, which most are, is served as it is.
     if not any(map(error_of, entities(request, name_of))):
         return Authorization(request, [])
@@ -94,15 +94,24 @@ def _top_level(request: Request[Any], version: int, role: Role) -> Iterator[Any]
             yield getattr(request, spec.name)
 
 
+def _groups_are_named(request: Request[Any], version: int) -> bool:
+    """Whether a part of the request that names no group is about the group with the empty name, which can have offsets.
+
+    It is, unless the request lists groups, and lists none.
+    """
+    return any(True for _ in _top_level(request, version, Role.GROUP_ID)) or any(True for _ in listings(request))
+
+
 class _ErrorOf:
     """The error of each entity of a request: NONE for those that the client is authorized for.
 
     Each name is looked up once: a request may have thousands of partitions of one topic.
     """
 
-    def __init__(self, required: Iterable[Required], is_authorized: IsAuthorized) -> None:
+    def __init__(self, required: Iterable[Required], is_authorized: IsAuthorized, *, groups_are_named: bool) -> None:
         self._is_authorized = is_authorized
         self._of_parts = [each for each in required if each.resource_type in (ResourceType.GROUP, ResourceType.TOPIC)]
+        self._unnamed_group = "" if groups_are_named else None
         self._known: dict[tuple[ResourceType, str], bool] = {}
 
     def __call__(self, about: Entity) -> ErrorCode:
@@ -110,7 +119,7 @@ class _ErrorOf:
             if required.resource_type is ResourceType.TOPIC:
                 name = about.topic
             else:
-                name = about.group
+                name = about.group if about.group is not None else self._unnamed_group
             if name is not None and not self._permits(required, name):
                 return REFUSALS[required.resource_type]
         return ErrorCode.NONE
