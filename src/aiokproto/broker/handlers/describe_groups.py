@@ -20,6 +20,7 @@ from aiokproto.codec.messages.describe_groups import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+from aiokproto.texts import shortened
 
 REQUIRES = (Required(Operation.DESCRIBE, ResourceType.GROUP),)
 
@@ -41,7 +42,7 @@ def _describe_group(group_id: str, context: RequestContext) -> DescribedGroup:
     response = _without_members(group_id, ErrorCode.NONE, ClassicGroupState.DEAD.value)
     if context.version >= 6:
         response.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        response.error_message = f"there is no classic group {group_id!r}"
+        response.error_message = f"there is no classic group {shortened(repr(group_id))}"
     return response
 
 

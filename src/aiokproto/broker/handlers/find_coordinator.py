@@ -10,6 +10,7 @@ from aiokproto.broker.share.coordinator import is_key
 from aiokproto.codec.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from aiokproto.codec.schema import Versions
 from aiokproto.error_codes import ErrorCode
+from aiokproto.texts import shortened
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 _SHARE_SINCE = 6
@@ -52,11 +53,11 @@ def _find(key: str, kind: int, context: RequestContext) -> Coordinator:
         return _failed(
             key,
             ErrorCode.INVALID_REQUEST,
-            f"coordinator type {kind} is unknown, or {key!r} is not a key of this type",
+            f"coordinator type {kind} is unknown, or {shortened(repr(key))} is not a key of this type",
         )
     resource_type = ResourceType.GROUP if kind == GROUP else ResourceType.TRANSACTIONAL_ID
     if not context.is_authorized(Operation.DESCRIBE, resource_type, key):
-        return _failed(key, REFUSALS[resource_type], f"not authorized to describe {key!r}")
+        return _failed(key, REFUSALS[resource_type], f"not authorized to describe {shortened(repr(key))}")
     # The partition, not the group: a coordinator is found for keys that do not exist yet. This creates the topic.
     coordinator = context.groups if kind == GROUP else context.transactions
     return _found(key, coordinator.partition_of(key), context)

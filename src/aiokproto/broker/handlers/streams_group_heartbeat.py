@@ -37,6 +37,11 @@ from aiokproto.codec.messages.streams_group_heartbeat import Topology as Topolog
 from aiokproto.codec.payloads.streams_groups import CopartitionGroup, Subtopology, TopicConfig, TopicInfo
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+from aiokproto.texts import shortened
+
+_DETAIL = 2000
+"""Characters about topics that are missing, and about those that cannot be created. A topology can have thousands, and
+a text of a response at most 32,767 bytes."""
 
 _TASK_OFFSET_INTERVAL_MS = 60_000
 _ACCEPTABLE_RECOVERY_LAG = 10_000
@@ -210,7 +215,7 @@ def _create_topics(group: StreamsGroup, context: RequestContext) -> str:
             )
         except BrokerError as error:
             failures.append(f"; {info.name} cannot be created: {error.detail or error.code.name}")
-    return "".join(failures)
+    return shortened("".join(failures), _DETAIL)
 
 
 def _heartbeat_response(
@@ -223,7 +228,7 @@ def _heartbeat_response(
     response.status = [
         Status(
             status_code=each.code,
-            status_detail=each.detail + (failures if each == group.configured.error else ""),
+            status_detail=shortened(each.detail, _DETAIL) + (failures if each == group.configured.error else ""),
         )
         for each in result.statuses
     ]

@@ -15,7 +15,6 @@ unavailable broker would. Quotas run outside of both: a refused request still us
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -45,8 +44,6 @@ from aiokproto.codec.schema import NEVER, Request, Response, Versions
 from aiokproto.codec.wire import Limits
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, DecodeError
-
-log = logging.getLogger("aiokproto.broker")
 
 _LIMITS = Limits(memory=256 << 20)
 """Of one decoded request: a tenth of it, 100,000 partitions with their objects, is more than any client sends. Decoding
@@ -159,8 +156,7 @@ class Dispatcher:
         # A bug of ours. The client sees a lost connection and retries; an error code would have a meaning that is not
         # ours to give.
         except Exception as error:
-            log.exception("%s from %r failed", name, header.client_id)
-            raise CloseConnection(f"{name} failed: {error}") from error
+            raise CloseConnection(f"{name} from {header.client_id!r} failed: {error}", bug=error) from error
 
     def _context(self, header: RequestFrame, connection: ClientSession) -> RequestContext:
         runtime, client_id = self._runtime, header.client_id or ""
