@@ -18,6 +18,7 @@ from aiokproto.codec.messages.create_acls import AclCreation, CreateAclsRequest
 from aiokproto.codec.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from aiokproto.codec.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from aiokproto.codec.messages.describe_groups import DescribeGroupsRequest
+from aiokproto.codec.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
 from aiokproto.codec.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -94,6 +95,7 @@ REPEATED: dict[str, tuple[Request[Any], int]] = {
         ),
         3,
     ),
+    "DescribeUserScramCredentials": (DescribeUserScramCredentialsRequest(users=[UserName(name=LONG)]), 0),
     "AlterUserScramCredentials": (
         AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(name=LONG, mechanism=1)]),
         0,

@@ -38,7 +38,8 @@ async def handle(request: DescribeDelegationTokenRequest, context: RequestContex
         tokens=[
             _describe(token, context)
             for token in context.security.tokens
-            if (owners is None or any(map(token.concerns, owners))) and _visible(token, context)
+            if (owners is None or not owners.isdisjoint((token.owner, token.requester, *token.renewers)))
+            and _visible(token, context)
         ],
     )
 

@@ -9,7 +9,7 @@ from aiokproto.broker.patterns import compile_pattern
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.security.required import Required
-from aiokproto.broker.transactions.transaction_metadata import TransactionMetadata, TransactionStatus
+from aiokproto.broker.transactions.transaction_metadata import TransactionStatus
 from aiokproto.codec.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -30,7 +30,8 @@ async def handle(request: ListTransactionsRequest, context: RequestContext) -> L
         known = list(context.transactions.transactions_of(context.node.node_id))
     except BrokerError as error:
         return ListTransactionsResponse(error_code=error.code, unknown_state_filters=[], transaction_states=[])
-    now = context.state.clock.wall()
+    wanted_states, producer_ids = frozenset(request.state_filters), frozenset(request.producer_id_filters)
+    begun_before = None if request.duration_filter < 0 else context.state.clock.wall() - request.duration_filter
     return ListTransactionsResponse(
         error_code=ErrorCode.NONE,
         unknown_state_filters=[name for name in request.state_filters if name not in _STATES],
@@ -42,15 +43,9 @@ async def handle(request: ListTransactionsRequest, context: RequestContext) -> L
             )
             for each in known
             if context.is_authorized(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id)
-            and _matches(each, request, now)
+            and (not wanted_states or each.status.text in wanted_states)
+            and (not producer_ids or each.producer_id in producer_ids)
+            and (begun_before is None or each.started < begun_before)
             and (pattern is None or pattern.fullmatch(each.transactional_id))
         ],
-    )
-
-
-def _matches(transaction: TransactionMetadata, request: ListTransactionsRequest, now: int) -> bool:
-    return (
-        (not request.state_filters or transaction.status.text in request.state_filters)
-        and (not request.producer_id_filters or transaction.producer_id in request.producer_id_filters)
-        and (request.duration_filter < 0 or now - transaction.started > request.duration_filter)
     )
