@@ -11,9 +11,10 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
+from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.create_acls import AclCreation
+from aiokproto.codec.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -138,9 +139,25 @@ async def served_by(wire: Wire) -> dict[int, Versions]:
 
 @asynccontextmanager
 async def permitted_users(admin: Wire, everyone: Iterable[User]) -> AsyncIterator[None]:
-    """Give users their permissions."""
+    """Give users their permissions, for as long as the block lasts."""
+    everyone = list(everyone)
     await grant(admin, *(each for user in everyone for each in user.acls))
-    yield
+    try:
+        yield
+    finally:
+        of_users = [
+            DeleteAclsFilter(
+                resource_type_filter=ResourceType.ANY,
+                resource_name_filter=None,
+                pattern_type_filter=PatternType.ANY,
+                principal_filter=f"User:{user.name}",
+                host_filter=None,
+                operation=Operation.ANY,
+                permission_type=Permission.ANY,
+            )
+            for user in everyone
+        ]
+        assert not _codes(await admin.ask(DeleteAclsRequest(filters=of_users), 3))
 
 
 async def outcomes(secured: Secured, user: User, samples: Iterable[Sample], names: Names) -> dict[str, Outcome]:

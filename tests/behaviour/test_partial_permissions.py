@@ -21,6 +21,7 @@ from tests.behaviour.partial_permissions import (
     Outcome,
     User,
     outcomes,
+    permitted_users,
     prepare,
     served_by,
     users,
@@ -68,13 +69,13 @@ async def found(secured: Secured, everyone: Iterable[User], chosen: Chosen = Non
     async with as_user(secured, "admin") as admin:
         served = await served_by(admin)
         names = await prepare(admin, everyone[0].name.split("-")[0])
-        await grant(admin, *(each for user in everyone for each in user.acls))
-    requests = [each for each in samples(names, served) if chosen is None or (each.name, each.version) in chosen]
-    return {
-        (str(user), title): outcome
-        for user in everyone
-        for title, outcome in (await outcomes(secured, user, requests, names)).items()
-    }
+        requests = [each for each in samples(names, served) if chosen is None or (each.name, each.version) in chosen]
+        async with permitted_users(admin, everyone):
+            return {
+                (str(user), title): outcome
+                for user in everyone
+                for title, outcome in (await outcomes(secured, user, requests, names)).items()
+            }
 
 
 def prefix() -> str:
