@@ -342,13 +342,17 @@ class BrokerError(KafkaError):
     Attributes:
         code: The code, an :class:`~aiokproto.error_codes.ErrorCode`.
         context: The request: API, broker, partition or group, as far as known.
-        detail: The broker's error message, or None.
+        detail: The broker's error message, or None. Of a message over 1,000 characters only the beginning is kept.
     """
 
+    _kept = 1000
     _shown = 500
     """Characters of the detail in the text: it is a peer's."""
 
     def __init__(self, code: int, context: str = "", detail: str | None = None) -> None:
+        # Messages repeat names from requests, which can have 32,767 characters; responses have thousands of them.
+        if detail is not None and len(detail) > self._kept:
+            detail = shortened(detail, self._kept - len("… (1000000 characters)"))
         self.code = ErrorCode(code)
         self.context = context
         self.detail = detail

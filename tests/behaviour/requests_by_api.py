@@ -7,7 +7,11 @@ from typing import Any, NamedTuple
 
 from aiokproto.codec.messages import read_share_group_state
 from aiokproto.codec.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from aiokproto.codec.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from aiokproto.codec.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from aiokproto.codec.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -291,6 +295,19 @@ REQUESTS = {
         ),
         3,
         NO_TRANSACTION,
+    ),
+    "AddPartitionsToTxn-4": RequestCase(
+        lambda topic, group: AddPartitionsToTxnRequest(
+            transactions=[
+                AddPartitionsToTxnTransaction(
+                    transactional_id=group,
+                    producer_id=1,
+                    topics=[AddPartitionsToTxnTopic(name=topic, partitions=[0])],
+                )
+            ],
+        ),
+        4,
+        NO_CLUSTER,
     ),
     "AddOffsetsToTxn": RequestCase(
         lambda _topic, group: AddOffsetsToTxnRequest(

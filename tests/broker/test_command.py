@@ -186,8 +186,10 @@ def test_the_served_apis_are_printed(capsys: pytest.CaptureFixture[str]) -> None
     assert main(["broker", "--apis"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(api_keys()) + 2
-    assert "| 3 | Metadata | 0-13 | served |" in lines
-    assert "| 52 | Vote | - | the connection is closed |" in lines
+    assert "| 11 | JoinGroup | 0-9 | served | READ on GROUP |" in lines
+    assert "| 52 | Vote | - | the connection is closed |  |" in lines
+    needed = "CLUSTER_ACTION on CLUSTER (v4+); WRITE on TRANSACTIONAL_ID (v0-3); WRITE on TOPIC (v0-3)"
+    assert f"| 24 | AddPartitionsToTxn | 0-5 | served | {needed} |" in lines
 
 
 def test_the_codec_has_a_command_line(capsys: pytest.CaptureFixture[str]) -> None:

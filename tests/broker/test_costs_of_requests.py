@@ -29,9 +29,6 @@ from tests.net.waiting import until
 SIZES = (30, 60, 120)
 PACKAGE = str(Path(aiokproto.__file__).parent)
 
-REFUSED_IN_SQUARES = {2, 9, 15, 19, 21, 23, 24, 37, 42, 61, 69, 77, 89, 90}
-"""APIs of which each name that is refused divides the whole request again."""
-
 
 class Calls:
     """How many functions of this package were called."""
@@ -91,16 +88,8 @@ async def calls_of(api_key: int, user: str, shape: Shape) -> list[int]:
     return found
 
 
-def cases() -> Iterator[Any]:
-    for api_key in SERVED:
-        for user in ("admin", "alice"):
-            squares = user == "alice" and api_key in REFUSED_IN_SQUARES
-            reason = "each refused name divides the whole request again"
-            marks = [pytest.mark.xfail(reason=reason)] if squares else []
-            yield pytest.param(api_key, user, marks=marks, id=f"{api_name(api_key)}-{user}")
-
-
-@pytest.mark.parametrize(("api_key", "user"), list(cases()))
+@pytest.mark.parametrize("user", ["admin", "alice"])
+@pytest.mark.parametrize("api_key", SERVED, ids=api_name)
 async def test_the_work_of_a_request_grows_with_its_size(api_key: int, user: str) -> None:
     for shape in SHAPES:
         few, some, many = await calls_of(api_key, user, shape)

@@ -42,7 +42,7 @@ class Provider:
         self.now = 0.0
         self.asked = 0
         self.down = False
-        self.keys = Jwks("http://provider.test/keys", 0.1, 1.0)
+        self.keys = Jwks("http://provider.test/keys", allow_http=True, backoff=0.1, backoff_max=1.0)
         monkeypatch.setattr(jwks, "monotonic", lambda: self.now)
         monkeypatch.setattr(self.keys, "_fetch", self._fetch)
 

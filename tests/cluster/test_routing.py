@@ -52,6 +52,7 @@ from aiokproto.errors import (
     UnsupportedVersionError,
     error_for,
 )
+from tests.counting import counted_calls
 
 GROUP, TRANSACTION = CoordinatorKind.GROUP, CoordinatorKind.TRANSACTION
 
@@ -168,6 +169,31 @@ def test_a_joined_response_has_the_longest_throttle_the_first_error_and_each_fil
     assert join([first, second], name_of) == ListTransactionsResponse(
         throttle_time_ms=5, error_code=29, unknown_state_filters=["x", "y"], transaction_states=[state]
     )
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_joining_twice_as_many_responses_costs_twice_as_much(repeated: bool) -> None:
+    def responses(count: int) -> list[DeleteRecordsResponse]:
+        return [
+            DeleteRecordsResponse(
+                topics=[
+                    DeleteRecordsTopicResult(
+                        name="t" if repeated else f"t-{node}",
+                        partitions=[DeleteRecordsPartitionResult(partition_index=node)],
+                    )
+                ]
+            )
+            for node in range(count)
+        ]
+
+    calls = {}
+    for count in (2, 100, 200):
+        parts = responses(count)
+        with counted_calls() as counted:
+            joined = join(parts, name_of)
+        calls[count] = counted[0]
+        assert sum(len(topic.partitions) for topic in joined.topics) == count
+    assert calls[200] < 2.2 * calls[100]
 
 
 def _deleted(*codes: int) -> DeleteRecordsResponse:

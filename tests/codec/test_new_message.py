@@ -9,7 +9,6 @@ import pytest
 
 from aiokproto.broker.handlers import SERVED, find
 from aiokproto.broker.handlers.refused import BETWEEN_NODES, NOT_SERVED
-from aiokproto.broker.security.required_operations import REQUIRED_OPERATIONS
 from aiokproto.codec import registry
 from aiokproto.codec.registry_table import APIS
 from aiokproto.codec.schema import Request, Route
@@ -48,7 +47,6 @@ def test_an_api_has_a_handler_or_a_reason_against_one(key: int) -> None:
 
 def test_nothing_is_listed_that_does_not_exist() -> None:
     assert {*SERVED, *BETWEEN_NODES, *NOT_SERVED} == set(APIS)
-    assert set(REQUIRED_OPERATIONS) <= {name for _, name in APIS.values()}
 
 
 @pytest.mark.parametrize("key", SERVED, ids=lambda key: APIS[key][1])
@@ -57,7 +55,8 @@ def test_a_served_api_has_a_handler_versions_and_permissions(key: int) -> None:
     assert handler is not None
     known = registry.request(key).versions
     assert known.lowest <= handler.versions.lowest <= handler.versions.highest <= known.highest
-    assert APIS[key][1] in REQUIRED_OPERATIONS, "without a row only nodes of the cluster may send it"
+    module = import_module(f"aiokproto.broker.handlers.{APIS[key][0]}")
+    assert module.REQUIRES is handler.requires, "without a declaration only nodes of the cluster may send it"
 
 
 def test_every_handler_is_in_the_table() -> None:

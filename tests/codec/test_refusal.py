@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from aiokproto.codec.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
 from aiokproto.codec.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -12,6 +18,12 @@ from aiokproto.codec.messages.alter_user_scram_credentials import (
 from aiokproto.codec.messages.begin_quorum_epoch import BeginQuorumEpochRequest, LeaderEndpoint
 from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from aiokproto.codec.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from aiokproto.codec.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
 from aiokproto.codec.refusal import refuse
 from aiokproto.codec.schema import Struct
 from aiokproto.error_codes import ErrorCode
@@ -77,3 +89,25 @@ def test_keys_are_not_roles() -> None:
     """A field has one way of saying what it names."""
     both = [(struct.__name__, spec.name) for struct in structs() for spec in struct.fields() if spec.key and spec.role]
     assert not both
+
+
+def test_a_refused_topic_is_not_the_error_of_its_group() -> None:
+    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)])
+    answer = refuse(request, 8, DENIED, of_parts=True)
+    assert isinstance(answer, OffsetFetchResponse)
+    (group,) = answer.groups
+    assert (group.group_id, group.error_code, group.topics[0].partitions[0].error_code) == ("g", 0, DENIED)
+    whole = refuse(request, 8, DENIED)
+    assert isinstance(whole, OffsetFetchResponse)
+    assert whole.groups[0].error_code == DENIED
+
+
+def test_topics_that_a_request_lists_by_directory_are_named() -> None:
+    topics = [AlterReplicaLogDirTopic(name=each, partitions=[0, 1]) for each in "ab"]
+    answer = refuse(AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path="/d", topics=topics)]), 2, DENIED)
+    assert isinstance(answer, AlterReplicaLogDirsResponse)
+    assert [
+        (topic.topic_name, [(each.partition_index, each.error_code) for each in topic.partitions])
+        for topic in answer.results
+    ] == [(name, [(0, DENIED), (1, DENIED)]) for name in "ab"]

@@ -27,11 +27,18 @@ _NO_LIMIT = 1 << 31
 
 
 class CloseConnection(Exception):
-    """Closes the connection instead of sending a response. The text is logged; ``last_bytes`` are sent first."""
+    """Closes the connection instead of sending a response.
 
-    def __init__(self, why: str, last_bytes: bytes = b"") -> None:
+    Args:
+        why: What is logged about it.
+        last_bytes: What is sent first.
+        bug: What the handler raised; it is logged with its traceback.
+    """
+
+    def __init__(self, why: str, last_bytes: bytes = b"", bug: Exception | None = None) -> None:
         super().__init__(why)
         self.last_bytes = last_bytes
+        self.bug = bug
 
 
 @dataclass(frozen=True)

@@ -219,8 +219,8 @@ def _misrouted_items(part: Struct, name_of: NameOf, within: Entity) -> Iterator[
 def join(responses: list[R], name_of: NameOf) -> R:
     """Join the responses to the parts of one request: all items, the longest throttle time, the first error."""
     joined, *others = responses
+    merge(joined, others, name_of)
     for other in others:
-        merge(joined, other, name_of)
         of_entities = {spec.name for spec in listings(other)}
         for spec in other.fields():
             mine, theirs = getattr(joined, spec.name), getattr(other, spec.name)

@@ -6,8 +6,9 @@ every API without knowing its fields' names, because declarations give each fiel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from copy import copy
+from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 from aiokproto.codec.schema import FieldSpec, Role, Struct
@@ -70,6 +71,7 @@ def listings(part: Struct) -> Iterator[FieldSpec]:
             yield spec
 
 
+@cache
 def names_entity(spec: FieldSpec) -> bool:
     """Whether a field, or the structs in it, name an entity that the message is about."""
     if spec.mentioned:
@@ -130,18 +132,36 @@ def split(part: S, wanted: Entity, name_of: NameOf) -> tuple[S | None, S | None]
     return divided.get(False), divided.get(True)
 
 
-def merge(into: Struct, other: Struct, name_of: NameOf) -> None:
-    """Add the entries of one response to another of the same class: the reverse of :func:`divide`."""
-    for spec in listings(other):
-        have: list[Any] = getattr(into, spec.name) or []
-        setattr(into, spec.name, have)
-        if spec.struct is None:
-            have.extend(getattr(other, spec.name))
-            continue
-        known = {entity_of(item, ANY_ENTITY, name_of): item for item in have}
-        for item in getattr(other, spec.name):
-            same = known.get(entity_of(item, ANY_ENTITY, name_of))
-            if same is None or not list(listings(item)):
-                have.append(item)
+def merge(into: Struct, others: Iterable[Struct], name_of: NameOf) -> None:
+    """Add the entries of other responses to a response of the same class: the reverse of :func:`divide`."""
+    others = list(others)
+    for spec in into.fields():
+        if spec.array and names_entity(spec):
+            added = [getattr(other, spec.name) or [] for other in others]
+            if any(added):
+                have: list[Any] = getattr(into, spec.name) or []
+                setattr(into, spec.name, have)
+                _merge_items(have, added, spec, name_of)
+
+
+def _merge_items(have: list[Any], added: list[list[Any]], spec: FieldSpec, name_of: NameOf) -> None:
+    if spec.struct is None:
+        for items in added:
+            have.extend(items)
+        return
+    # The items are indexed once, however many are added: a response may have 100,000, and each of them may have its
+    # own refusal, or name the same entity again.
+    known = {entity_of(item, ANY_ENTITY, name_of): item for item in have}
+    inner: dict[Entity, list[Struct]] = {}
+    for items in added:
+        appended: dict[Entity, Struct] = {}
+        for item in items:
+            about = entity_of(item, ANY_ENTITY, name_of)
+            if about in known and any(listings(item)):
+                inner.setdefault(about, []).append(item)
             else:
-                merge(same, item, name_of)
+                have.append(item)
+                appended[about] = item
+        known |= appended
+    for about, parts in inner.items():
+        merge(known[about], parts, name_of)

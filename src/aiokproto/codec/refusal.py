@@ -28,7 +28,9 @@ Names = dict["Role | int", Any]
 _NOTHING = ("", ZERO_UUID)
 
 
-def refuse(request: Request[Any], version: int, error: ErrorCode, message: str | None = None) -> Response | None:
+def refuse(
+    request: Request[Any], version: int, error: ErrorCode, message: str | None = None, *, of_parts: bool = False
+) -> Response | None:
     """Return the response that refuses everything in a request.
 
     Args:
@@ -36,17 +38,19 @@ def refuse(request: Request[Any], version: int, error: ErrorCode, message: str |
         version: Its version; fields that the version lacks keep their default.
         error: The error code.
         message: The error message, for responses that have one.
+        of_parts: Whether only the smallest parts that the request names have the error, and not their group or the
+            request.
 
     Returns:
         The response; None if it has no field for an error, so that only closing the connection can report it.
     """
     response: Response = request.response()
     _fill_numbers(response, version)
-    of_parts = request.api_key in _OF_PARTS
+    of_parts = of_parts or request.api_key in _OF_PARTS
     if of_parts and error in _OF_SESSION:
         filled = _put(response, version, error, message)
         return response if filled else None
-    inside = _fill_lists(request, response, {}, version, error, message)
+    inside = _fill_lists(request, response, {}, version, error, message, of_parts)
     on_top = not (of_parts and inside) and _put(response, version, error, message)
     return response if inside or on_top else None
 
@@ -61,7 +65,7 @@ def refuse_parts(asked: Struct, response: Struct, above: Names, version: int, er
         version: The version of both.
         error: The error code.
     """
-    _fill_lists(asked, response, above, version, error, None)
+    _fill_lists(asked, response, above, version, error, None, of_parts=False)
 
 
 def _put(part: Struct, version: int, error: ErrorCode, message: str | None) -> bool:
@@ -79,7 +83,13 @@ def _put(part: Struct, version: int, error: ErrorCode, message: str | None) -> b
 
 
 def _fill_lists(
-    request: Struct, response: Struct, above: Names, version: int, error: ErrorCode, message: str | None
+    request: Struct,
+    response: Struct,
+    above: Names,
+    version: int,
+    error: ErrorCode,
+    message: str | None,
+    of_parts: bool,
 ) -> bool:
     """Add an item to the response for each of the request; returns whether any has the error."""
     filled = False
@@ -92,18 +102,35 @@ def _fill_lists(
     for source, target in zip(sources, targets, strict=False):
         assert target.struct is not None
         items = []
-        for part in getattr(request, source.name) or ():
+        for part in _parts(request, source, target, version):
             item = target.struct()
             _fill_numbers(item, version)
+            inside = False
             if isinstance(part, Struct):
                 _name(item, about | _names(part))
-                filled |= _fill_lists(part, item, about, version, error, message)
+                inside = _fill_lists(part, item, about, version, error, message, of_parts)
             else:
                 _name(item, about | {source.role or 0: part})
-            filled |= _put(item, version, error, message)
+            filled |= inside
+            if not (of_parts and inside):
+                filled |= _put(item, version, error, message)
             items.append(item)
         setattr(response, target.name, getattr(response, target.name) + items)
     return filled
+
+
+def _parts(request: Struct, source: FieldSpec, target: FieldSpec, version: int) -> Iterator[Any]:
+    """Yield the items that the response has an item for: those of the list, or of the lists in these."""
+    assert target.struct is not None
+    wanted = {by for by, _ in _naming(target.struct)}
+    for part in getattr(request, source.name) or ():
+        inner = list(_sources(part, version)) if isinstance(part, Struct) else []
+        # AlterReplicaLogDirs lists topics by directory, and its response does not.
+        within = [each for each in inner if wanted & _item_names(each)] if not wanted & _item_names(source) else []
+        if not within:
+            yield part
+        for each in within:
+            yield from getattr(part, each.name) or ()
 
 
 def _sources(request: Struct, version: int) -> Iterator[FieldSpec]:

@@ -40,5 +40,5 @@ async def fail_request(error: ErrorCode, entity: Entity, info: RequestInfo, serv
     served = await serve(rest)
     if served is None or response is None:
         return served
-    merge(served, response, info.name_of)
+    merge(served, [response], info.name_of)
     return served

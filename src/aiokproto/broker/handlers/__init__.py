@@ -1,9 +1,9 @@
 """The handlers: one module per API with an async function ``handle``, and the table of the versions that are served.
 
-To add an API: a module here with the same name as its module in ``codec/messages``, a line in ``_VERSIONS``, and the
-operations that it requires in ``broker/security/required_operations.py``; an API without these is only for nodes of the
-cluster. To add a version: raise it in ``_VERSIONS``, after checking what the version changes. ApiVersions lists exactly
-what ``_VERSIONS`` has.
+To add an API: a module here with the same name as its module in ``codec/messages``, a line in ``_VERSIONS``, and in the
+module ``REQUIRES``, the operations that clients need; without it the API is only for nodes of the cluster. To add a
+version: raise it in ``_VERSIONS``, after checking what the version changes. ApiVersions lists exactly what is in
+``_VERSIONS``.
 
 How a request gets here. The dispatcher decodes the header, rejects versions that are not served, decodes the body,
 removes the parts that the client is not authorized for, and calls ``handle(request, context)``. It then merges the
@@ -18,9 +18,11 @@ connection are handled one after the other; those of different connections inter
   that the version of the *request* lacks has its default. A field that the version of the *response* lacks must have
   its default too, unless it is declared ignorable: encoding fails otherwise. Topics that come by name or by id,
   depending on the version, are resolved with ``context.topic_name``.
-- **Authorization.** The dispatcher covers what a request names. What a handler looks up itself, the topics of an
-  assignment for example, it checks with ``context.authorize`` (raises) or ``context.is_authorized``. Without an
-  authorizer every client is authorized.
+- **Authorization.** ``REQUIRES`` declares all of it. The dispatcher refuses the parts of a request that name what the
+  client has no permission for. What the handler checks, with ``context.authorize`` (raises) or
+  ``context.is_authorized``, says in ``otherwise`` what follows: what it looks up itself, such as the topics of an
+  assignment, and whatever Kafka does not answer with an error for each part. Without an authorizer every client is
+  authorized.
 - **Errors.** An error of one topic, partition or group goes into its own part of the response, and must not fail the
   others: catch ``BrokerError`` around each. A ``BrokerError`` that leaves ``handle`` refuses the whole request: the
   dispatcher puts its code in every place that the response has for one (``codec.refusal``). Any other exception is a
@@ -48,6 +50,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.required import BROKERS_ONLY, Required
 from aiokproto.codec import registry
 from aiokproto.codec.registry_table import APIS
 from aiokproto.codec.schema import NEVER, Request, Response, Versions
@@ -149,12 +152,14 @@ class Handler(NamedTuple):
         request: The request class.
         versions: The versions that are served.
         handle: The handler.
+        requires: The operations that clients need.
         refused: The versions that get a response, with an error, though they are not served.
     """
 
     request: type[Request[Any]]
     versions: Versions
     handle: Handle
+    requires: tuple[Required, ...] = BROKERS_ONLY
     refused: Versions = NEVER
 
 
@@ -164,4 +169,4 @@ def find(api_key: int) -> Handler | None:
     if api_key not in SERVED:
         return None
     module = import_module(f"{__name__}.{APIS[api_key][0]}")
-    return Handler(registry.request(api_key), SERVED[api_key], module.handle)
+    return Handler(registry.request(api_key), SERVED[api_key], module.handle, getattr(module, "REQUIRES", BROKERS_ONLY))

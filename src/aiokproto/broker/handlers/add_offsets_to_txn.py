@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from aiokproto.broker.metadata.topics import OFFSETS_TOPIC
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.broker.transactions.transaction_metadata import ProducerIdAndEpoch, fencing_code
 from aiokproto.codec.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+REQUIRES = (
+    Required(Operation.WRITE, ResourceType.TRANSACTIONAL_ID),
+    Required(Operation.READ, ResourceType.GROUP),
+)
 
 
 async def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:

@@ -7,6 +7,8 @@ that partitions are added already and changes nothing. v5: TRANSACTION_ABORTABLE
 from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.broker.transactions.transaction_metadata import ProducerIdAndEpoch, TopicPartition, fencing_code
 from aiokproto.codec.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -16,8 +18,15 @@ from aiokproto.codec.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from aiokproto.codec.schema import Versions
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+REQUIRES = (
+    Required(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, versions=Versions.parse("4+")),
+    Required(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, versions=Versions.parse("0-3")),
+    Required(Operation.WRITE, ResourceType.TOPIC, versions=Versions.parse("0-3"), together=True),
+)
 
 
 async def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> AddPartitionsToTxnResponse:

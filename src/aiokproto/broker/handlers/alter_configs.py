@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from aiokproto.broker.handlers.changed_configs import Change, change_resource
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
+)
+
+REQUIRES = (
+    Required(Operation.ALTER_CONFIGS, ResourceType.TOPIC, otherwise="refuses these resources"),
+    Required(Operation.ALTER_CONFIGS, ResourceType.GROUP, otherwise="refuses these resources"),
+    Required(Operation.ALTER_CONFIGS, ResourceType.CLUSTER, otherwise="refuses these resources"),
 )
 
 

@@ -7,6 +7,8 @@ sent, and there is never one to cancel.
 from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -16,6 +18,8 @@ from aiokproto.codec.messages.alter_partition_reassignments import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+REQUIRES = (Required(Operation.ALTER, ResourceType.CLUSTER),)
 
 
 async def handle(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.security.credentials import Deletion, Upsertion
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
 from aiokproto.error_codes import ErrorCode
+
+REQUIRES = (Required(Operation.ALTER, ResourceType.CLUSTER),)
 
 
 async def handle(

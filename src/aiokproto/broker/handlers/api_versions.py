@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from aiokproto.broker.metadata import features
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -19,6 +20,8 @@ from aiokproto.codec.messages.api_versions import (
 )
 from aiokproto.codec.schema import Versions
 from aiokproto.error_codes import ErrorCode
+
+REQUIRES: tuple[Required, ...] = ()
 
 
 async def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:

@@ -10,6 +10,7 @@ from aiokproto.broker.groups.consumer.member import ConsumerMember
 from aiokproto.broker.handlers.group_requests import check_consumer_protocol, describe_groups
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -23,6 +24,11 @@ from aiokproto.errors import BrokerError
 
 _CLASSIC, _CONSUMER = 0, 1
 """Member types: which protocol the member uses."""
+
+REQUIRES = (
+    Required(Operation.DESCRIBE, ResourceType.GROUP),
+    Required(Operation.DESCRIBE, ResourceType.TOPIC, otherwise="refuses groups that have the topics"),
+)
 
 
 async def handle(request: ConsumerGroupDescribeRequest, context: RequestContext) -> ConsumerGroupDescribeResponse:

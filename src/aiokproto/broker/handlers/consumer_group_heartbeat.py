@@ -22,6 +22,7 @@ from aiokproto.broker.handlers.group_requests import (
 from aiokproto.broker.patterns import compile_pattern
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -31,6 +32,15 @@ from aiokproto.codec.messages.consumer_group_heartbeat import (
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.runtime import current
+
+REQUIRES = (
+    Required(Operation.READ, ResourceType.GROUP),
+    Required(
+        Operation.DESCRIBE,
+        ResourceType.TOPIC,
+        otherwise="refuses the request, leaves out topics that match its pattern",
+    ),
+)
 
 
 async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> ConsumerGroupHeartbeatResponse:

@@ -9,11 +9,14 @@ from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from aiokproto.broker.security.authorizer import MAX_ACLS, Authorizer
 from aiokproto.broker.security.principal import parse_principal
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 Kind = TypeVar("Kind", bound=IntEnum)
+
+REQUIRES = (Required(Operation.ALTER, ResourceType.CLUSTER),)
 
 
 async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:

@@ -5,13 +5,24 @@ from __future__ import annotations
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.security.principal import Principal
+from aiokproto.broker.security.required import Required
 from aiokproto.broker.security.tokens import DelegationToken
 from aiokproto.codec.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
 )
+from aiokproto.codec.schema import Versions
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+REQUIRES = (
+    Required(
+        Operation.CREATE_TOKENS,
+        ResourceType.USER,
+        versions=Versions.parse("3+"),
+        otherwise="refuses a token for another user",
+    ),
+)
 
 
 async def handle(request: CreateDelegationTokenRequest, context: RequestContext) -> CreateDelegationTokenResponse:

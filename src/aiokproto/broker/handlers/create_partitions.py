@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -11,6 +13,8 @@ from aiokproto.codec.messages.create_partitions import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+REQUIRES = (Required(Operation.ALTER, ResourceType.TOPIC),)
 
 
 async def handle(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:

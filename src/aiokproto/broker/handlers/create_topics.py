@@ -11,6 +11,7 @@ from aiokproto.broker.handlers.describe_configs import topic_entries
 from aiokproto.broker.metadata.topics import Topic
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -18,8 +19,19 @@ from aiokproto.codec.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from aiokproto.codec.schema import Versions
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+REQUIRES = (
+    Required(Operation.CREATE, ResourceType.TOPIC, unless=Operation.CREATE),
+    Required(
+        Operation.DESCRIBE_CONFIGS,
+        ResourceType.TOPIC,
+        versions=Versions.parse("5+"),
+        otherwise="does not return the topic's options",
+    ),
+)
 
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from aiokproto.broker.handlers.describe_acls import read_filter
 from aiokproto.broker.request_context import RequestContext
-from aiokproto.broker.security.acls import Acl
+from aiokproto.broker.security.acls import Acl, Operation, ResourceType
 from aiokproto.broker.security.authorizer import Authorizer
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsFilterResult,
@@ -15,6 +16,8 @@ from aiokproto.codec.messages.delete_acls import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+REQUIRES = (Required(Operation.ALTER, ResourceType.CLUSTER),)
 
 
 async def handle(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from aiokproto.broker.metadata.topics import Topic
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -12,6 +15,11 @@ from aiokproto.codec.messages.delete_topics import (
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+REQUIRES = (
+    Required(Operation.DELETE, ResourceType.TOPIC, unless=Operation.DELETE, otherwise="refuses the topics"),
+    Required(Operation.DESCRIBE, ResourceType.TOPIC, otherwise="does not tell which topics exist"),
+)
 
 
 async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
@@ -31,6 +39,7 @@ def _delete(requested: DeleteTopicState, context: RequestContext) -> DeletableTo
         if by_id == (requested.name is not None):
             raise BrokerError(ErrorCode.INVALID_REQUEST, detail="a topic must have either a name or an id")
         topic = state.topic_by_id(requested.topic_id) if by_id else state.topics.get(requested.name or "")
+        _authorize(requested.name, topic, context)
         if topic is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         # Also for errors from here on: a client that sent only one of the two can tell which topic failed.
@@ -41,3 +50,13 @@ def _delete(requested: DeleteTopicState, context: RequestContext) -> DeletableTo
     except BrokerError as error:
         response.error_code, response.error_message = error.code, error.detail
     return response
+
+
+def _authorize(name: str | None, topic: Topic | None, context: RequestContext) -> None:
+    """Check that the client may delete a topic, or may know that there is none. Raises :class:`BrokerError`."""
+    name = topic.name if topic is not None else name
+    # An id that no topic has tells nothing.
+    if name is None or context.is_authorized(Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return
+    operation = Operation.DELETE if topic is not None else Operation.DESCRIBE
+    context.authorize(operation, ResourceType.TOPIC, name)

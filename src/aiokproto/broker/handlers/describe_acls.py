@@ -7,6 +7,7 @@ from collections import defaultdict
 from aiokproto.broker.handlers.create_acls import known
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.delete_acls import DeleteAclsFilter
 from aiokproto.codec.messages.describe_acls import (
     AclDescription,
@@ -16,6 +17,8 @@ from aiokproto.codec.messages.describe_acls import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+REQUIRES = (Required(Operation.DESCRIBE, ResourceType.CLUSTER),)
 
 
 async def handle(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:

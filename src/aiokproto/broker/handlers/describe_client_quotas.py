@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from aiokproto.broker.quotas.client_quotas import FilterComponent
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -12,6 +14,8 @@ from aiokproto.codec.messages.describe_client_quotas import (
     ValueData,
 )
 from aiokproto.error_codes import ErrorCode
+
+REQUIRES = (Required(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),)
 
 
 async def handle(request: DescribeClientQuotasRequest, context: RequestContext) -> DescribeClientQuotasResponse:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from aiokproto.broker.handlers.metadata import cluster_operations
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -12,6 +14,8 @@ from aiokproto.codec.messages.describe_cluster import (
 from aiokproto.error_codes import ErrorCode
 
 BROKERS = 1
+
+REQUIRES = (Required(Operation.DESCRIBE, ResourceType.CLUSTER, otherwise="reports no operations on the cluster"),)
 
 
 async def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:

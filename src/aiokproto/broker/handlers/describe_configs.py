@@ -24,6 +24,7 @@ from aiokproto.broker.config.options import (
 from aiokproto.broker.metadata.topics import Topic, unknown_topic_error
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.broker.telemetry import ClientMetricsOptions
 from aiokproto.codec.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -39,6 +40,12 @@ from aiokproto.texts import address
 
 TOPIC_RESOURCE, BROKER_RESOURCE, METRICS_RESOURCE, GROUP_RESOURCE = 2, 4, 16, 32
 FROM_TOPIC, FROM_NODE, FROM_METRICS, FROM_GROUP = 1, 2, 7, 8
+
+REQUIRES = (
+    Required(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, otherwise="refuses these resources"),
+    Required(Operation.DESCRIBE_CONFIGS, ResourceType.GROUP, otherwise="refuses these resources"),
+    Required(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, otherwise="refuses these resources"),
+)
 
 
 async def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:

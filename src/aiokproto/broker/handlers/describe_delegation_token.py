@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.security.principal import Principal
+from aiokproto.broker.security.required import Required
 from aiokproto.broker.security.tokens import DelegationToken
 from aiokproto.codec.messages.describe_delegation_token import (
     DescribedDelegationToken,
@@ -13,6 +14,17 @@ from aiokproto.codec.messages.describe_delegation_token import (
     DescribeDelegationTokenResponse,
 )
 from aiokproto.error_codes import ErrorCode
+
+REQUIRES = (
+    Required(
+        Operation.DESCRIBE,
+        ResourceType.DELEGATION_TOKEN,
+        otherwise="leaves out tokens of others, unless DESCRIBE_TOKENS permits",
+    ),
+    Required(
+        Operation.DESCRIBE_TOKENS, ResourceType.USER, otherwise="leaves out tokens of others, unless DESCRIBE permits"
+    ),
+)
 
 
 async def handle(request: DescribeDelegationTokenRequest, context: RequestContext) -> DescribeDelegationTokenResponse:
@@ -26,7 +38,8 @@ async def handle(request: DescribeDelegationTokenRequest, context: RequestContex
         tokens=[
             _describe(token, context)
             for token in context.security.tokens
-            if (owners is None or any(map(token.concerns, owners))) and _visible(token, context)
+            if (owners is None or not owners.isdisjoint((token.owner, token.requester, *token.renewers)))
+            and _visible(token, context)
         ],
     )
 

@@ -10,6 +10,8 @@ from aiokproto.broker.groups.classic_group import ClassicGroup
 from aiokproto.broker.groups.classic_member import ClassicGroupState
 from aiokproto.broker.handlers.group_requests import describe_groups
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -18,6 +20,9 @@ from aiokproto.codec.messages.describe_groups import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+from aiokproto.texts import shortened
+
+REQUIRES = (Required(Operation.DESCRIBE, ResourceType.GROUP),)
 
 
 async def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
@@ -37,7 +42,7 @@ def _describe_group(group_id: str, context: RequestContext) -> DescribedGroup:
     response = _without_members(group_id, ErrorCode.NONE, ClassicGroupState.DEAD.value)
     if context.version >= 6:
         response.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        response.error_message = f"there is no classic group {group_id!r}"
+        response.error_message = f"there is no classic group {shortened(repr(group_id))}"
     return response
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from aiokproto.broker.log.producer_state import ProducerStateEntry, ProducerStateManager
 from aiokproto.broker.metadata.topics import check_topic_name
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -14,6 +16,8 @@ from aiokproto.codec.messages.describe_producers import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+REQUIRES = (Required(Operation.READ, ResourceType.TOPIC),)
 
 
 async def handle(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:

@@ -6,6 +6,8 @@ There is no replicated metadata log, so its offsets, epochs and times are -1, wh
 from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -20,6 +22,8 @@ from aiokproto.error_codes import ErrorCode
 METADATA = ("__cluster_metadata", 0)
 _UNKNOWN = -1
 _NODES_SINCE = 2
+
+REQUIRES = (Required(Operation.DESCRIBE, ResourceType.CLUSTER),)
 
 
 async def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from aiokproto.broker.metadata.topics import Topic
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.broker.share.state import PartitionState
 from aiokproto.codec.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
@@ -22,6 +23,11 @@ from aiokproto.codec.messages.describe_share_group_offsets import (
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+REQUIRES = (
+    Required(Operation.DESCRIBE, ResourceType.GROUP),
+    Required(Operation.DESCRIBE, ResourceType.TOPIC),
+)
 
 
 async def handle(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from aiokproto.broker.metadata.topics import NO_LEADER, Partition, unknown_topic_error
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -21,6 +22,10 @@ from aiokproto.errors import BrokerError
 
 MAX_PARTITIONS = 2000
 """Most partitions in a response: Kafka's ``max.request.partition.size.limit``."""
+
+REQUIRES = (
+    Required(Operation.DESCRIBE, ResourceType.TOPIC, otherwise="refuses topics that are named, leaves out others"),
+)
 
 
 async def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -12,6 +13,11 @@ from aiokproto.codec.messages.describe_transactions import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+REQUIRES = (
+    Required(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, otherwise="refuses the transactional id"),
+    Required(Operation.DESCRIBE, ResourceType.TOPIC, otherwise="leaves out topics"),
+)
 
 
 async def handle(request: DescribeTransactionsRequest, context: RequestContext) -> DescribeTransactionsResponse:

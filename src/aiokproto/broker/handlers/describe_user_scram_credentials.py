@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
@@ -12,6 +14,9 @@ from aiokproto.codec.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from aiokproto.error_codes import ErrorCode
+from aiokproto.texts import shortened
+
+REQUIRES = (Required(Operation.DESCRIBE, ResourceType.CLUSTER),)
 
 
 async def handle(
@@ -31,12 +36,13 @@ def _describe(user: str, duplicate: bool, context: RequestContext) -> DescribeUs
         user=user, error_code=ErrorCode.NONE, error_message=None, credential_infos=[]
     )
     credentials = context.security.credentials.of(user)
+    shown = shortened(user)
     if duplicate:
         result.error_code = ErrorCode.DUPLICATE_RESOURCE
-        result.error_message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+        result.error_message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {shown}"
     elif not credentials:
         result.error_code = ErrorCode.RESOURCE_NOT_FOUND
-        result.error_message = f"Attempt to describe a user credential that does not exist: {user}"
+        result.error_message = f"Attempt to describe a user credential that does not exist: {shown}"
     else:
         result.credential_infos = [
             CredentialInfo(mechanism=mechanism, iterations=credential.iterations)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -13,6 +15,8 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 PREFERRED, UNCLEAN = range(2)
+
+REQUIRES = (Required(Operation.ALTER, ResourceType.CLUSTER),)
 
 
 async def handle(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
 )
 from aiokproto.error_codes import ErrorCode
+
+REQUIRES: tuple[Required, ...] = ()
 
 
 async def handle(request: ExpireDelegationTokenRequest, context: RequestContext) -> ExpireDelegationTokenResponse:

@@ -23,6 +23,7 @@ from aiokproto.broker.log.header import BatchHeader
 from aiokproto.broker.metadata.topics import Partition
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -45,6 +46,8 @@ FROM_FOLLOWERS = 11
 _FIRST_BATCH_WHOLE = 3
 
 Found = tuple[Key, PartitionData, Span | None]
+
+REQUIRES = (Required(Operation.READ, ResourceType.TOPIC, otherwise="refuses the topics of the session"),)
 
 
 async def handle(request: FetchRequest, context: RequestContext) -> FetchResponse:

@@ -5,12 +5,28 @@ from __future__ import annotations
 from aiokproto.broker.metadata.topics import Partition
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, REFUSALS, Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.broker.share.coordinator import is_key
 from aiokproto.codec.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from aiokproto.codec.schema import Versions
 from aiokproto.error_codes import ErrorCode
+from aiokproto.texts import shortened
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 _SHARE_SINCE = 6
+
+REQUIRES = (
+    Required(Operation.DESCRIBE, ResourceType.GROUP, otherwise="refuses the keys"),
+    Required(
+        Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, versions=Versions.parse("1+"), otherwise="refuses the keys"
+    ),
+    Required(
+        Operation.CLUSTER_ACTION,
+        ResourceType.CLUSTER,
+        versions=Versions.parse("6+"),
+        otherwise="refuses keys of share partitions",
+    ),
+)
 
 
 async def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
@@ -35,11 +51,13 @@ def _find(key: str, kind: int, context: RequestContext) -> Coordinator:
         return _found(key, context.share_states.partition_of(key), context)
     if kind not in (GROUP, TRANSACTION):
         return _failed(
-            key, ErrorCode.INVALID_REQUEST, f"coordinator type {kind} is unknown, or {key!r} is not a key of this type"
+            key,
+            ErrorCode.INVALID_REQUEST,
+            f"coordinator type {kind} is unknown, or {shortened(repr(key))} is not a key of this type",
         )
     resource_type = ResourceType.GROUP if kind == GROUP else ResourceType.TRANSACTIONAL_ID
     if not context.is_authorized(Operation.DESCRIBE, resource_type, key):
-        return _failed(key, REFUSALS[resource_type], f"not authorized to describe {key!r}")
+        return _failed(key, REFUSALS[resource_type], f"not authorized to describe {shortened(repr(key))}")
     # The partition, not the group: a coordinator is found for keys that do not exist yet. This creates the topic.
     coordinator = context.groups if kind == GROUP else context.transactions
     return _found(key, coordinator.partition_of(key), context)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.required import Required
 from aiokproto.broker.telemetry import ACCEPTED, MAX_BYTES
 from aiokproto.codec.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
@@ -11,6 +12,8 @@ from aiokproto.codec.messages.get_telemetry_subscriptions import (
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.runtime import current
+
+REQUIRES: tuple[Required, ...] = ()
 
 
 async def handle(

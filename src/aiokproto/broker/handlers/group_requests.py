@@ -81,6 +81,20 @@ def heartbeat_response(
     )
 
 
+def named_topics(subtopologies: Iterable[Any]) -> set[str]:
+    """Return the topics that subtopologies name, in the form of a request or of the group's record."""
+    return {
+        name
+        for each in subtopologies
+        for name in (
+            *each.source_topics,
+            *each.repartition_sink_topics,
+            *(info.name for info in each.repartition_source_topics),
+            *(info.name for info in each.state_changelog_topics),
+        )
+    }
+
+
 def describe_groups(
     group_ids: Iterable[str],
     describe: Callable[[str, RequestContext], G],

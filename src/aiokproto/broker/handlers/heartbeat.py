@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from aiokproto.broker.groups.classic_member import Identity
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokproto.errors import BrokerError
+
+REQUIRES = (Required(Operation.READ, ResourceType.GROUP),)
 
 
 async def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from aiokproto.broker.config.options import ConfigOverrides, as_text
 from aiokproto.broker.handlers.changed_configs import Change, change_resource
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -16,6 +18,12 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
+
+REQUIRES = (
+    Required(Operation.ALTER_CONFIGS, ResourceType.TOPIC, otherwise="refuses these resources"),
+    Required(Operation.ALTER_CONFIGS, ResourceType.GROUP, otherwise="refuses these resources"),
+    Required(Operation.ALTER_CONFIGS, ResourceType.CLUSTER, otherwise="refuses these resources"),
+)
 
 
 async def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> IncrementalAlterConfigsResponse:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.broker.transactions.transaction_metadata import (
     NO_EPOCH,
     NO_PRODUCER_ID,
@@ -16,8 +17,25 @@ from aiokproto.broker.transactions.transaction_metadata import (
     fencing_code,
 )
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from aiokproto.codec.schema import Versions
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+REQUIRES = (
+    Required(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, otherwise="refuses the request"),
+    Required(
+        Operation.TWO_PHASE_COMMIT,
+        ResourceType.TRANSACTIONAL_ID,
+        versions=Versions.parse("6+"),
+        otherwise="refuses two-phase commit",
+    ),
+    Required(Operation.WRITE, ResourceType.TOPIC, otherwise="needs IDEMPOTENT_WRITE if it has no transactional id"),
+    Required(
+        Operation.IDEMPOTENT_WRITE,
+        ResourceType.CLUSTER,
+        otherwise="needs WRITE on any topic if it has no transactional id",
+    ),
+)
 
 
 async def handle(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+REQUIRES = (Required(Operation.READ, ResourceType.GROUP),)
 
 
 async def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 
 from aiokproto.broker.handlers.describe_configs import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -23,6 +25,8 @@ _NAMES: dict[int, Callable[[RequestContext], Iterable[str]]] = {
     METRICS_RESOURCE: lambda context: context.telemetry.subscriptions,
     GROUP_RESOURCE: lambda context: context.groups.configured(),
 }
+
+REQUIRES = (Required(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),)
 
 
 async def handle(request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:

@@ -10,6 +10,8 @@ from aiokproto.broker.log import Log
 from aiokproto.broker.metadata.topics import Partition
 from aiokproto.broker.offset_search import offset_at_time
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -26,6 +28,8 @@ READ_COMMITTED = 1
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
 
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
+
+REQUIRES = (Required(Operation.DESCRIBE, ResourceType.TOPIC),)
 
 
 async def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:

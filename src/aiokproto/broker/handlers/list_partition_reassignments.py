@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
 from aiokproto.error_codes import ErrorCode
+
+REQUIRES = (Required(Operation.DESCRIBE, ResourceType.CLUSTER),)
 
 
 async def handle(

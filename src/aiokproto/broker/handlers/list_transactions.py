@@ -8,6 +8,7 @@ from __future__ import annotations
 from aiokproto.broker.patterns import compile_pattern
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.broker.transactions.transaction_metadata import TransactionMetadata, TransactionStatus
 from aiokproto.codec.messages.list_transactions import (
     ListTransactionsRequest,
@@ -18,6 +19,8 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 _STATES = {status.text for status in TransactionStatus}
+
+REQUIRES = (Required(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, otherwise="leaves out transactions"),)
 
 
 async def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from aiokproto.broker.metadata.topics import INTERNAL, NO_LEADER, Partition, Topic, unknown_topic_error
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -17,9 +18,23 @@ from aiokproto.codec.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from aiokproto.codec.schema import Versions
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+REQUIRES = (
+    Required(Operation.DESCRIBE, ResourceType.TOPIC, otherwise="refuses topics that are named, leaves out others"),
+    Required(
+        Operation.CREATE, ResourceType.TOPIC, unless=Operation.CREATE, otherwise="refuses topics that would be created"
+    ),
+    Required(
+        Operation.DESCRIBE,
+        ResourceType.CLUSTER,
+        versions=Versions.parse("8-10"),
+        otherwise="reports no operations on the cluster",
+    ),
+)
 
 
 async def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:

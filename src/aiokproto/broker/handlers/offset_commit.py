@@ -9,6 +9,8 @@ from aiokproto.broker.groups.classic_member import Identity
 from aiokproto.broker.groups.records import OffsetAndMetadata
 from aiokproto.broker.handlers.committed_offsets import collect_offsets, partition_ids
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -19,6 +21,11 @@ from aiokproto.codec.messages.offset_commit import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+REQUIRES = (
+    Required(Operation.READ, ResourceType.GROUP),
+    Required(Operation.READ, ResourceType.TOPIC),
+)
 
 
 async def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:

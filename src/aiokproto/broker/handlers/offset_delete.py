@@ -8,6 +8,8 @@ from aiokproto.broker.groups.consumer_protocol import CONSUMER, subscribed_topic
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.streams.group import StreamsGroup
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
@@ -17,6 +19,11 @@ from aiokproto.codec.messages.offset_delete import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+REQUIRES = (
+    Required(Operation.DELETE, ResourceType.GROUP),
+    Required(Operation.READ, ResourceType.TOPIC),
+)
 
 
 async def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:

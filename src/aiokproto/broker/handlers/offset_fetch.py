@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from aiokproto.broker.groups.records import OffsetAndMetadata
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -31,6 +32,11 @@ from aiokproto.errors import BrokerError
 _NONE = OffsetAndMetadata(-1, -1, "", -1)
 _UNSTABLE = OffsetAndMetadata(-1, -1, "", -1, expires=0)
 """Marks a partition with a pending transactional offset. Compared by identity."""
+
+REQUIRES = (
+    Required(Operation.DESCRIBE, ResourceType.GROUP),
+    Required(Operation.DESCRIBE, ResourceType.TOPIC),
+)
 
 
 async def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:

@@ -18,6 +18,8 @@ from aiokproto.broker.log.header import BatchHeader
 from aiokproto.broker.log.validation import InvalidRecords, check_records, is_quick
 from aiokproto.broker.metadata.topics import Partition
 from aiokproto.broker.request_context import CloseConnection, RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.broker.transactions.transaction_metadata import ProducerIdAndEpoch
 from aiokproto.codec.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -30,6 +32,7 @@ from aiokproto.codec.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from aiokproto.codec.schema import Versions
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records.batch import TRANSACTIONAL
@@ -46,6 +49,11 @@ _UNVERIFIED = (
 
 They are returned as NOT_ENOUGH_REPLICAS, as in Kafka: every producer retries it, without refreshing its metadata.
 """
+
+REQUIRES = (
+    Required(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, versions=Versions.parse("3+")),
+    Required(Operation.WRITE, ResourceType.TOPIC),
+)
 
 
 async def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:

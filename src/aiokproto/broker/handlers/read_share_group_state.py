@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from aiokproto.broker.handlers.share_group_states import partition_results
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.broker.share.records import SharePartitionKey
 from aiokproto.codec.messages.read_share_group_state import (
     PartitionData,
@@ -15,6 +17,8 @@ from aiokproto.codec.messages.read_share_group_state import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+REQUIRES = (Required(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),)
 
 
 async def handle(request: ReadShareGroupStateRequest, context: RequestContext) -> ReadShareGroupStateResponse:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from aiokproto.error_codes import ErrorCode
+
+REQUIRES: tuple[Required, ...] = ()
 
 
 async def handle(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:

@@ -15,6 +15,8 @@ from aiokproto.broker.handlers.share_requests import (
     nodes,
 )
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.broker.share.session import INITIAL_EPOCH, ShareSession, ShareSessionKey, TopicIdPartition
 from aiokproto.codec.messages.share_acknowledge import (
     AcknowledgementBatch,
@@ -27,6 +29,11 @@ from aiokproto.codec.messages.share_acknowledge import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+REQUIRES = (
+    Required(Operation.READ, ResourceType.GROUP, otherwise="refuses the request"),
+    Required(Operation.READ, ResourceType.TOPIC, otherwise="refuses the topics of the session"),
+)
 
 
 async def handle(request: ShareAcknowledgeRequest, context: RequestContext) -> ShareAcknowledgeResponse:

@@ -29,6 +29,8 @@ from aiokproto.broker.log.header import BatchHeader
 from aiokproto.broker.metadata.topics import Partition
 from aiokproto.broker.offset_search import offset_at_time
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.broker.share.acquisition import AcquiredRange, AcquireRequest, FetchedBatch
 from aiokproto.broker.share.manager import ShareSettings
 from aiokproto.broker.share.partition import SharePartition
@@ -67,6 +69,12 @@ class FetchedPartition:
     def size(self) -> int:
         """The number of bytes that were found."""
         return self.span.size if self.span is not None else 0
+
+
+REQUIRES = (
+    Required(Operation.READ, ResourceType.GROUP, otherwise="refuses the request"),
+    Required(Operation.READ, ResourceType.TOPIC, otherwise="refuses the topics of the session"),
+)
 
 
 async def handle(request: ShareFetchRequest, context: RequestContext) -> ShareFetchResponse:

@@ -9,6 +9,7 @@ from aiokproto.broker.groups.share.member import ShareMember
 from aiokproto.broker.handlers.group_requests import describe_groups
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.share_group_describe import (
     Assignment,
     DescribedGroup,
@@ -19,6 +20,11 @@ from aiokproto.codec.messages.share_group_describe import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+REQUIRES = (
+    Required(Operation.DESCRIBE, ResourceType.GROUP),
+    Required(Operation.DESCRIBE, ResourceType.TOPIC, otherwise="refuses groups that have the topics"),
+)
 
 
 async def handle(request: ShareGroupDescribeRequest, context: RequestContext) -> ShareGroupDescribeResponse:

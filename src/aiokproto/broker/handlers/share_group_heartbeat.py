@@ -7,6 +7,7 @@ from aiokproto.broker.groups.share.member import ShareHeartbeat
 from aiokproto.broker.handlers.group_requests import check_not_blank, heartbeat_response, invalid
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.share_group_heartbeat import (
     Assignment,
     ShareGroupHeartbeatRequest,
@@ -17,6 +18,11 @@ from aiokproto.errors import BrokerError
 
 _MAX_MEMBER_ID = 36
 """The maximum length of a member id: that of a UUID."""
+
+REQUIRES = (
+    Required(Operation.READ, ResourceType.GROUP),
+    Required(Operation.DESCRIBE, ResourceType.TOPIC, otherwise="refuses the request"),
+)
 
 
 async def handle(request: ShareGroupHeartbeatRequest, context: RequestContext) -> ShareGroupHeartbeatResponse:

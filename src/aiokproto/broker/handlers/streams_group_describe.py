@@ -8,8 +8,10 @@ from aiokproto.broker.groups.streams.assignor import NAME
 from aiokproto.broker.groups.streams.group import StreamsGroup
 from aiokproto.broker.groups.streams.member import StreamsMember, Task, TaskRole
 from aiokproto.broker.groups.streams.records import by_subtopology
-from aiokproto.broker.handlers.group_requests import describe_groups
+from aiokproto.broker.handlers.group_requests import describe_groups, named_topics
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.streams_group_describe import (
     Assignment,
     DescribedGroup,
@@ -27,6 +29,11 @@ from aiokproto.codec.payloads.streams_groups import TopicInfo as InternalTopic
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
+REQUIRES = (
+    Required(Operation.DESCRIBE, ResourceType.GROUP),
+    Required(Operation.DESCRIBE, ResourceType.TOPIC, otherwise="refuses groups that have the topics"),
+)
+
 
 async def handle(request: StreamsGroupDescribeRequest, context: RequestContext) -> StreamsGroupDescribeResponse:
     operations = request.include_authorized_operations
@@ -38,6 +45,7 @@ def _describe_group(group_id: str, context: RequestContext) -> DescribedGroup:
     try:
         context.groups.check_coordinator(group_id, context.node.node_id)
         group = context.groups.streams_group(group_id)
+        _authorize_topics(group, context)
     except BrokerError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.detail)
     return DescribedGroup(
@@ -50,6 +58,17 @@ def _describe_group(group_id: str, context: RequestContext) -> DescribedGroup:
         topology=_topology(group),
         members=[_describe_member(member, group) for member in group.members.values()],
     )
+
+
+def _authorize_topics(group: StreamsGroup, context: RequestContext) -> None:
+    """Check that the client may describe all topics of the topology. Raises :class:`BrokerError`.
+
+    As in Kafka, the response has nothing about the group otherwise: the topics are in the members' tasks, too.
+    """
+    if group.topology is None:
+        return
+    for name in sorted(named_topics(group.topology.subtopologies)):
+        context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 
 def _topology(group: StreamsGroup) -> Topology | None:

@@ -17,11 +17,12 @@ from aiokproto.broker.groups.streams.group import StreamsGroup, StreamsHeartbeat
 from aiokproto.broker.groups.streams.member import Endpoint as MemberEndpoint
 from aiokproto.broker.groups.streams.member import StreamsHeartbeat, Task, TaskRole, Tasks, Topology
 from aiokproto.broker.groups.streams.records import by_subtopology
-from aiokproto.broker.groups.streams.topology import check, inputs
-from aiokproto.broker.handlers.group_requests import check_not_blank, invalid
+from aiokproto.broker.groups.streams.topology import check
+from aiokproto.broker.handlers.group_requests import check_not_blank, invalid, named_topics
 from aiokproto.broker.metadata.topics import OFFSETS_TOPIC
 from aiokproto.broker.request_context import RequestContext
-from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.streams_group_heartbeat import (
     Endpoint,
     EndpointToPartitions,
@@ -36,21 +37,36 @@ from aiokproto.codec.messages.streams_group_heartbeat import Topology as Topolog
 from aiokproto.codec.payloads.streams_groups import CopartitionGroup, Subtopology, TopicConfig, TopicInfo
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+from aiokproto.texts import shortened
+
+_DETAIL = 2000
+"""Characters about topics that are missing, and about those that cannot be created. A topology can have thousands, and
+a text of a response at most 32,767 bytes."""
 
 _TASK_OFFSET_INTERVAL_MS = 60_000
 _ACCEPTABLE_RECOVERY_LAG = 10_000
 """Sent to members for warm-up tasks, which the assignor here never assigns."""
 
+REQUIRES = (
+    Required(Operation.READ, ResourceType.GROUP),
+    Required(Operation.DESCRIBE, ResourceType.TOPIC, otherwise="refuses the request"),
+    Required(
+        Operation.CREATE, ResourceType.TOPIC, unless=Operation.CREATE, otherwise="does not create internal topics"
+    ),
+)
+
 
 async def handle(request: StreamsGroupHeartbeatRequest, context: RequestContext) -> StreamsGroupHeartbeatResponse:
     try:
+        _authorize_topics(request.topology, context)
         _check(request)
         context.groups.check_coordinator(request.group_id, context.node.node_id)
         if request.member_epoch in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH):
             context.groups.streams_leave(request.group_id, request.member_id, request.instance_id, request.member_epoch)
             return _response(request.member_id, request.member_epoch)
         heartbeat = _parse(request, context)
-        _check_topics(heartbeat.topology, context)
+        if heartbeat.topology is not None:
+            check(heartbeat.topology)
         result = context.groups.streams_heartbeat(request.group_id, heartbeat)
         # After the heartbeat, which found them missing, and here: a group does no I/O and has no client to authorize.
         group = context.groups.streams_group(request.group_id)
@@ -98,20 +114,16 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
         raise invalid("active_tasks, standby_tasks and warmup_tasks must be all null or all set")
 
 
-def _check_topics(topology: Topology | None, context: RequestContext) -> None:
-    """Validate the topology, and the client's permissions for its topics. Raises :class:`BrokerError`."""
+def _authorize_topics(topology: TopologyRequest | None, context: RequestContext) -> None:
+    """Check the topics of the topology, and the client's permissions for them. Raises :class:`BrokerError`."""
     if topology is None:
         return
-    check(topology)
-    for each in topology.subtopologies:
-        for name in (
-            *inputs(each),
-            *each.repartition_sink_topics,
-            *(info.name for info in each.state_changelog_topics),
-        ):
-            context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)
-            if name == OFFSETS_TOPIC:
-                raise BrokerError(ErrorCode.STREAMS_INVALID_TOPOLOGY, detail=f"{name} is an internal topic of Kafka")
+    names = named_topics(topology.subtopologies)
+    # Before the permissions, as Kafka: it tells nothing about topics of others.
+    if OFFSETS_TOPIC in names:
+        raise BrokerError(ErrorCode.STREAMS_INVALID_TOPOLOGY, detail=f"{OFFSETS_TOPIC} is an internal topic of Kafka")
+    for name in sorted(names):
+        context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 
 def _parse(request: StreamsGroupHeartbeatRequest, context: RequestContext) -> StreamsHeartbeat:
@@ -190,9 +202,11 @@ def _tasks(*kinds: list[TaskIds] | None) -> Tasks | None:
 def _create_topics(group: StreamsGroup, context: RequestContext) -> str:
     """Create missing internal topics with the client's permissions; returns a text about those that failed."""
     failures = []
+    may_create_all = context.is_authorized(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     for info in group.configured.missing.values():
         try:
-            context.authorize(Operation.CREATE, ResourceType.TOPIC, info.name)
+            if not may_create_all:
+                context.authorize(Operation.CREATE, ResourceType.TOPIC, info.name)
             context.state.create_topic(
                 info.name,
                 info.partitions,
@@ -201,7 +215,7 @@ def _create_topics(group: StreamsGroup, context: RequestContext) -> str:
             )
         except BrokerError as error:
             failures.append(f"; {info.name} cannot be created: {error.detail or error.code.name}")
-    return "".join(failures)
+    return shortened("".join(failures), _DETAIL)
 
 
 def _heartbeat_response(
@@ -214,7 +228,7 @@ def _heartbeat_response(
     response.status = [
         Status(
             status_code=each.code,
-            status_detail=each.detail + (failures if each == group.configured.error else ""),
+            status_detail=shortened(each.detail, _DETAIL) + (failures if each == group.configured.error else ""),
         )
         for each in result.statuses
     ]

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from aiokproto.broker.groups.classic_member import Identity, SyncResult
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 _NAMES_PROTOCOL = 5
+
+REQUIRES = (Required(Operation.READ, ResourceType.GROUP),)
 
 
 async def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:

@@ -10,6 +10,8 @@ from aiokproto.broker.groups.classic_member import Identity
 from aiokproto.broker.groups.records import OffsetAndMetadata
 from aiokproto.broker.handlers.committed_offsets import collect_offsets, partition_ids
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.broker.transactions.transaction_metadata import ProducerIdAndEpoch
 from aiokproto.codec.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -21,6 +23,12 @@ from aiokproto.codec.messages.txn_offset_commit import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+REQUIRES = (
+    Required(Operation.WRITE, ResourceType.TRANSACTIONAL_ID),
+    Required(Operation.READ, ResourceType.GROUP),
+    Required(Operation.READ, ResourceType.TOPIC),
+)
 
 
 async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from aiokproto.broker.metadata import features
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -14,6 +16,8 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+
+REQUIRES = (Required(Operation.ALTER, ResourceType.CLUSTER),)
 
 
 async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:

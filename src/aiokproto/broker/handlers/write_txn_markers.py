@@ -6,6 +6,8 @@ The transaction version in v2 makes no difference here. Kafka 4 no longer serves
 from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.required import Required
 from aiokproto.broker.transactions.transaction_metadata import ProducerIdAndEpoch
 from aiokproto.codec.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -17,6 +19,8 @@ from aiokproto.codec.messages.write_txn_markers import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+REQUIRES = (Required(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, unless=Operation.ALTER),)
 
 
 async def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:

@@ -12,6 +12,7 @@ from aiokproto.broker.log import Log, LogAppendInfo, LogCheckpoint, LogConfig
 from aiokproto.broker.log.header import Buffer
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, ConfigurationError
+from aiokproto.texts import shortened
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
@@ -28,7 +29,8 @@ def check_topic_name(name: str) -> None:
     if not _NAME.fullmatch(name) or name in (".", ".."):
         raise BrokerError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            detail=f"topic name {name!r} is not 1 to 249 of the characters a-z A-Z 0-9 . _ - (and not . or ..)",
+            detail=f"topic name {shortened(repr(name))} is not 1 to 249 of the characters a-z A-Z 0-9 . _ -"
+            " (and not . or ..)",
         )
 
 

@@ -62,6 +62,8 @@ class Permission(IntEnum):
 
 
 WILDCARD = "*"
+ANYONE = "User:*"
+"""The principal of entries that apply to every user."""
 CLUSTER_NAME = "kafka-cluster"
 """The name of the only resource of type CLUSTER."""
 
@@ -136,7 +138,7 @@ class Acl(NamedTuple):
 
     def applies_to(self, principal: str, host: str) -> bool:
         """Return whether the entry applies to a principal at an address."""
-        return self.principal in (principal, "User:*") and self.host in (host, WILDCARD)
+        return self.principal in (principal, ANYONE) and self.host in (host, WILDCARD)
 
     def decides(self, operation: Operation) -> bool:
         """Return whether the entry allows or denies the operation. Only ALLOW entries imply other operations."""

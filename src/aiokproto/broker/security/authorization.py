@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from aiokproto.broker.security.acls import CLUSTER_NAME, REFUSALS, Operation, ResourceType
-from aiokproto.broker.security.required_operations import INTER_BROKER, REQUIRED_OPERATIONS, RequiredOperations
-from aiokproto.codec.entities import Entity, NameOf, entities, split
+from aiokproto.broker.security.required import Required
+from aiokproto.codec.entities import Entity, NameOf, divide, entities, listings
 from aiokproto.codec.refusal import refuse
-from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request, Response, Role
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
@@ -30,75 +29,103 @@ class Authorization(NamedTuple):
 
 
 def authorize_request(
-    request: Request[Any], version: int, is_authorized: IsAuthorized, name_of: NameOf
+    request: Request[Any],
+    version: int,
+    requires: Iterable[Required],
+    is_authorized: IsAuthorized,
+    name_of: NameOf,
 ) -> Authorization:
-    """Authorize a request by the required operations of its API.
+    """Authorize a request by what its API requires, except for what its handler checks.
 
     Raises:
         BrokerError: All of it is refused, with the code of the resource type that the client is not authorized for.
     """
-    # An API that is missing in the table is refused to everybody but brokers: forgetting it is safe.
-    rule = REQUIRED_OPERATIONS.get(api_name(request.api_key), INTER_BROKER)
-    # These first: they concern the whole request. What names groups and topics may be served in part.
-    if rule.cluster is not None:
-        _require(is_authorized, rule.cluster, ResourceType.CLUSTER, CLUSTER_NAME)
-    if rule.transaction is not None:
-        for transactional_id in _transactional_ids(request, version):
-            _require(is_authorized, rule.transaction, ResourceType.TRANSACTIONAL_ID, transactional_id)
-    forbidden = [
-        (wanted, error) for wanted, error, allowed in _resources(request, rule, is_authorized, name_of) if not allowed
+    required = [
+        each
+        for each in requires
+        if not each.otherwise
+        and version in each.versions
+        and not (each.unless and is_authorized(each.unless, ResourceType.CLUSTER, CLUSTER_NAME))
     ]
-    permitted: Request[Any] | None = request
-    refused: list[Response] = []
-    for wanted, error in forbidden:
-        if permitted is not None:
-            permitted, hit = split(permitted, wanted, name_of)
-            refused += _refusal(hit, version, error)
-    # AddPartitionsToTxn is all or nothing: a producer cannot use a transaction with half of its partitions.
-    if refused and rule.together and permitted is not None:
-        refused += _refusal(permitted, version, ErrorCode.OPERATION_NOT_ATTEMPTED)
+    # These first: they concern the whole request. What names groups and topics may be served in part.
+    for each in required:
+        for name in _names_of_all(request, version, each.resource_type):
+            if not is_authorized(each.operation, each.resource_type, name):
+                raise BrokerError(REFUSALS[each.resource_type])
+    error_of = _ErrorOf(required, is_authorized, groups_are_named=_groups_are_named(request, version))
+    # Dividing copies: a request that is permitted as it is, which most are, is served as it is.
+    if not any(map(error_of, entities(request, name_of))):
+        return Authorization(request, [])
+    # Once, by the error, and not once for each name: a request may have 100,000.
+    parts = divide(request, error_of, name_of)
+    permitted = parts.pop(ErrorCode.NONE, None)
+    # A refused topic is the error of its topic, not of the group or request around it, which may be served.
+    refused = [
+        _refusal(part, version, error, of_parts=error is REFUSALS[ResourceType.TOPIC]) for error, part in parts.items()
+    ]
+    if permitted is not None and any(each.together for each in required):
+        refused.append(_refusal(permitted, version, ErrorCode.OPERATION_NOT_ATTEMPTED, of_parts=True))
         permitted = None
     return Authorization(permitted, refused)
 
 
-def _refusal(hit: Request[Any] | None, version: int, error: ErrorCode) -> list[Response]:
-    if hit is None:
-        return []
-    response = refuse(hit, version, error)
+def _refusal(part: Request[Any], version: int, error: ErrorCode, *, of_parts: bool) -> Response:
+    response = refuse(part, version, error, of_parts=of_parts)
     # The response has no field for the error of a part.
     if response is None:
         raise BrokerError(error)
-    return [response]
+    return response
 
 
-def _require(is_authorized: IsAuthorized, operation: Operation, resource_type: ResourceType, name: str) -> None:
-    if not is_authorized(operation, resource_type, name):
-        raise BrokerError(REFUSALS[resource_type])
-
-
-def _transactional_ids(request: Request[Any], version: int) -> Iterator[str]:
-    for spec in request.fields():
-        if spec.role is Role.TRANSACTIONAL_ID and not spec.array and version in spec.versions:
-            value = getattr(request, spec.name)
+def _names_of_all(request: Request[Any], version: int, resource_type: ResourceType) -> Iterator[str]:
+    """Yield the names of resources that the request as a whole is about."""
+    if resource_type is ResourceType.CLUSTER:
+        yield CLUSTER_NAME
+    if resource_type is ResourceType.TRANSACTIONAL_ID:
+        for value in _top_level(request, version, Role.TRANSACTIONAL_ID):
+            # Null is no transactional id; an empty one is.
             if value is not None:
                 yield value
 
 
-def _resources(
-    request: Request[Any], rule: RequiredOperations, is_authorized: IsAuthorized, name_of: NameOf
-) -> Iterator[tuple[Entity, ErrorCode, bool]]:
-    """Yield the groups and topics that a request names, with the error code of a refusal and whether it is
-    authorized."""
-    named = list(entities(request, name_of))
-    if rule.group is not None:
-        # Each name once, in the order of the request: a request may have thousands of partitions of one
-        # topic.
-        for group in dict.fromkeys(each.group for each in named if each.group is not None):
-            allowed = is_authorized(rule.group, ResourceType.GROUP, group)
-            yield Entity(group=group), REFUSALS[ResourceType.GROUP], allowed
-    if rule.topic is None:
-        return
-    if rule.all_topics is not None and is_authorized(rule.all_topics, ResourceType.CLUSTER, CLUSTER_NAME):
-        return
-    for topic in dict.fromkeys(each.topic for each in named if each.topic is not None):
-        yield Entity(topic=topic), REFUSALS[ResourceType.TOPIC], is_authorized(rule.topic, ResourceType.TOPIC, topic)
+def _top_level(request: Request[Any], version: int, role: Role) -> Iterator[Any]:
+    for spec in request.fields():
+        if spec.role is role and not spec.array and version in spec.versions:
+            yield getattr(request, spec.name)
+
+
+def _groups_are_named(request: Request[Any], version: int) -> bool:
+    """Whether a part of the request that names no group is about the group with the empty name, which can have offsets.
+
+    It is, unless the request lists groups, and lists none.
+    """
+    return any(True for _ in _top_level(request, version, Role.GROUP_ID)) or any(True for _ in listings(request))
+
+
+class _ErrorOf:
+    """The error of each entity of a request: NONE for those that the client is authorized for.
+
+    Each name is looked up once: a request may have thousands of partitions of one topic.
+    """
+
+    def __init__(self, required: Iterable[Required], is_authorized: IsAuthorized, *, groups_are_named: bool) -> None:
+        self._is_authorized = is_authorized
+        self._of_parts = [each for each in required if each.resource_type in (ResourceType.GROUP, ResourceType.TOPIC)]
+        self._unnamed_group = "" if groups_are_named else None
+        self._known: dict[tuple[ResourceType, str], bool] = {}
+
+    def __call__(self, about: Entity) -> ErrorCode:
+        for required in self._of_parts:
+            if required.resource_type is ResourceType.TOPIC:
+                name = about.topic
+            else:
+                name = about.group if about.group is not None else self._unnamed_group
+            if name is not None and not self._permits(required, name):
+                return REFUSALS[required.resource_type]
+        return ErrorCode.NONE
+
+    def _permits(self, required: Required, name: str) -> bool:
+        resource = (required.resource_type, name)
+        if resource not in self._known:
+            self._known[resource] = self._is_authorized(required.operation, required.resource_type, name)
+        return self._known[resource]

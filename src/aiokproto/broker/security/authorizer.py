@@ -1,10 +1,28 @@
-"""Decides authorizations from ACLs, as Kafka's StandardAuthorizer does."""
+"""Decides authorizations from ACLs, as Kafka's StandardAuthorizer does.
+
+Clients choose the names that are looked up, and a request may have 100,000 of them: a decision must not scan what has
+nothing to do with it. Entries are therefore found by resource and principal, and of a name only those prefixes are
+looked up whose length a PREFIXED entry has.
+"""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
+from typing import TypeVar
 
-from aiokproto.broker.security.acls import WILDCARD, Acl, AclFilter, Operation, PatternType, Permission, ResourceType
+from aiokproto.broker.security.acls import (
+    ANYONE,
+    WILDCARD,
+    Acl,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+
+K = TypeVar("K")
 
 MAX_ACLS = 100_000
 """Most entries: each costs memory, and filters scan all of them."""
@@ -20,9 +38,12 @@ class Authorizer:
     def __init__(self, super_users: Collection[str] = (), *, allow_if_no_acl: bool = False) -> None:
         self._super_users = frozenset(super_users)
         self._allow_if_no_acl = allow_if_no_acl
-        # A dict for its order: DescribeAcls returns entries in the order in which they were created.
+        # Dicts for their order: DescribeAcls returns entries in the order in which they were created.
         self._acls: dict[Acl, None] = {}
-        self._by_name: dict[tuple[ResourceType, PatternType, str], list[Acl]] = {}
+        self._of_principal: dict[tuple[ResourceType, str], dict[Acl, None]] = {}
+        self._by_name: dict[_Key, dict[str, dict[Acl, None]]] = {}
+        # How many resources of each length PREFIXED entries have.
+        self._lengths: dict[ResourceType, Counter[int]] = defaultdict(Counter)
 
     def __iter__(self) -> Iterator[Acl]:
         return iter(self._acls)
@@ -35,18 +56,29 @@ class Authorizer:
     def add(self, acls: Iterable[Acl]) -> None:
         """Add entries; existing ones are ignored."""
         for acl in acls:
-            if acl not in self._acls:
-                self._acls[acl] = None
-                self._by_name.setdefault(_key(acl), []).append(acl)
+            if acl in self._acls:
+                continue
+            self._acls[acl] = None
+            self._of_principal.setdefault((acl.resource_type, acl.principal), {})[acl] = None
+            key = _key(acl)
+            if key not in self._by_name:
+                self._by_name[key] = {}
+                if acl.pattern_type is PatternType.PREFIXED:
+                    self._lengths[acl.resource_type][len(acl.name)] += 1
+            self._by_name[key].setdefault(acl.principal, {})[acl] = None
 
     def remove(self, acls: Iterable[Acl]) -> None:
         """Remove existing entries."""
         for acl in acls:
             del self._acls[acl]
-            place = _key(acl)
-            self._by_name[place].remove(acl)
-            if not self._by_name[place]:
-                del self._by_name[place]
+            _discard(self._of_principal, (acl.resource_type, acl.principal), acl)
+            key = _key(acl)
+            _discard(self._by_name[key], acl.principal, acl)
+            if not self._by_name[key]:
+                del self._by_name[key]
+                if acl.pattern_type is PatternType.PREFIXED:
+                    # Unlike subtract(), this removes lengths that are left 0 times.
+                    self._lengths[acl.resource_type] -= Counter([len(acl.name)])
 
     def find(self, wanted: AclFilter) -> list[Acl]:
         """Return the entries that a filter selects."""
@@ -61,13 +93,14 @@ class Authorizer:
         if principal in self._super_users:
             return True
         named = allowed = False
-        for acl in self._matching(resource_type, name):
+        for of_resource in self._matching(resource_type, name):
             named = True
-            if acl.applies_to(principal, host) and acl.decides(operation):
-                # At once: no later entry can change it.
-                if acl.permission is Permission.DENY:
-                    return False
-                allowed = True
+            for acl in _of(of_resource, principal):
+                if acl.applies_to(principal, host) and acl.decides(operation):
+                    # At once: no later entry can change it.
+                    if acl.permission is Permission.DENY:
+                        return False
+                    allowed = True
         # One entry for the resource, whomever it is for, ends the exception, as in Kafka.
         return allowed or (not named and self._allow_if_no_acl)
 
@@ -84,36 +117,69 @@ class Authorizer:
             return True
         found = [
             acl
-            for acl in self._acls
-            if acl.resource_type is resource_type
-            and acl.applies_to(principal, host)
+            for each in dict.fromkeys((principal, ANYONE))
+            for acl in self._of_principal.get((resource_type, each), ())
             # Kafka does not consider implied operations here.
-            and acl.operation in (operation, Operation.ALL)
+            if acl.applies_to(principal, host) and acl.operation in (operation, Operation.ALL)
         ]
         denied = {(acl.pattern_type, acl.name) for acl in found if acl.permission is Permission.DENY}
         if (PatternType.LITERAL, WILDCARD) in denied:
             return False
-        return any(acl.permission is Permission.ALLOW and not _is_dominated(acl, denied) for acl in found)
+        lengths = sorted({len(name) for pattern, name in denied if pattern is PatternType.PREFIXED})
+        return any(acl.permission is Permission.ALLOW and not _is_dominated(acl, denied, lengths) for acl in found)
 
-    def _matching(self, resource_type: ResourceType, name: str) -> Iterator[Acl]:
-        by_name = self._by_name
-        yield from by_name.get((resource_type, PatternType.LITERAL, name), ())
+    def _matching(self, resource_type: ResourceType, name: str) -> Iterator[dict[str, dict[Acl, None]]]:
+        """Yield the entries of each resource pattern that matches a name, by principal."""
+        names = [(PatternType.LITERAL, name)]
         if name != WILDCARD:
-            yield from by_name.get((resource_type, PatternType.LITERAL, WILDCARD), ())
-        # One lookup for each prefix: at most 249 for a topic, however many entries there are.
-        for length in range(1, len(name) + 1):
-            yield from by_name.get((resource_type, PatternType.PREFIXED, name[:length]), ())
+            names.append((PatternType.LITERAL, WILDCARD))
+        names += [(PatternType.PREFIXED, prefix) for prefix in _prefixes(name, self._lengths.get(resource_type, ()))]
+        for pattern_type, each in names:
+            of_resource = self._by_name.get((resource_type, pattern_type, each))
+            if of_resource is not None:
+                yield of_resource
 
 
-def _key(acl: Acl) -> tuple[ResourceType, PatternType, str]:
+_Key = tuple[ResourceType, PatternType, str]
+
+
+def _key(acl: Acl) -> _Key:
     return acl.resource_type, acl.pattern_type, acl.name
 
 
-def _is_dominated(acl: Acl, denied: Collection[tuple[PatternType, str]]) -> bool:
-    """Return whether a DENY entry covers everything that the entry allows."""
+def _discard(acls: dict[K, dict[Acl, None]], key: K, acl: Acl) -> None:
+    """Remove an entry from those of a key, and the key with its last one."""
+    del acls[key][acl]
+    if not acls[key]:
+        del acls[key]
+
+
+def _of(of_resource: dict[str, dict[Acl, None]], principal: str) -> Iterator[Acl]:
+    """Yield the entries of a resource that can apply to a principal."""
+    yield from of_resource.get(principal, ())
+    if principal != ANYONE:
+        yield from of_resource.get(ANYONE, ())
+
+
+def _prefixes(name: str, lengths: Iterable[int]) -> Iterator[str]:
+    """Yield the prefixes of a name that have one of the lengths. A name has up to 32,767 characters, and slicing and
+    hashing all of its prefixes takes as many times as long as itself."""
+    for length in lengths:
+        if length <= len(name):
+            yield name[:length]
+
+
+def _is_dominated(acl: Acl, denied: Collection[tuple[PatternType, str]], lengths: Collection[int]) -> bool:
+    """Return whether a DENY entry covers everything that the entry allows.
+
+    Args:
+        acl: The entry.
+        denied: The resource patterns of DENY entries.
+        lengths: The lengths of the prefixes among them.
+    """
     if acl.pattern_type is PatternType.LITERAL:
         if acl.name == WILDCARD:
             return False
         if (PatternType.LITERAL, acl.name) in denied:
             return True
-    return any((PatternType.PREFIXED, acl.name[:length]) in denied for length in range(1, len(acl.name) + 1))
+    return any((PatternType.PREFIXED, prefix) in denied for prefix in _prefixes(acl.name, lengths))

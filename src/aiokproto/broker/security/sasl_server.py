@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from aiokproto.texts import shortened
+
 
 class AuthenticationFailed(Exception):
     """A client failed to authenticate.
 
     Attributes:
-        detail: The reason to report to the client; None if it would reveal whether a user exists.
+        detail: The reason to report to the client; None if it would reveal whether a user exists. Of a long one, which
+            repeats what the client sent, only the beginning is kept.
     """
 
     def __init__(self, detail: str | None = None) -> None:
-        self.detail = detail
-        super().__init__(detail or "invalid credentials")
+        # A response has room for 32,767 bytes, and a token for more.
+        self.detail = shortened(detail) if detail is not None else None
+        super().__init__(self.detail or "invalid credentials")
 
 
 class AuthenticatedUser(NamedTuple):

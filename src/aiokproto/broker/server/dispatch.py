@@ -16,7 +16,6 @@ unavailable broker would. Quotas run outside of both: a refused request still us
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -24,7 +23,7 @@ from aiokproto.broker.cluster_runtime import ClusterRuntime
 from aiokproto.broker.control.faults import Faults
 from aiokproto.broker.control.request_info import RequestInfo, TruncatedResponse
 from aiokproto.broker.fetch.sessions import FetchSessionCache
-from aiokproto.broker.handlers import SERVED, UNSTABLE, Handle, Handler, api_versions, find
+from aiokproto.broker.handlers import SERVED, UNSTABLE, Handler, api_versions, find
 from aiokproto.broker.handlers.refused import BETWEEN_NODES
 from aiokproto.broker.handlers.refused import handle as refuse_api
 from aiokproto.broker.metadata.cluster_state import Node
@@ -46,8 +45,6 @@ from aiokproto.codec.schema import NEVER, Request, Response, Versions
 from aiokproto.codec.wire import Limits
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, DecodeError
-
-log = logging.getLogger("aiokproto.broker")
 
 _LIMITS = Limits(memory=256 << 20)
 """Of one decoded request: a tenth of it, 100,000 partitions with their objects, is more than any client sends. Decoding
@@ -150,9 +147,9 @@ class Dispatcher:
             # The usual broker has no quotas: then nothing is measured, and no response is encoded twice to count its
             # bytes.
             elif self._quotas.client_quotas:
-                response, throttle = await self._handle_with_quotas(handler.handle, request, context, len(data))
+                response, throttle = await self._handle_with_quotas(handler, request, context, len(data))
             else:
-                response, throttle = await self._handle_with_faults(handler.handle, request, context), 0.0
+                response, throttle = await self._handle_with_faults(handler, request, context), 0.0
             frame = None
             if response is not None:
                 if long:
@@ -169,8 +166,7 @@ class Dispatcher:
         # A bug of ours. The client sees a lost connection and retries; an error code would have a meaning that is not
         # ours to give.
         except Exception as error:
-            log.exception("%s from %r failed", name, header.client_id)
-            raise CloseConnection(f"{name} failed: {error}") from error
+            raise CloseConnection(f"{name} from {header.client_id!r} failed: {error}", bug=error) from error
 
     def _context(self, header: RequestFrame, connection: ClientSession) -> RequestContext:
         runtime, client_id = self._runtime, header.client_id or ""
@@ -196,10 +192,10 @@ class Dispatcher:
         )
 
     async def _handle_with_quotas(
-        self, handle: Handle, request: Request[Any], context: RequestContext, size: int
+        self, handler: Handler, request: Request[Any], context: RequestContext, size: int
     ) -> tuple[Response | None, float]:
         # Faults included: a delay that a test injects is suspended time, and is not measured.
-        timer = ProcessingTimer(self._handle_with_faults(handle, request, context))
+        timer = ProcessingTimer(self._handle_with_faults(handler, request, context))
         response = await timer
         sent, throttle = record_and_throttle(
             self._quotas,
@@ -221,11 +217,11 @@ class Dispatcher:
         return sent, throttle
 
     async def _handle_with_faults(
-        self, handle: Handle, request: Request[Any], context: RequestContext
+        self, handler: Handler, request: Request[Any], context: RequestContext
     ) -> Response | None:
         # The common case has no rules: it must not build a RequestInfo per request.
         if self._faults.idle:
-            return await self._authorize_and_handle(handle, request, context)
+            return await self._authorize_and_handle(handler, request, context)
         info = RequestInfo(
             request,
             context.version,
@@ -236,18 +232,20 @@ class Dispatcher:
             lambda: list(self._runtime.state.topics),
             self._sessions.partitions,
         )
-        return await self._faults.serve(info, lambda served: self._authorize_and_handle(handle, served, context))
+        return await self._faults.serve(info, lambda served: self._authorize_and_handle(handler, served, context))
 
     async def _authorize_and_handle(
-        self, handle: Handle, request: Request[Any], context: RequestContext
+        self, handler: Handler, request: Request[Any], context: RequestContext
     ) -> Response | None:
         try:
             # Nothing to split, in the usual broker without ACLs.
             if self._runtime.security.authorizer is None:
-                return await handle(request, context)
-            permitted, refused = authorize_request(request, context.version, context.is_authorized, self._name_of)
+                return await handler.handle(request, context)
+            permitted, refused = authorize_request(
+                request, context.version, handler.requires, context.is_authorized, self._name_of
+            )
             # When all is refused there is no response to merge into: one of the refusals is it.
-            response = await handle(permitted, context) if permitted is not None else refused.pop()
+            response = await handler.handle(permitted, context) if permitted is not None else refused.pop()
         except BrokerError as error:
             refusal = refuse(request, context.version, error.code, error.detail)
             # Some responses have no error code at all, and Produce with acks=0 has no response.
@@ -259,9 +257,8 @@ class Dispatcher:
                 # Kafka closes the connection too: with acks=0 there is no other way to report an error.
                 raise CloseConnection("Produce with acks=0 to topics that the client is not authorized to write to")
             return None
-        for other in refused:
-            assert response is not None, "only Produce has no response"
-            merge(response, other, self._name_of)
+        assert response is not None, "only Produce has no response"
+        merge(response, refused, self._name_of)
         return response
 
     def _name_of(self, topic_id: bytes) -> str | None:

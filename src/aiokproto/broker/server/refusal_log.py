@@ -30,13 +30,15 @@ class RefusalLog:
         self._closed = 0
         self._end: asyncio.TimerHandle | None = None
 
-    def warn(self, peer: object, why: str) -> None:
-        """Log that a connection is closed."""
+    def warn(self, peer: object, why: str, bug: Exception | None = None) -> None:
+        """Log that a connection is closed; for a bug as an error, with its traceback."""
         if self._end is None:
             self._end = asyncio.get_running_loop().call_later(WINDOW, self.report)
         self._closed += 1
         if self._closed <= MOST:
-            log.warning("broker %d closes the connection from %s: %s", self._node_id, peer, shown(why, _LONGEST))
+            level = logging.WARNING if bug is None else logging.ERROR
+            text = "broker %d closes the connection from %s: %s"
+            log.log(level, text, self._node_id, peer, shown(why, _LONGEST), exc_info=bug)
 
     def report(self) -> None:
         """End the window: log how many lines were left out in it."""

@@ -102,7 +102,7 @@ class SocketServer:
                     if self._server is not None:
                         self._dispatcher.disconnected(connection)
         except CloseConnection as error:
-            self._refusals.warn(client.info("peername"), str(error))
+            self._refusals.warn(client.info("peername"), str(error), error.bug)
             last = error.last_bytes
         # The usual end of a connection is no news.
         except (EOFError, ConnectionError):
