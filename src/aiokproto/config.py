@@ -124,7 +124,8 @@ class ConnectionOptions(SaslOptions, total=False):
     """Whether the broker's certificate must name the host that the broker advertises, which by default it must. With
     ``False`` whoever has any certificate of a trusted authority can play the broker."""
     ssl_ciphers: str | None
-    """Ciphers for TLS 1.2, in OpenSSL's form: ``"ECDHE+AESGCM"``. Those of TLS 1.3 are all enabled."""
+    """Ciphers for TLS 1.2, in OpenSSL's form: ``"ECDHE+AESGCM"``. Those of TLS 1.3 are all enabled. Ciphers without
+    authentication or encryption, which ``ALL`` has, are always excluded."""
     ssl_truststore_location: str | Path | None
     """A file with the certificate authorities to trust, in any format that Java reads: PEM, PKCS#12 (which needs
     ``aiokproto[tls]``), JKS or JCEKS."""

@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from aiokproto.cancelling import timeout
 from aiokproto.errors import ConfigurationError
+from aiokproto.security.tls.anonymous import is_anonymous
 
 MAX_LINE = 16 * 1024
 """Longest line of a response's head, in bytes."""
@@ -146,6 +147,8 @@ async def request(
         async with timeout(connect_timeout):
             reader, writer = await asyncio.open_connection(url.host, url.port, ssl=context, limit=MAX_LINE)
         try:
+            if is_anonymous(writer.get_extra_info("ssl_object")):
+                raise HttpError("the server has no certificate: ssl_context permits ciphers without authentication")
             step = f"no complete response in {read_timeout:g} s"
             async with timeout(read_timeout):
                 writer.write(_head(method, url, headers, body) + body)
