@@ -99,9 +99,11 @@ async def test_an_application_can_decide_to_verify_nobody() -> None:
     unverified = anonymous(ssl.Purpose.SERVER_AUTH)
     unverified.check_hostname = False
     unverified.verify_mode = ssl.CERT_NONE
-    async with peer(ANSWERS, ssl_context=anonymous(ssl.Purpose.CLIENT_AUTH)) as broker:
-        async with connected(broker.port, tls=Given(unverified)) as line:
-            assert (await line.send(BEAT, timeout=PATIENCE)).error_code == 0
+    async with (
+        peer(ANSWERS, ssl_context=anonymous(ssl.Purpose.CLIENT_AUTH)) as broker,
+        connected(broker.port, tls=Given(unverified)) as line,
+    ):
+        assert (await line.send(BEAT, timeout=PATIENCE)).error_code == 0
 
 
 async def test_tls_to_a_plain_listener(trusting: ssl.SSLContext) -> None:

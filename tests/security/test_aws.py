@@ -194,7 +194,7 @@ def failing() -> AwsCredentials:
 @pytest.mark.parametrize(
     ("source", "text"),
     [
-        (failing, "sasl_aws_credentials cannot be read: OSError: no metadata"),
+        (failing, r"sasl_aws_credentials cannot be read: OSError \(its text is left out"),
         (lambda: None, "sasl_aws_credentials gave NoneType: expected AwsCredentials"),
         (lambda: ("AKIA1", "s3cret"), "sasl_aws_credentials gave tuple: expected AwsCredentials"),
         (AwsCredentials("", "s3cret"), "the access key, or its secret, is empty"),

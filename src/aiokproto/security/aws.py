@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
-from aiokproto.application import failure, text_of
+from aiokproto.application import failure, without_text
 from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaError
 from aiokproto.runtime import current, utc
 
@@ -77,9 +77,7 @@ class CredentialsReader:
                 raise
             except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
                 raised = failure(error, "sasl_aws_credentials", awaited=True)
-                raise BrokerConnectionError(
-                    f"sasl_aws_credentials cannot be read: {type(raised).__name__}: {text_of(raised)}"
-                ) from raised
+                raise BrokerConnectionError(f"sasl_aws_credentials cannot be read: {without_text(raised)}") from raised
         if not isinstance(found, AwsCredentials):
             raise BrokerConnectionError(f"sasl_aws_credentials gave {type(found).__name__}: expected AwsCredentials")
         if not found.access_key_id or not found.secret_access_key:
