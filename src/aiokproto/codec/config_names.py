@@ -21,7 +21,7 @@ _SHOWN = frozenset(
     group.coordinator.cached.buffer.max.bytes group.share.assignment.interval.ms group.share.assignor.offload.enable
     group.streams.assignment.interval.ms group.streams.assignor.offload.enable index.interval.bytes
     internal.segment.bytes interval.ms leader.replication.throttled.rate leader.replication.throttled.replicas
-    listener.security.protocol.map local.retention.bytes local.retention.ms log.cleaner.backoff.ms
+    listener.security.protocol.map listeners local.retention.bytes local.retention.ms log.cleaner.backoff.ms
     log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms log.cleaner.io.buffer.load.factor
     log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.max.compaction.lag.ms
     log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms log.cleaner.threads log.cleanup.policy
