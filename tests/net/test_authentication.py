@@ -179,7 +179,11 @@ async def test_a_broker_that_does_not_authenticate(changes: Any, error: type[Kaf
     [
         (AuthenticationError("the proof is wrong"), AuthenticationError, "SASL COUNTING with .*: the proof is wrong"),
         (BrokerConnectionError("no file"), BrokerConnectionError, "SASL COUNTING with .*: no file"),
-        (ValueError("no token today"), BrokerConnectionError, r"SASL COUNTING with .*: ValueError \(its text is left out"),
+        (
+            ValueError("no token today"),
+            BrokerConnectionError,
+            r"SASL COUNTING with .*: ValueError \(its text is left out",
+        ),
     ],
 )
 async def test_a_mechanism_that_fails(cause: Exception, error: type[KafkaError], text: str) -> None:

@@ -9,6 +9,7 @@ import inspect
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
@@ -142,7 +143,10 @@ class BotocoreCredentials:
         if found is None:
             raise BrokerConnectionError("no AWS credentials: none in environment, configuration files or metadata")
         frozen = found.get_frozen_credentials()
-        return AwsCredentials(frozen.access_key, frozen.secret_key, frozen.token)
+        # Of those that botocore renews; it has no public name.
+        expiry = getattr(found, "_expiry_time", None)
+        expires_at = expiry.timestamp() if isinstance(expiry, datetime) else None
+        return AwsCredentials(frozen.access_key, frozen.secret_key, frozen.token, expires_at)
 
     def _assume(self) -> AwsCredentials:
         client = self._session.create_client("sts", region_name=self._sts_region)
