@@ -122,7 +122,8 @@ class ConnectionOptions(SaslOptions, total=False):
     of the authority that signed the brokers' certificates."""
     ssl_check_hostname: bool | None
     """Whether the broker's certificate must name the host that the broker advertises, which by default it must. With
-    ``False`` whoever has any certificate of a trusted authority can play the broker."""
+    ``False`` whoever has any certificate of a trusted authority can play the broker. Only subject alternative names
+    count, not the subject's common name."""
     ssl_ciphers: str | None
     """Ciphers for TLS 1.2, in OpenSSL's form: ``"ECDHE+AESGCM"``. Those of TLS 1.3 are all enabled. Ciphers without
     authentication or encryption, which ``ALL`` has, are always excluded."""

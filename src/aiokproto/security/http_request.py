@@ -16,6 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 from aiokproto.cancelling import timeout
 from aiokproto.errors import ConfigurationError
 from aiokproto.security.tls.anonymous import is_anonymous
+from aiokproto.security.tls.defaults import default_context
 
 MAX_LINE = 16 * 1024
 """Longest line of a response's head, in bytes."""
@@ -141,7 +142,7 @@ async def request(
     Raises:
         HttpError: The server cannot be reached, took too long, or did not send a valid response.
     """
-    context = (ssl_context or ssl.create_default_context()) if url.tls else None
+    context = (ssl_context or default_context()) if url.tls else None
     step = f"could not connect in {connect_timeout:g} s"
     try:
         async with timeout(connect_timeout):

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from aiokproto.errors import ConfigurationError
+from aiokproto.security.tls.defaults import by_alternative_names
 from aiokproto.security.tls.options import StoreOptions, TlsOptions
 from aiokproto.security.tls.stores import (
     TYPES,
@@ -43,6 +44,7 @@ def client_context(options: TlsOptions, contents: Mapping[str, bytes], secrets: 
         ConfigurationError: A file or text cannot be used. The text has the option and the file, and no secret.
     """
     context = ClientContext(ssl.PROTOCOL_TLS_CLIENT)
+    by_alternative_names(context)
     context.check_hostname = options.check_hostname
     # As in Java, a trusted certificate ends the chain even if it is no root. Python's VERIFY_X509_STRICT stays off for
     # authorities of your own: it asks for extensions that keytool and many scripts leave out.

@@ -21,6 +21,7 @@ from aiokproto.cancelling import timeout
 from aiokproto.errors import ConfigurationError, KafkaError
 from aiokproto.security.http_request import HttpError, HttpResponse, Url, parse_url, request
 from aiokproto.security.shown import shown
+from aiokproto.security.tls.defaults import default_context
 from aiokproto.spark.credentials import fingerprint, refers, resolve
 from aiokproto.spark.payloads.options import RegistryOptions
 
@@ -328,7 +329,7 @@ def _context(values: Mapping[str, Any]) -> ssl.SSLContext:
     cafile, certfile, keyfile = (values[name] for name in ("cafile", "certfile", "keyfile"))
     used = f"schema.registry.ssl.cafile={cafile}"
     try:
-        context = ssl.create_default_context(cafile=cafile)
+        context = default_context(cafile)
         if certfile:
             used = f"schema.registry.ssl.certfile={certfile}"
             used += f", schema.registry.ssl.keyfile={keyfile}" if keyfile else ""
