@@ -10,11 +10,13 @@ from aiokproto.broker.security.scram import (
     MIN_ITERATIONS,
     Credential,
     Mechanism,
+    Salts,
     credential,
     credential_of,
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+from aiokproto.runtime import current
 
 Key = tuple[str, Mechanism]
 
@@ -39,13 +41,21 @@ class Upsertion(NamedTuple):
 class ScramCredentials:
     """SCRAM credentials: of the users in :class:`Security`, and those that AlterUserScramCredentials has set.
 
-    Only the second kind is persisted: the first is made from its password again at every start, with a new salt.
+    Only the second kind is persisted: the first is made from its password again at every start.
+
+    Attributes:
+        salts: The salts of the first kind, and of users that do not exist.
     """
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
+        self._passwords = passwords
+        self._make(Salts(current().random.randbytes(32)))
+
+    def _make(self, salts: Salts) -> None:
+        self.salts = salts
         self._given = {
-            (user, mechanism): credential_of(mechanism, password)
-            for user, password in passwords.items()
+            (user, mechanism): credential_of(mechanism, password, salts.salt(user, mechanism))
+            for user, password in self._passwords.items()
             for mechanism in Mechanism
         }
         self._all = dict(self._given)
@@ -122,8 +132,12 @@ class ScramCredentials:
             if self._given.get((user, mechanism)) is not known
         ]
 
-    def load_json(self, entries: Sequence[Mapping[str, str | int]]) -> None:
-        """Load what :meth:`to_json` returned. Raises KeyError or ValueError if it is invalid."""
+    def load_json(self, entries: Sequence[Mapping[str, str | int]], secret: str = "") -> None:
+        """Load what :meth:`to_json` returned, and the secret of the salts. Raises KeyError or ValueError if it is
+        invalid."""
+        if secret:
+            # Otherwise the salts that a restart changes would be those of users that do not exist.
+            self._make(Salts(bytes.fromhex(secret)))
         names = {mechanism.sasl_name: mechanism for mechanism in Mechanism}
         for entry in entries:
             salt, stored, server = (bytes.fromhex(str(entry[key])) for key in ("salt", "stored_key", "server_key"))

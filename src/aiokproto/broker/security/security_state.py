@@ -147,24 +147,28 @@ class SecurityState:
         return JwtValidator(self._jwks.find, options, self._clock.wall)
 
     def _enabled(self, security: Security, options: BrokerOptions) -> Mapping[str, Callable[[], SaslServer]]:
-        find, find_token = self.credentials.find, self.tokens.account
         names = str(options.value("sasl.enabled.mechanisms")).split(",")
         validate, access_keys = self._validator(security, options), security.aws_access_keys
         known: dict[str, Callable[[], SaslServer]] = {
             # Not self.credentials: PLAIN needs the password itself, which AlterUserScramCredentials does not carry.
             "PLAIN": lambda: PlainSaslServer(security.users),
-            "SCRAM-SHA-256": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_256, find, find_token=find_token),
-            "SCRAM-SHA-512": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_512, find, find_token=find_token),
+            "SCRAM-SHA-256": lambda: self._scram(Mechanism.SCRAM_SHA_256),
+            "SCRAM-SHA-512": lambda: self._scram(Mechanism.SCRAM_SHA_512),
             "OAUTHBEARER": lambda: OAuthBearerSaslServer(validate),
             "AWS_MSK_IAM": lambda: AwsMskIamSaslServer(access_keys, self._clock.wall),
         }
         return {name: known[name] for name in names}
+
+    def _scram(self, mechanism: Mechanism) -> ScramSaslServer:
+        known = self.credentials
+        return ScramSaslServer(mechanism, known.find, find_token=self.tokens.account, salts=known.salts)
 
     def _save(self) -> None:
         document = {
             "version": 1,
             "acls": [_written(acl) for acl in self._acls],
             "scram_credentials": self.credentials.to_json(),
+            "scram_secret": self.credentials.salts.secret.hex(),
             "client_quotas": self.client_quotas.to_json(),
             "delegation_tokens": self.tokens.to_json(),
         }
@@ -182,7 +186,7 @@ class SecurityState:
             document = json.loads(self._path.read_text())
             if document["version"] != 1:
                 raise ValueError(f"version {document['version']} is not supported, expected 1")
-            self.credentials.load_json(document["scram_credentials"])
+            self.credentials.load_json(document["scram_credentials"], document.get("scram_secret", ""))
             self.client_quotas.load_json(document["client_quotas"])
             # Files written before delegation tokens were supported have no such key.
             self.tokens.load_json(document.get("delegation_tokens", []))
