@@ -276,9 +276,16 @@ class _Session:
     def _start(self) -> SparkSession:
         from pyspark.sql import SparkSession
 
+        from aiokproto.spark.permissions import EVERYTHING
+
         # By default workers are the `python3` of PATH, which may have no pyarrow.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        # Who writes the command line is the application, as no SQL of strangers runs here. What the environment already
+        # says stays.
+        for name, value in EVERYTHING.items():
+            os.environ.setdefault(name, value)
         settings = {
+            **{f"spark.executorEnv.{name}": os.environ[name] for name in EVERYTHING},
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.session.timeZone": "UTC",
