@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,9 +31,9 @@ def nothing_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def imported() -> Iterator[Callable[[], bool]]:
+def imported() -> Callable[[], bool]:
     sys.modules.pop("colorsys", None)
-    yield lambda: "colorsys" in sys.modules
+    return lambda: "colorsys" in sys.modules
 
 
 def reach(**options: str) -> dict[str, Any]:
