@@ -120,6 +120,9 @@ class ConnectionOptions(SaslOptions, total=False):
     ssl_crlfile: str | Path | None
     """A PEM file with revocation lists (CRL): brokers whose certificate is in them are rejected. There must be a list
     of the authority that signed the brokers' certificates."""
+    ssl_crl_check_chain: bool | None
+    """Whether the certificates of authorities in between must not be in ``ssl_crlfile`` either. There must be a list of
+    each authority then. ``None`` (the default) is False."""
     ssl_check_hostname: bool | None
     """Whether the broker's certificate must name the host that the broker advertises, which by default it must. With
     ``False`` whoever has any certificate of a trusted authority can play the broker. Only subject alternative names

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from aiokproto.broker.security.oauthbearer import TokenValidator
@@ -30,6 +31,10 @@ class Security:
         protocol: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``; for all nodes.
         users: Passwords by user, for PLAIN and SCRAM. AlterUserScramCredentials can add SCRAM users.
         ssl_context: A server-side context for ``SSL`` and ``SASL_SSL``, instead of the ``ssl.*`` options.
+        ssl_crlfile: A PEM file with revocation lists (CRL): clients whose certificate is in them are rejected. There
+            must be a list of the authority that signed it. A new file is read for the next connection. Needs
+            ``ssl.client.auth``.
+        ssl_crl_check_chain: Whether the certificates of authorities in between must not be in it either.
         token_validator: Validates OAUTHBEARER tokens; raises ValueError for an invalid one. None validates JSON Web
             Tokens as Kafka does: by the keys of ``sasl.oauthbearer.jwks.endpoint.url`` and the other options
             ``sasl.oauthbearer.*``; without these it accepts unsecured tokens.
@@ -40,6 +45,8 @@ class Security:
     protocol: SecurityProtocol = "PLAINTEXT"
     users: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     ssl_context: ssl.SSLContext | None = None
+    ssl_crlfile: str | Path | None = None
+    ssl_crl_check_chain: bool = False
     token_validator: TokenValidator | None = None
     aws_access_keys: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
@@ -61,6 +68,12 @@ class Security:
                 raise self._without_effect(name, "SASL_SSL", "SASL_PLAINTEXT")
         if self.ssl_context is not None and not self.tls:
             raise self._without_effect("ssl_context", "SASL_SSL" if self.sasl else "SSL")
+        if self.ssl_crlfile is not None and not self.tls:
+            raise self._without_effect("ssl_crlfile", "SASL_SSL" if self.sasl else "SSL")
+        if self.ssl_crlfile is not None and self.ssl_context is not None:
+            raise ConfigurationError("ssl_crlfile has no effect: ssl_context is given; set it there")
+        if self.ssl_crl_check_chain and self.ssl_crlfile is None:
+            raise ConfigurationError("ssl_crl_check_chain has no effect without ssl_crlfile")
 
     def check_config(self, names: Iterable[str]) -> None:
         """Check that options which were given have an effect: else a broker is open that was meant to be secured.

@@ -54,13 +54,8 @@ def client_context(options: TlsOptions, contents: Mapping[str, bytes], secrets: 
     context.certificate = _load(context, options, contents, secrets)
     if options.crl:
         with _reported(options, StoreOptions(options.crl)):
-            revoked = read_revocations(contents[options.crl])
-            with _as_file(revoked) as path:
-                try:
-                    context.load_verify_locations(path)
-                except ssl.SSLError:
-                    raise StoreError("an X509 CRL in it is damaged") from None
-        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+            load_revocations(context, contents[options.crl])
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN if options.crl_chain else ssl.VERIFY_CRL_CHECK_LEAF
     return context
 
 
@@ -70,6 +65,19 @@ def server_context(options: TlsOptions, contents: Mapping[str, bytes], secrets: 
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     _load(context, options, contents, secrets)
     return context
+
+
+def load_revocations(context: ssl.SSLContext, data: bytes) -> None:
+    """Add the revocation lists of a file. Of an authority's lists OpenSSL takes the latest.
+
+    Raises:
+        StoreError: It has none, or one is damaged.
+    """
+    with _as_file(read_revocations(data)) as path:
+        try:
+            context.load_verify_locations(path)
+        except ssl.SSLError:
+            raise StoreError("an X509 CRL in it is damaged") from None
 
 
 def _load(
