@@ -46,7 +46,7 @@ _PROPERTY = re.compile(r"((?:\\.|[^ \t\f=:\\])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.D
 _KINDS = {name: str(getattr(kind, "__forward_arg__", kind)) for name, kind in ConnectionOptions.__annotations__.items()}
 SECRETS = frozenset(name for name, kind in _KINDS.items() if "SecretSource" in kind)
 """Options of the client that take a function, which is called for each authentication."""
-SENSITIVE = SECRETS | {"sasl_jaas_config", "proxy_url"}
+SENSITIVE = SECRETS | {"sasl_jaas_config", "sasl_oauthbearer_token_endpoint_url", "proxy_url"}
 """Options of the client that may have a secret."""
 FUNCTIONS = {"aiokproto.sasl.token": "sasl_oauth_token", "aiokproto.sasl.aws.credentials": "sasl_aws_credentials"}
 """Options that name a function, and the client's options that take it."""
