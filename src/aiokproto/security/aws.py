@@ -9,7 +9,6 @@ import inspect
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
@@ -143,9 +142,9 @@ class BotocoreCredentials:
         if found is None:
             raise BrokerConnectionError("no AWS credentials: none in environment, configuration files or metadata")
         frozen = found.get_frozen_credentials()
-        # Of those that botocore renews; it has no public name.
-        expiry = getattr(found, "_expiry_time", None)
-        expires_at = expiry.timestamp() if isinstance(expiry, datetime) else None
+        # A datetime, of those that botocore renews; it has no public name.
+        expiry: Any = getattr(found, "_expiry_time", None)
+        expires_at = None if expiry is None else float(expiry.timestamp())
         return AwsCredentials(frozen.access_key, frozen.secret_key, frozen.token, expires_at)
 
     def _assume(self) -> AwsCredentials:

@@ -46,13 +46,7 @@ def check_file(option: str, path: str | Path) -> None:
     Raises:
         ConfigurationError: They cannot.
     """
-    try:
-        found = Path(path).resolve()
-        allowed = [Path(one).resolve() for one in _names(PATHS)]
-    # A loop of links, or a zero byte.
-    except (OSError, RuntimeError, ValueError):
-        allowed = []
-    if not any(found == one or one in found.parents for one in allowed):
+    if not any(_is_in(Path(path), Path(one)) for one in _names(PATHS)):
         raise _refused(option, f"the file {path}", PATHS)
 
 
@@ -99,6 +93,15 @@ def _setting(name: str) -> str:
 
 def _names(setting: str) -> list[str]:
     return [name.strip() for name in _setting(setting).split(",") if name.strip()]
+
+
+def _is_in(path: Path, allowed: Path) -> bool:
+    try:
+        found, place = path.resolve(), allowed.resolve()
+    # A loop of links, or a zero byte.
+    except (OSError, RuntimeError, ValueError):
+        return False
+    return found == place or place in found.parents
 
 
 def _is_below(url: str, allowed: str) -> bool:
