@@ -100,6 +100,16 @@ def repr_of(value: object, most: int | None = None) -> str:
     return _written(repr, value)[:most]
 
 
+def without_text(error: BaseException) -> str:
+    """Name an error of a function that gives secrets: its text may have one, such as a vault's URL with a token in it.
+
+    Raise yours ``from`` it, so that the application has the text.
+    """
+    if isinstance(error, CallbackError) and error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__} (its text is left out, as it may have a secret)"
+
+
 def _written(form: Callable[[object], str], value: object) -> str:
     try:
         return form(value)

@@ -120,11 +120,16 @@ class ConnectionOptions(SaslOptions, total=False):
     ssl_crlfile: str | Path | None
     """A PEM file with revocation lists (CRL): brokers whose certificate is in them are rejected. There must be a list
     of the authority that signed the brokers' certificates."""
+    ssl_crl_check_chain: bool | None
+    """Whether the certificates of authorities in between must not be in ``ssl_crlfile`` either. There must be a list of
+    each authority then. ``None`` (the default) is False."""
     ssl_check_hostname: bool | None
     """Whether the broker's certificate must name the host that the broker advertises, which by default it must. With
-    ``False`` whoever has any certificate of a trusted authority can play the broker; a warning says so."""
+    ``False`` whoever has any certificate of a trusted authority can play the broker; a warning says so. Only subject
+    alternative names count, not the subject's common name."""
     ssl_ciphers: str | None
-    """Ciphers for TLS 1.2, in OpenSSL's form: ``"ECDHE+AESGCM"``. Those of TLS 1.3 are all enabled."""
+    """Ciphers for TLS 1.2, in OpenSSL's form: ``"ECDHE+AESGCM"``. Those of TLS 1.3 are all enabled. Ciphers without
+    authentication or encryption, which ``ALL`` has, are always excluded."""
     ssl_truststore_location: str | Path | None
     """A file with the certificate authorities to trust, in any format that Java reads: PEM, PKCS#12 (which needs
     ``aiokproto[tls]``), JKS or JCEKS."""

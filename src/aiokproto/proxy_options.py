@@ -126,7 +126,10 @@ def parse_proxy(url: object, no_proxy: object, ssl_context: ssl.SSLContext | Non
     if username is not None and ":" in username and scheme.startswith("http"):
         raise ConfigurationError("proxy_url: a user name cannot have a colon (RFC 7617)")
     if scheme == "https":
-        ssl_context = ssl_context or ssl.create_default_context()
+        # Not at the top: few clients need the package.
+        from aiokproto.security.tls.defaults import default_context
+
+        ssl_context = ssl_context or default_context()
     elif ssl_context is not None:
         raise ConfigurationError(f"proxy_ssl_context has no effect: proxy_url begins with {scheme + '://'!r}")
     return Proxy(scheme, host, port, username, password, ssl_context, Bypass(_entries(no_proxy)))

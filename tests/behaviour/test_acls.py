@@ -159,6 +159,9 @@ async def test_permission_to_create_a_topic_does_not_show_its_configs(secured: S
         ([("{t}", READ, {"principal": "User:bob"})], False),
         ([("{t}", READ, {"host": "127.0.0.1"})], True),
         ([("{t}", READ, {"host": "10.0.0.1"})], False),
+        ([("{t}", READ, {"host": "127.0.0.0/8"})], True),
+        ([("{t}", READ, {"host": "10.0.0.0/8"})], False),
+        ([("{t}", READ, {}), ("{t}", READ, {"permission": DENY, "host": "127.0.0.1/32"})], False),
         ([("{t}", READ, {}), ("{t}", READ, {"permission": DENY})], False),
         ([("{t}", READ, {}), ("*", READ, {"permission": DENY})], False),
         ([("{t}", READ, {}), ("{p}", ALL, {"permission": DENY, "pattern": PREFIXED})], False),
@@ -265,6 +268,11 @@ async def test_acls_are_described_and_deleted_by_filters(secured: Secured, topic
         {"resource_type": CLUSTER},
         {"resource_name": ""},
         {"principal": "alice"},
+        {"host": ""},
+        {"host": "10.0.0.0/33"},
+        {"host": "10.0.0.0/255.0.0.0"},
+        {"host": "example.org/24"},
+        {"host": "::1/129"},
     ],
 )
 async def test_an_invalid_acl_is_refused(secured: Secured, wrong: dict[str, Any]) -> None:

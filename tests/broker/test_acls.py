@@ -190,3 +190,40 @@ def test_filters(wanted: AclFilter, found: list[Acl]) -> None:
     authorizer = Authorizer()
     authorizer.add([LITERAL_AB, PREFIX_A, ALL_GROUPS])
     assert authorizer.find(wanted) == found
+
+
+@pytest.mark.parametrize(
+    ("host", "client", "same"),
+    [
+        ("0:0:0:0:0:0:0:1", "::1", True),
+        ("::1", "0:0:0:0:0:0:0:1", True),
+        ("FE80::ABCD", "fe80::abcd", True),
+        ("fe80::1", "fe80::1%eth0", True),
+        ("fe80:0:0:0:0:0:0:1%2", "fe80::1%eth0", True),
+        ("::ffff:10.0.0.1", "10.0.0.1", True),
+        ("10.0.0.1", "::ffff:10.0.0.1", True),
+        ("10.0.0.1", "::ffff:a00:1", True),
+        ("10.0.0.0/8", "10.1.2.3", True),
+        ("10.9.9.9/8", "::ffff:10.1.2.3", True),
+        ("::ffff:10.0.0.0/104", "10.1.2.3", True),
+        ("0.0.0.0/0", "192.0.2.1", True),
+        ("2001:db8::/32", "2001:DB8:0::1", True),
+        ("::/0", "2001:db8::1", True),
+        ("2001:db8::/32", "2001:db9::1", False),
+        ("10.0.0.0/8", "11.0.0.1", False),
+        ("0.0.0.0/0", "::1", False),
+        ("10.0.0.1", "10.0.0.10", False),
+        ("::1", "127.0.0.1", False),
+        ("localhost", "127.0.0.1", False),
+        ("10.0.0.0/255.0.0.0", "10.0.0.1", False),
+        ("10.0.0.1", "?", False),
+    ],
+)
+def test_hosts_are_compared_as_addresses(host: str, client: str, same: bool) -> None:
+    """A DENY for an address that is written as Java does must not be without effect."""
+    authorizer = Authorizer(allow_if_no_acl=True)
+    authorizer.add([Acl(TOPIC, "a", LITERAL, "User:*", "*", ALL, ALLOW)])
+    assert authorizer.is_authorized("User:alice", client, READ, TOPIC, "a")
+    authorizer.add([Acl(TOPIC, "a", LITERAL, "User:alice", host, ALL, DENY)])
+    assert authorizer.is_authorized("User:alice", client, READ, TOPIC, "a") is not same
+    assert authorizer.is_authorized("User:bob", client, READ, TOPIC, "a")

@@ -83,7 +83,7 @@ def test_the_broker_ends_with_its_parent_process() -> None:
     ("options", "text"),
     [
         (["--config", "num.partition=2"], "did you mean 'num.partitions'"),
-        (["--config", "nothing"], "not NAME=VALUE"),
+        (["--config", "nothing"], "expected NAME=VALUE"),
         (["--topic", "t:many"], "not NAME or NAME:PARTITIONS"),
         (["--brokers", "0"], "at least 1"),
         (["--as-version", "5.0"], "no release of Kafka"),

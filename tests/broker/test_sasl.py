@@ -270,6 +270,40 @@ def test_a_token_created_for_another_user() -> None:
         exchange.step(unsecured("alice").replace(b"n,,", b"n,a=bob,"))
 
 
+@pytest.mark.parametrize("mechanism", Mechanism)
+@pytest.mark.parametrize("extensions", ["", ",tokenauth=true"])
+def test_scram_does_not_tell_which_users_exist(mechanism: Mechanism, extensions: str) -> None:
+    credentials = ScramCredentials({"alice": "secret"})
+
+    def answers(user: str) -> tuple[str, bytes, str, str | None]:
+        """Salt, its form, iterations and the final failure."""
+        client = ScramClient(user, "wrong", mechanism.digest, extensions=extensions)
+        exchange = ScramSaslServer(mechanism, credentials.find, salts=credentials.salts)
+        first = exchange.step(client.first())
+        _, salt, iterations = first.decode().split(",")
+        with pytest.raises(AuthenticationFailed) as raised:
+            exchange.step(client.final(first))
+        assert exchange.authenticated_user is None
+        return salt, bytes([len(salt)]), iterations, raised.value.detail
+
+    alice, bob, carol = answers("alice"), answers("bob"), answers("carol")
+    assert alice[1:] == bob[1:] == carol[1:]
+    assert len({alice[0], bob[0], carol[0]}) == 3
+    assert (answers("alice"), answers("bob")) == (alice, bob)
+    # Nor when the broker starts again.
+    again = ScramCredentials({"alice": "secret"})
+    again.load_json(credentials.to_json(), credentials.salts.secret.hex())
+    credentials = again
+    assert (answers("alice"), answers("bob")) == (alice, bob)
+
+
+def test_the_salts_of_two_brokers_have_nothing_in_common() -> None:
+    one, other = ScramCredentials({"alice": "secret"}), ScramCredentials({"alice": "secret"})
+    for user in ("alice", "bob"):
+        assert one.salts.salt(user, Mechanism.SCRAM_SHA_256) != other.salts.salt(user, Mechanism.SCRAM_SHA_256)
+        assert one.salts.salt(user, Mechanism.SCRAM_SHA_256) != one.salts.salt(user, Mechanism.SCRAM_SHA_512)
+
+
 # ---- credentials
 
 

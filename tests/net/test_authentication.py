@@ -179,7 +179,11 @@ async def test_a_broker_that_does_not_authenticate(changes: Any, error: type[Kaf
     [
         (AuthenticationError("the proof is wrong"), AuthenticationError, "SASL COUNTING with .*: the proof is wrong"),
         (BrokerConnectionError("no file"), BrokerConnectionError, "SASL COUNTING with .*: no file"),
-        (ValueError("no token today"), BrokerConnectionError, "SASL COUNTING with .*: ValueError: no token today"),
+        (
+            ValueError("no token today"),
+            BrokerConnectionError,
+            r"SASL COUNTING with .*: ValueError \(its text is left out",
+        ),
     ],
 )
 async def test_a_mechanism_that_fails(cause: Exception, error: type[KafkaError], text: str) -> None:
@@ -238,9 +242,9 @@ async def cancelled(*_: object) -> bytes:
 @pytest.mark.parametrize(
     ("methods", "error", "text"),
     [
-        ({"exchange": fails}, BrokerConnectionError, "SASL COUNTING with .*: ValueError: the mechanism is broken"),
-        ({"start": fails}, BrokerConnectionError, "SASL COUNTING with .*: ValueError: the mechanism is broken"),
-        ({"respond": fails}, BrokerConnectionError, "SASL COUNTING with .*: ValueError: the mechanism is broken"),
+        ({"exchange": fails}, BrokerConnectionError, r"SASL COUNTING with .*: ValueError \(its text is left out"),
+        ({"start": fails}, BrokerConnectionError, r"SASL COUNTING with .*: ValueError \(its text is left out"),
+        ({"respond": fails}, BrokerConnectionError, r"SASL COUNTING with .*: ValueError \(its text is left out"),
         ({"start": lambda _: "s3cret"}, ConfigurationError, "the mechanism returned str: expected bytes"),
         ({"start": lambda _: None}, ConfigurationError, "the mechanism returned NoneType: expected bytes"),
         ({"respond": lambda *_: 5}, ConfigurationError, "the mechanism returned int: expected bytes"),
@@ -259,7 +263,7 @@ async def test_a_mechanism_of_an_application_that_is_wrong(methods: Any, error: 
 
 async def test_an_explanation_that_fails() -> None:
     async with peer(answers(authenticate=refused(ErrorCode.SASL_AUTHENTICATION_FAILED))) as broker:
-        with pytest.raises(BrokerConnectionError, match="ValueError: the mechanism is broken"):
+        with pytest.raises(BrokerConnectionError, match=r"ValueError \(its text is left out"):
             async with connected(broker.port, sasl=Broken(explain=fails)):
                 raise AssertionError
 
@@ -269,7 +273,7 @@ async def test_an_explanation_that_fails() -> None:
 async def test_a_mechanism_that_is_cancelled_by_itself(method: str) -> None:
     """The task that connects is not: it would end the client."""
     async with peer(answers()) as broker:
-        with pytest.raises(BrokerConnectionError, match="raised CancelledError"):
+        with pytest.raises(BrokerConnectionError, match=": CancelledError"):
             async with connected(broker.port, sasl=Broken(**{method: cancelled})):
                 raise AssertionError
 

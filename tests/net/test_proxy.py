@@ -20,7 +20,7 @@ from aiokproto.proxy_options import parse_proxy
 from aiokproto.security.tls.contexts import Given
 from tests.net.peer import Answer, config, peer, raw_peer, serves
 from tests.net.proxies import proxy
-from tests.net.test_tls import CERTIFICATE, KEY
+from tests.net.test_tls import CERTIFICATE, KEY, anonymous
 from tests.net.waiting import held_port
 from tests.patience import PATIENCE
 from tests.security.certificates import make
@@ -267,6 +267,25 @@ async def test_what_is_wrong_with_tls_to_the_proxy_names_its_option(tmp_path: Pa
             with pytest.raises(AuthenticationError, match=text) as caught:
                 await beat("kafka", 9, through(f"https://127.0.0.1:{way.port}", client))
         assert "ssl_cafile" not in str(caught.value)
+
+
+async def test_a_broker_without_certificate_is_refused_behind_a_proxy_too() -> None:
+    async with (
+        peer(ANSWERS, ssl_context=anonymous(ssl.Purpose.CLIENT_AUTH)) as broker,
+        proxy("connect") as way,
+    ):
+        options = through(f"http://127.0.0.1:{way.port}", tls=Given(anonymous(ssl.Purpose.SERVER_AUTH)))
+        with pytest.raises(AuthenticationError, match=r"broker 1 .*has no certificate"):
+            await beat("127.0.0.1", broker.port, options)
+        assert broker.requests == []
+
+
+async def test_a_proxy_without_certificate_is_refused() -> None:
+    async with proxy("connect", tls=anonymous(ssl.Purpose.CLIENT_AUTH)) as way:
+        with pytest.raises(
+            AuthenticationError, match=r"proxy .* has no certificate: .*, which proxy_ssl_context permits"
+        ):
+            await beat("kafka", 9, through(f"https://127.0.0.1:{way.port}", anonymous(ssl.Purpose.SERVER_AUTH)))
 
 
 async def test_tls_to_a_proxy_without_tls() -> None:

@@ -78,6 +78,34 @@ async def test_a_certificate_that_is_not_trusted(server: ssl.SSLContext) -> None
                 pass
 
 
+def anonymous(purpose: ssl.Purpose) -> ssl.SSLContext:
+    """A context in which OpenSSL lets the peer do without a certificate."""
+    made = ssl.create_default_context(purpose)
+    made.maximum_version = ssl.TLSVersion.TLSv1_2
+    made.set_ciphers("aNULL:@SECLEVEL=0")
+    return made
+
+
+async def test_a_broker_without_certificate_is_refused() -> None:
+    """Although the application's own context permits it, and OpenSSL calls the handshake complete."""
+    async with peer(ANSWERS, ssl_context=anonymous(ssl.Purpose.CLIENT_AUTH)) as broker:
+        with pytest.raises(AuthenticationError, match=rf"127.0.0.1:{broker.port} has no certificate: .*ssl_context"):
+            async with connected(broker.port, tls=Given(anonymous(ssl.Purpose.SERVER_AUTH))):
+                pass
+        assert broker.requests == []
+
+
+async def test_an_application_can_decide_to_verify_nobody() -> None:
+    unverified = anonymous(ssl.Purpose.SERVER_AUTH)
+    unverified.check_hostname = False
+    unverified.verify_mode = ssl.CERT_NONE
+    async with (
+        peer(ANSWERS, ssl_context=anonymous(ssl.Purpose.CLIENT_AUTH)) as broker,
+        connected(broker.port, tls=Given(unverified)) as line,
+    ):
+        assert (await line.send(BEAT, timeout=PATIENCE)).error_code == 0
+
+
 async def test_tls_to_a_plain_listener(trusting: ssl.SSLContext) -> None:
     async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(10)

@@ -15,6 +15,9 @@ from aiokproto.net.connection import Connection
 from aiokproto.net.open import open_connection
 from aiokproto.net.tls_errors import PROXY, refusal, tls_error
 from aiokproto.net.transport import dial
+from aiokproto.proxy_options import parse_proxy
+from aiokproto.security.tls.defaults import default_context
+from aiokproto.spark.payloads.registry import _context
 from tests.net.peer import peer, raw_peer
 from tests.net.test_tls import ANSWERS, CERTIFICATE, KEY
 from tests.patience import PATIENCE
@@ -32,6 +35,16 @@ async def connect(port: int, host: str = "127.0.0.1", **options: Any) -> None:
     connection = await open_connection(host, port, f"{host}:{port}", config, PATIENCE)
     connection.abort()
     await connection.wait_closed()
+
+
+def proxied(cafile: str) -> ssl.SSLContext:
+    context = parse_proxy("https://proxy.example:3128", "", None).ssl_context
+    assert context is not None
+    return context
+
+
+def registry_context(cafile: str) -> ssl.SSLContext:
+    return _context({"cafile": cafile, "certfile": None, "keyfile": None})
 
 
 class Case(NamedTuple):
@@ -82,6 +95,19 @@ async def test_a_host_name_that_is_not_in_the_certificate(files: Files) -> None:
     async with peer(ANSWERS, ssl_context=files.server("elsewhere")) as broker:
         with pytest.raises(AuthenticationError, match=r"does not name this host: connect by a name that is in it"):
             await connect(broker.port, "localhost", ssl_cafile=files["ca.pem"])
+
+
+async def test_a_host_name_that_is_only_in_the_subject_of_the_certificate(files: Files) -> None:
+    """It can be anything; OpenSSL would accept it where there are no other names."""
+    async with peer(ANSWERS, ssl_context=files.server("subject")) as broker:
+        with pytest.raises(AuthenticationError, match=r"does not name this host: .*subject alternative names"):
+            await connect(broker.port, "localhost", ssl_cafile=files["ca.pem"])
+
+
+@pytest.mark.parametrize("make_context", [default_context, proxied, registry_context])
+def test_default_contexts_look_at_alternative_names_alone(files: Files, make_context: Any) -> None:
+    context = make_context(str(files["ca.pem"]))
+    assert (context.check_hostname, context.hostname_checks_common_name) == (True, False)
 
 
 @pytest.mark.parametrize(

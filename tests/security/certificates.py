@@ -105,6 +105,8 @@ def make(folder: Path) -> Files:
     hosts = ("127.0.0.1", "localhost")
     _write(files, "broker", authority.issue_cert(*hosts))
     _write(files, "elsewhere", authority.issue_cert("elsewhere.example.org", "10.0.0.1"))
+    # Its subject alone names the host.
+    _write(files, "subject", authority.issue_cert("broker@example.org", common_name="localhost"))
     _write(files, "foreign", other.issue_cert(*hosts))
     _write(files, "past", authority.issue_cert(*hosts, not_before=NOW - 9 * DAY, not_after=NOW - DAY))
     _write(files, "future", authority.issue_cert(*hosts, not_before=NOW + DAY, not_after=NOW + 9 * DAY))

@@ -12,13 +12,15 @@ from urllib.parse import parse_qs, urlsplit
 
 import botocore.session
 import pytest
+from botocore.credentials import RefreshableCredentials
 from botocore.stub import Stubber
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokproto.broker.security.aws_msk_iam import AwsMskIamSaslServer
+from aiokproto.broker.security.aws_msk_iam import AwsMskIamSaslServer, _signature
 from aiokproto.broker.security.sasl_server import AuthenticationFailed
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, ConfigurationError
+from aiokproto.runtime import utc
 from aiokproto.security import AwsCredentials, AwsMskIam, AwsMskIamToken, BotocoreCredentials, OAuthBearer
 from aiokproto.security.aws import presigned, query_string, region_of
 from tests.security.aws import ACTION, KEYS, STATIC, by_botocore
@@ -164,6 +166,61 @@ async def test_a_broker_refuses_other_times(seconds: int) -> None:
         broker.step(token)
 
 
+def signed(at: float, **changes: str) -> bytes:
+    """What the holder of the key can sign, whatever the client of this package would."""
+    moment = utc(int(at))
+    scope = f"{moment[:8]}/eu-central-1/kafka-cluster/aws4_request"
+    fields = {
+        "version": "2020_10_22",
+        "host": HOST,
+        "user-agent": "x",
+        "action": "kafka-cluster:Connect",
+        "x-amz-algorithm": "AWS4-HMAC-SHA256",
+        "x-amz-credential": f"AKIA1/{scope}",
+        "x-amz-date": moment,
+        "x-amz-signedheaders": "host",
+        "x-amz-expires": "900",
+        **changes,
+    }
+    fields["x-amz-signature"] = _signature(fields, KEYS["AKIA1"], scope).decode()
+    return json.dumps(fields).encode()
+
+
+DAYS = 180 * 86400
+
+
+@pytest.mark.parametrize(
+    ("age", "changes", "text"),
+    [
+        (DAYS, {"x-amz-expires": "00000000131536000"}, "must expire in 900 s or less"),
+        (DAYS, {"x-amz-expires": "9" * 30}, "must expire in 900 s or less"),
+        (5, {"x-amz-expires": "901"}, "must expire in 900 s or less"),
+        (5, {"x-amz-expires": "0"}, "must expire in 900 s or less"),
+        (5, {"x-amz-expires": "090"}, "must expire in 900 s or less"),
+        (5, {"x-amz-expires": "\u0663\u0660"}, "must expire in 900 s or less"),
+        (5, {"x-amz-expires": "+30"}, "must expire in 900 s or less"),
+        (31, {"x-amz-expires": "30"}, "has expired, or is of the future"),
+        (5, {"x-amz-date": f"{utc(int(time.time()))[:8]}T"}, "Invalid AWS_MSK_IAM payload"),
+        (5, {"x-amz-date": f"{utc(int(time.time()))}x"}, "Invalid AWS_MSK_IAM payload"),
+        (5, {"host": ""}, "Invalid AWS_MSK_IAM payload"),
+        (5, {"host": "a\nb"}, "Invalid AWS_MSK_IAM payload"),
+        (5, {"host": "a" * 256}, "Invalid AWS_MSK_IAM payload"),
+    ],
+)
+def test_a_broker_refuses_times_and_hosts_although_the_key_has_signed_them(
+    age: int, changes: dict[str, str], text: str
+) -> None:
+    with pytest.raises(AuthenticationFailed, match=text):
+        server().step(signed(time.time() - age, **changes))
+
+
+@pytest.mark.parametrize("host", [HOST, "127.0.0.1", "::1", "fe80::1%eth0", "B-1.kafka"])
+def test_a_broker_accepts_what_the_key_has_signed(host: str) -> None:
+    broker = server()
+    broker.step(signed(time.time() - 25, **{"x-amz-expires": "30", "host": host}))
+    assert broker.authenticated_user is not None
+
+
 @pytest.mark.parametrize("token", [b"", b"[]", b"\xff", b"[" * 100_000])
 def test_a_broker_refuses_what_is_no_payload(token: bytes) -> None:
     with pytest.raises(AuthenticationFailed, match="Invalid AWS_MSK_IAM payload"):
@@ -194,7 +251,7 @@ def failing() -> AwsCredentials:
 @pytest.mark.parametrize(
     ("source", "text"),
     [
-        (failing, "sasl_aws_credentials cannot be read: OSError: no metadata"),
+        (failing, r"sasl_aws_credentials cannot be read: OSError \(its text is left out"),
         (lambda: None, "sasl_aws_credentials gave NoneType: expected AwsCredentials"),
         (lambda: ("AKIA1", "s3cret"), "sasl_aws_credentials gave tuple: expected AwsCredentials"),
         (AwsCredentials("", "s3cret"), "the access key, or its secret, is empty"),
@@ -236,6 +293,18 @@ async def test_credentials_as_the_tools_of_aws_find_them(monkeypatch: pytest.Mon
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     with pytest.raises(BrokerConnectionError, match="no AWS credentials"):
         await payload(BotocoreCredentials())
+
+
+async def test_credentials_that_botocore_renews_have_their_expiry() -> None:
+    """A token must not be called valid for longer than its session."""
+    expiry = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=700)
+    renewed = RefreshableCredentials(
+        "ASIA1", "s", "session", expiry, dict, "test", advisory_timeout=1, mandatory_timeout=1
+    )
+    with mock.patch.object(botocore.session.Session, "get_credentials", return_value=renewed):
+        assert await BotocoreCredentials()() == AwsCredentials("ASIA1", "s", "session", expiry.timestamp())
+        token = await AwsMskIamToken("eu-central-1", BotocoreCredentials())()
+    assert token.expires_at == expiry.timestamp()
 
 
 @pytest.mark.usefixtures("aws")

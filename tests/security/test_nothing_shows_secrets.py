@@ -209,6 +209,64 @@ async def test_logins_that_succeed(shown: Shown, tmp_path: Path) -> None:
                 shown.hide(value or QUERY)
 
 
+class Unwilling:
+    """A mechanism of the application that fails with a secret in its error."""
+
+    name = "PLAIN"
+
+    def exchange(self, host: str) -> Any:
+        raise OSError(f"https://vault.example/v1?token={QUERY}: 503")
+
+
+def unwilling() -> Any:
+    raise OSError(f"https://vault.example/v1?token={QUERY}: 503")
+
+
+async def unwilling_later() -> Any:
+    raise OSError(f"https://vault.example/v1?token={QUERY}: 503")
+
+
+def accepts_nobody(token: str) -> Any:
+    raise ValueError("nobody")
+
+
+@pytest.mark.parametrize("function", [unwilling, unwilling_later])
+@pytest.mark.parametrize("what", ["user", "password", "token", "endpoint", "credentials", "mechanism", "certificate"])
+async def test_what_a_function_of_the_application_raises_is_not_repeated(
+    shown: Shown, tmp_path: Path, what: str, function: Any
+) -> None:
+    """Its text can be the URL of a vault, with a token in it; who wants it has it in the error's cause."""
+    endpoint = TokenEndpoint("http://127.0.0.1:9/", **QUICK)
+    mechanisms: dict[str, Any] = {
+        "user": Plain(function, PASSWORD),
+        "password": Scram("SCRAM-SHA-256", "alice", function),
+        "token": OAuthBearer(function),
+        "endpoint": OAuthBearer(ClientCredentials(endpoint, "id", function)),
+        "credentials": AwsMskIam(function, "us-east-1"),
+        "mechanism": Unwilling(),
+    }
+    options: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": mechanisms.get(what)}
+    if what == "certificate":
+        files = make(tmp_path)
+        options = files.options("encrypted", ssl_password=function)
+    security = Security("SASL_PLAINTEXT", users={"alice": PASSWORD}, aws_access_keys={"AKIA1": ACCESS_KEY})
+    mechanisms_on = {"sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,AWS_MSK_IAM"}
+    if what in ("token", "endpoint"):
+        security = Security("SASL_PLAINTEXT", token_validator=accepts_nobody)
+        mechanisms_on = {}
+    async with Broker(security=security, config=mechanisms_on) as broker:
+        client = Client(bootstrap_servers=broker.bootstrap_servers, bootstrap_resolve_timeout_ms=0, **options)
+        with pytest.raises(KafkaError, match="OSError") as raised:
+            await client.start()
+    error: BaseException | None = raised.value
+    while not isinstance(error, OSError) or isinstance(error, KafkaError):
+        assert error is not None
+        shown.show(error, error.args, vars(error), *notes(error))
+        error = error.__cause__
+    assert QUERY in str(error)
+    shown.show(client, client.health(), client.stats())
+
+
 def echo(asked: Asked) -> bytes:
     """An endpoint that repeats what it got."""
     text = f"{asked.form} {asked.headers} {asked.target}"

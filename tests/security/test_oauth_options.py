@@ -127,7 +127,7 @@ CREDENTIALS = {ENDPOINT: URL, ID: "id", SECRET: "s3cret"}
         ({**CREDENTIALS, ID: ...}, f"{ID} is missing"),
         ({**CREDENTIALS, SECRET: b"s3cret"}, f"{SECRET}: expected text"),
         ({**CREDENTIALS, ENDPOINT: "http://issuer"}, "is not encrypted"),
-        ({**CREDENTIALS, ENDPOINT: 5}, f"{ENDPOINT}=5: expected text"),
+        ({**CREDENTIALS, ENDPOINT: 5}, f"{ENDPOINT}: expected text"),
         ({**CREDENTIALS, RETRIEVER: "com.example.Mine"}, f"{RETRIEVER}='com.example.Mine': expected ClientCred"),
         ({**CREDENTIALS, RETRIEVER: "JwtBearerJwtRetriever"}, "JwtBearerJwtRetriever needs sasl_oauthbearer_assertion"),
         ({**CREDENTIALS, RETRIEVER: "FileJwtRetriever"}, "client_id has no effect: .* is a file"),

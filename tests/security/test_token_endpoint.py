@@ -257,6 +257,18 @@ async def test_https_with_a_context() -> None:
         assert token.value == "t"
 
 
+async def test_a_token_endpoint_without_certificate_gets_nothing() -> None:
+    """The application's own context permits it, and OpenSSL calls the handshake complete."""
+    tls = Tls("127.0.0.1")
+    for context in (tls.server, tls.client):
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers("aNULL:@SECLEVEL=0")
+    server, url = await serve_tls(tls)
+    async with server:
+        with pytest.raises(BrokerConnectionError, match="the server has no certificate"):
+            await TokenEndpoint(url, ssl_context=tls.client, **QUICK).request({}, {}, ())
+
+
 @pytest.mark.parametrize("trusted", [True, False])
 async def test_https_verifies_authority_and_name(trusted: bool) -> None:
     tls = Tls("other.example.org" if trusted else "127.0.0.1")

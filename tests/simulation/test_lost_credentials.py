@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ from aiokproto.errors import AuthenticationError, DeadlineError
 from aiokproto.simulation import Simulation
 
 SECURITY = Security("SASL_PLAINTEXT", users={"alice": "secret"})
-REASON = "sasl_password cannot be read: OSError: the vault is sealed"
+REASON = "sasl_password cannot be read: OSError (its text is left out, as it may have a secret)"
 
 
 class Vault:
@@ -94,7 +95,7 @@ def test_the_deadline_of_a_lookup_says_that_the_credentials_cannot_be_read() -> 
             await client.start()
             vault.sealed = True
             await restart(cluster)
-            with pytest.raises(DeadlineError, match=f"was not found in 5 s; last failure: .*{REASON}"):
+            with pytest.raises(DeadlineError, match=f"was not found in 5 s; last failure: .*{re.escape(REASON)}"):
                 await client.coordinator(CoordinatorKind.GROUP, "g", 5.0)
             await client.close()
 

@@ -182,7 +182,7 @@ def test_a_mechanism_that_fails_in_a_renewal_ends_the_connection_only() -> None:
 
     async def program(line: Connection, broker: Any, rejected: list[KafkaError]) -> None:
         await asyncio.sleep(10)
-        with pytest.raises(BrokerConnectionError, match="ValueError: no exchange today") as raised:
+        with pytest.raises(BrokerConnectionError, match="ValueError") as raised:
             await line.send(beat(1), timeout=PATIENCE)
         assert not isinstance(raised.value, AuthenticationError)
         assert rejected == [line.failure]

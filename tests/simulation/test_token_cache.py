@@ -23,6 +23,7 @@ from aiokproto.security.token import TokenReader
 from aiokproto.security.token_cache import TokenCache
 from aiokproto.simulation import Simulation
 
+HIDDEN = " (its text is left out, as it may have a secret)"
 EXACT = RefreshWindow(jitter=0)
 
 
@@ -131,10 +132,10 @@ def test_all_who_wait_get_the_failure_and_after_a_second_the_next_asks_again() -
         source.delay, source.error = 1, OSError("the vault is sealed")
         tokens = cache(source)
         failures = await asyncio.gather(*(tokens.get() for _ in range(3)), return_exceptions=True)
-        assert [str(each) for each in failures] == ["sasl_oauth_token cannot be read: OSError: the vault is sealed"] * 3
+        assert [str(each) for each in failures] == [f"sasl_oauth_token cannot be read: OSError{HIDDEN}"] * 3
         assert all(isinstance(each, BrokerConnectionError) for each in failures)
         source.error = None
-        with pytest.raises(BrokerConnectionError, match="the vault is sealed"):
+        with pytest.raises(BrokerConnectionError, match="cannot be read: OSError"):
             await tokens.get()
         await asyncio.sleep(1)
         assert (await tokens.get()).value == "t2"
@@ -207,13 +208,13 @@ def test_a_failing_refresh_keeps_the_token_until_it_expires(caplog: pytest.LogCa
         assert (await tokens.get()).value == "t1"
         assert source.calls == 3
         await asyncio.sleep(700)
-        with pytest.raises(BrokerConnectionError, match="OSError: down"):
+        with pytest.raises(BrokerConnectionError, match="cannot be read: OSError"):
             await tokens.get()
 
     with caplog.at_level(logging.WARNING, "aiokproto.security"):
         simulated(program)
     text = "the OAuth token could not be replaced, and is used until it expires: sasl_oauth_token cannot be read"
-    assert [record.message for record in caplog.records] == [f"{text}: OSError: down"] * 2
+    assert [record.message for record in caplog.records] == [f"{text}: OSError{HIDDEN}"] * 2
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="tasks do not tell before Python 3.11")
@@ -225,8 +226,7 @@ def test_a_function_that_is_cancelled_by_itself_has_failed() -> None:
         tokens = cache(source)
         source.error = asyncio.CancelledError()  # type: ignore[assignment]
         failures = await asyncio.gather(*(tokens.get() for _ in range(3)), return_exceptions=True)
-        text = "sasl_oauth_token raised CancelledError(), and the task that called it goes on"
-        text = f"sasl_oauth_token cannot be read: CallbackError: {text}"
+        text = f"sasl_oauth_token cannot be read: CancelledError{HIDDEN}"
         assert [(type(each), str(each)) for each in failures] == [(BrokerConnectionError, text)] * 3
         source.error = None
         await asyncio.sleep(1)

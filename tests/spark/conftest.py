@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from aiokproto.spark.permissions import EVERYTHING
 from aiokproto.spark.worker import Worker
 from tests.spark.kafka import Kafka
 from tests.spark.session import CONNECT, start_session, stop_session
@@ -15,6 +16,8 @@ from tests.spark.session import CONNECT, start_session, stop_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Tests are their own administrators; those of permissions have others. Processes of Spark inherit them.
+os.environ.update(EVERYTHING)
 
 UNCONNECTED = "Python worker failed to connect back"
 """Spark gives a Python process of a stream ten seconds to start, which cannot be configured. That is too little on a

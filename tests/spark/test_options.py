@@ -38,6 +38,7 @@ VALUES = {
     "kafka.isolation.level": "read_committed",
     "kafka.security.protocol": "SSL",
     "kafka.ssl.check.hostname": "true",
+    "kafka.ssl.crl.check.chain": "true",
     "kafka.sasl.oauth.allow.http": "true",
     "kafka.sasl.oauthbearer.header.urlencode": "true",
     "kafka.sasl.oauthbearer.assertion.claim.jti.include": "true",

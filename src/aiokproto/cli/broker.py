@@ -11,12 +11,12 @@ import contextlib
 import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from aiokproto.broker import Cluster, Security
 from aiokproto.broker.handlers.served_apis import markdown
 from aiokproto.broker.security.settings import PROTOCOLS
 from aiokproto.cli.interrupts import interruptible
+from aiokproto.cli.secret_files import pairs
 from aiokproto.errors import ConfigurationError, KafkaError
 
 _EPILOG = """\
@@ -150,7 +150,8 @@ def _add_options_of_kafka(parser: argparse.ArgumentParser) -> None:
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals):
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+        # Without the text: it may be a secret.
+        raise argparse.ArgumentTypeError("expected NAME=VALUE")
     return name, value
 
 
@@ -164,30 +165,11 @@ def _once_each(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 
 def _settings(path: str) -> dict[str, str]:
-    return _pairs(path, "=", "NAME=VALUE")
+    return pairs(path, "=", "NAME=VALUE")
 
 
 def _users(path: str) -> dict[str, str]:
-    return _pairs(path, ":", "NAME:PASSWORD")
-
-
-def _pairs(path: str, separator: str, form: str) -> dict[str, str]:
-    """Read a file of pairs. Errors name lines by their number: what is in them can be a secret."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise argparse.ArgumentTypeError(f"{path}: {error}") from None
-    pairs = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        name, found, value = line.partition(separator)
-        if not (name.strip() and found):
-            raise argparse.ArgumentTypeError(f"{path}, line {number}: not {form}")
-        if name.strip() in pairs:
-            raise argparse.ArgumentTypeError(f"{path}, line {number}: {name.strip()!r} is given twice")
-        pairs[name.strip()] = value.strip()
-    return pairs
+    return pairs(path, ":", "NAME:PASSWORD")
 
 
 def _topic(text: str) -> tuple[str, int]:

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aiokproto.cli.progress import progress
+from aiokproto.cli.secret_files import existing, pairs
 from aiokproto.errors import ConfigurationError, KafkaError
 
 if TYPE_CHECKING:
@@ -139,7 +141,7 @@ def _append(options: argparse.Namespace) -> Iterator[str]:
             bootstrap_servers=options.bootstrap_servers,
             from_timestamp=options.from_timestamp,
             on_truncation="continue" if options.continue_after_truncation else "fail",
-            options=dict(options.option),
+            options=_options(options),
             partition_by=partition_by,
         )
     yield _report(options, result)
@@ -160,7 +162,7 @@ def _rerun(options: argparse.Namespace) -> Iterator[str]:
             options.run_id,
             bootstrap_servers=options.bootstrap_servers,
             allow_fewer_rows=options.allow_fewer_rows,
-            options=dict(options.option),
+            options=_options(options),
             partition_by=partition_by,
         )
     yield _report(options, result)
@@ -225,7 +227,7 @@ def _checked(
     check_arguments(
         topics,
         bootstrap_servers=options.bootstrap_servers,
-        options=dict(options.option),
+        options=_options(options),
         partition_by=partition_by,
         from_timestamp=from_timestamp,
     )
@@ -276,14 +278,26 @@ class _Session:
     def _start(self) -> SparkSession:
         from pyspark.sql import SparkSession
 
+        from aiokproto.spark.permissions import EVERYTHING
+
         # By default workers are the `python3` of PATH, which may have no pyarrow.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        # Who writes the command line is the application, as no SQL of strangers runs here. What the environment already
+        # says stays.
+        for name, value in EVERYTHING.items():
+            os.environ.setdefault(name, value)
         settings = {
+            **{f"spark.executorEnv.{name}": os.environ[name] for name in EVERYTHING},
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.session.timeZone": "UTC",
             **dict(self._options.conf),
         }
+        if self._options.conf_file is not None:
+            # Java reads it. Settings that a builder has are arguments of Java's process.
+            given = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+            file = shlex.quote(str(self._options.conf_file))
+            os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {file} --load-spark-defaults {given}"
         builder = SparkSession.builder.appName("aiokproto load").master(self._options.master)
         for name, value in settings.items():
             builder = builder.config(name, value)
@@ -362,6 +376,13 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         help="an option of the data source, as kafka.security.protocol=SSL or minPartitions=8",
     )
     add(
+        "--option-file",
+        type=_settings,
+        default={},
+        metavar="FILE",
+        help="such options, one NAME=VALUE a line; for passwords, which others can read on a command line",
+    )
+    add(
         "--partition-by",
         type=_partition,
         action="append",
@@ -383,6 +404,12 @@ def _add_spark(parser: argparse.ArgumentParser) -> None:
         "--conf", type=_setting, action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark"
     )
     parser.add_argument(
+        "--conf-file",
+        type=existing,
+        metavar="FILE",
+        help="a file of such settings in Spark's form (spark-submit --properties-file); for keys of storages",
+    )
+    parser.add_argument(
         "--spark-log-level",
         type=str.upper,
         choices=_LOG_LEVELS,
@@ -398,6 +425,15 @@ def _setting(text: str) -> tuple[str, str]:
         # Without the text: it may be a secret.
         raise argparse.ArgumentTypeError("expected NAME=VALUE")
     return name, value
+
+
+def _settings(path: str) -> dict[str, str]:
+    return pairs(path, "=", "NAME=VALUE")
+
+
+def _options(options: argparse.Namespace) -> dict[str, str]:
+    """Return the options of the data source; those of the command line come over those of the file."""
+    return {**options.option_file, **dict(options.option)}
 
 
 def _partition(text: str) -> tuple[str, str]:

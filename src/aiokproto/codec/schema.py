@@ -208,7 +208,7 @@ class Field:
     mentioned: bool
     key: bool
     refused: Any
-    secret: bool
+    secret: bool | Callable[[Any], bool]
 
 
 def field(
@@ -223,7 +223,7 @@ def field(
     mentioned: bool = False,
     key: bool = False,
     refused: Any = MISSING,
-    secret: bool = False,
+    secret: bool | Callable[[Any], bool] = False,
 ) -> Any:
     """Declare a field for which type and default are not enough.
 
@@ -241,7 +241,8 @@ def field(
         key: Whether the field identifies an item of its list and no role does: the items of a response have the same
             keys as those of the request, in the same order.
         refused: The value in the response to a refused request, where it is not the default: -1 for an unknown offset.
-        secret: Whether ``repr`` hides the value, because it is a password, or a password can be guessed from it.
+        secret: Whether ``repr`` hides the value, because it is a password, or a password can be guessed from it. A
+            function decides it for each struct.
     """
     return Field(versions, nullable, tag, default, factory, ignorable, flexible, mentioned, key, refused, secret)
 
@@ -336,18 +337,16 @@ class Struct(metaclass=StructType):
 
     __hash__ = None  # type: ignore[assignment]
 
+    def _shown(self, name: str, declared: Field) -> str:
+        value, secret = getattr(self, name), declared.secret
+        hidden = secret(self) if callable(secret) else secret
+        return "<hidden>" if hidden and value else repr(value)
+
     def __repr__(self) -> str:
-        shown = [
-            f"{name}={_hidden(getattr(self, name)) if declared.secret else repr(getattr(self, name))}"
-            for name, declared in type(self)._declared.items()
-        ]
+        shown = [f"{name}={self._shown(name, declared)}" for name, declared in type(self)._declared.items()]
         if self.unknown_tags:
             shown.append(f"unknown_tags={self.unknown_tags!r}")
         return f"{type(self).__name__}({', '.join(shown)})"
-
-
-def _hidden(value: Any) -> str:
-    return "<hidden>" if value else repr(value)
 
 
 def _resolve(cls: type[Struct], name: str, declared: Field) -> FieldSpec:

@@ -22,7 +22,7 @@ import logging
 from collections.abc import Callable
 from inspect import isawaitable
 
-from aiokproto.application import failure, text_of
+from aiokproto.application import failure, without_text
 from aiokproto.cancelling import apart
 from aiokproto.codec.frames import decode_response
 from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -119,7 +119,7 @@ class Authentication:
             # The application's code: a token endpoint that is away, a file that is being replaced.
             without_frames(error)
             raised = failure(error, f"the mechanism {self._mechanism.name}", awaited=True)
-            raise self._failed(f"{type(raised).__name__}: {text_of(raised)}") from raised
+            raise self._failed(without_text(raised)) from raised
 
     def close(self) -> None:
         """End: the connection has ended."""

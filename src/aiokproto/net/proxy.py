@@ -13,7 +13,7 @@ import socket
 import ssl
 from base64 import b64encode
 from contextlib import suppress
-from typing import TypeVar, cast
+from typing import cast
 
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, NotKafkaError
 from aiokproto.net.foreign_protocols import PROXY_REMEDIES, describe_bytes
@@ -21,8 +21,6 @@ from aiokproto.net.timeouts import TLS_HANDSHAKE
 from aiokproto.net.tls_errors import PROXY, refusal
 from aiokproto.proxy_options import Proxy
 from aiokproto.texts import address
-
-P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 MAX_RESPONSE_SIZE = 16 * 1024
 """Longest response of a proxy in bytes: curl and Go have limits of this order."""
@@ -116,8 +114,14 @@ class Handshake(asyncio.Protocol):
         self._waiter = asyncio.get_running_loop().create_future()
         await self._waiter
 
-    async def hand_over(self, protocol: P, tls: ssl.SSLContext | None, server_hostname: str | None) -> P:
-        """Give the connection to its protocol, after a TLS handshake with the broker if there is a context."""
+    async def hand_over(
+        self, protocol: asyncio.BaseProtocol, tls: ssl.SSLContext | None, server_hostname: str | None
+    ) -> asyncio.BaseTransport:
+        """Give the connection to its protocol, after a TLS handshake with the broker if there is a context.
+
+        Returns:
+            The protocol's transport.
+        """
         transport = self._transport
         assert transport is not None
         if tls is not None:
@@ -128,7 +132,7 @@ class Handshake(asyncio.Protocol):
             if upgraded is None:
                 raise ConnectionResetError("the connection is lost")
             protocol.connection_made(upgraded)
-            return protocol
+            return upgraded
         # Not read from while it changes hands.
         transport.pause_reading()
         transport.set_protocol(protocol)
@@ -138,7 +142,7 @@ class Handshake(asyncio.Protocol):
             protocol.connection_lost(None)
         else:
             transport.resume_reading()
-        return protocol
+        return transport
 
     def abort(self) -> None:
         """Close the connection."""

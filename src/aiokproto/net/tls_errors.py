@@ -30,7 +30,7 @@ _TRUST = (
 
 # By X509_V_ERR_* of OpenSSL's x509_vfy.h.
 _REJECTED = {
-    3: "ssl_crlfile has no revocation list of the authority that signed it",
+    3: "ssl_crlfile has no revocation list of the authority that signed it, or of one above (ssl_crl_check_chain)",
     9: "it is not valid yet: check this machine's clock, and the certificate's first day",
     10: "it has expired, or one of its authorities: the broker needs a new one; check this machine's clock too",
     12: "the revocation list in ssl_crlfile has expired: get a new one",
@@ -38,7 +38,7 @@ _REJECTED = {
     19: f"the authority at the end of its chain is not trusted: {_TRUST}",
     20: f"the authority that signed it is not known: {_TRUST}, or the broker must send the intermediate certificates",
     21: f"the authority that signed it is not known: {_TRUST}, or the broker must send the intermediate certificates",
-    23: "it was revoked (ssl_crlfile)",
+    23: "it was revoked, or one of its authorities (ssl_crlfile)",
     26: "it is not for servers: its extended key usage must have serverAuth",
     62: (
         "it does not name this host: connect by a name that is in it (advertised.listeners), or have the broker's"

@@ -27,6 +27,7 @@ from aiokproto.net.timeouts import TLS_HANDSHAKE, timeout_at
 from aiokproto.net.timeouts import deadline as ends_at
 from aiokproto.net.tls_errors import BROKER, PROXY, tls_error
 from aiokproto.proxy_options import Proxy
+from aiokproto.security.tls.anonymous import is_anonymous
 from aiokproto.security.tls.contexts import TlsContexts
 from aiokproto.texts import address
 
@@ -222,13 +223,18 @@ class _Dial(Generic[P]):
 
         try:
             async with timeout_at(self._deadline):
-                _, protocol = await create(
+                transport, attached = await create(
                     make,
                     sock=opened,
                     ssl=self._context,
                     server_hostname=self._server_hostname,
                     ssl_handshake_timeout=None if self._context is None else TLS_HANDSHAKE,
                 )
+            check_certificate(self._peer, transport)
+            protocol = attached
+        # Another address does not change it.
+        except AuthenticationError:
+            raise
         except ssl.SSLError as error:
             raise tls_error(self._peer, error) from error
         except asyncio.TimeoutError:
@@ -275,19 +281,22 @@ class _Dial(Generic[P]):
         try:
             async with timeout_at(self._deadline):
                 name, limit = (None, None) if proxy.ssl_context is None else (proxy.host, TLS_HANDSHAKE)
-                await loop.create_connection(
+                transport, _ = await loop.create_connection(
                     lambda: line,
                     sock=found[0],
                     ssl=proxy.ssl_context,
                     server_hostname=name,
                     ssl_handshake_timeout=limit,
                 )
+                check_certificate(what, transport, "proxy_ssl_context")
                 step = "handshake"
                 await negotiate(line, proxy, host, port)
                 step = "TLS handshake of the broker behind it"
                 if self._context is not None and line.seen:
                     raise NotKafkaError(f"{self._peer} does not speak TLS: {describe_bytes(line.seen)}")
-                return await line.hand_over(self._make(), self._context, self._server_hostname)
+                protocol = self._make()
+                check_certificate(self._peer, await line.hand_over(protocol, self._context, self._server_hostname))
+                return protocol
         # Also a cancellation: nobody else holds the socket.
         except BaseException as error:
             found[0].close()
@@ -325,6 +334,18 @@ def _is_connected(answer: Any) -> bool:
     except OSError:
         return False
     return answer.type == socket.SOCK_STREAM
+
+
+def check_certificate(peer: str, transport: asyncio.BaseTransport, option: str = "ssl_context") -> None:
+    """Check that a peer has proven who it is, if TLS has to verify that.
+
+    Raises:
+        AuthenticationError: It has no certificate.
+    """
+    if is_anonymous(transport.get_extra_info("ssl_object")):
+        raise AuthenticationError(
+            f"{peer} has no certificate: the cipher is one without authentication (aNULL), which {option} permits"
+        )
 
 
 def set_socket_options(transport: asyncio.BaseTransport) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
-from aiokproto.application import failure, text_of
+from aiokproto.application import failure, without_text
 from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaError
 from aiokproto.runtime import current, utc
 
@@ -77,9 +77,7 @@ class CredentialsReader:
                 raise
             except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
                 raised = failure(error, "sasl_aws_credentials", awaited=True)
-                raise BrokerConnectionError(
-                    f"sasl_aws_credentials cannot be read: {type(raised).__name__}: {text_of(raised)}"
-                ) from raised
+                raise BrokerConnectionError(f"sasl_aws_credentials cannot be read: {without_text(raised)}") from raised
         if not isinstance(found, AwsCredentials):
             raise BrokerConnectionError(f"sasl_aws_credentials gave {type(found).__name__}: expected AwsCredentials")
         if not found.access_key_id or not found.secret_access_key:
@@ -144,7 +142,10 @@ class BotocoreCredentials:
         if found is None:
             raise BrokerConnectionError("no AWS credentials: none in environment, configuration files or metadata")
         frozen = found.get_frozen_credentials()
-        return AwsCredentials(frozen.access_key, frozen.secret_key, frozen.token)
+        # A datetime, of those that botocore renews; it has no public name.
+        expiry: Any = getattr(found, "_expiry_time", None)
+        expires_at = None if expiry is None else float(expiry.timestamp())
+        return AwsCredentials(frozen.access_key, frozen.secret_key, frozen.token, expires_at)
 
     def _assume(self) -> AwsCredentials:
         client = self._session.create_client("sts", region_name=self._sts_region)

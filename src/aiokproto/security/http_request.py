@@ -15,6 +15,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from aiokproto.cancelling import timeout
 from aiokproto.errors import ConfigurationError
+from aiokproto.security.tls.anonymous import is_anonymous
+from aiokproto.security.tls.defaults import default_context
 
 MAX_LINE = 16 * 1024
 """Longest line of a response's head, in bytes."""
@@ -141,12 +143,14 @@ async def request(
     Raises:
         HttpError: The server cannot be reached, took too long, or did not send a valid response.
     """
-    context = (ssl_context or ssl.create_default_context()) if url.tls else None
+    context = (ssl_context or default_context()) if url.tls else None
     step = f"could not connect in {connect_timeout:g} s"
     try:
         async with timeout(connect_timeout):
             reader, writer = await asyncio.open_connection(url.host, url.port, ssl=context, limit=MAX_LINE)
         try:
+            if is_anonymous(writer.get_extra_info("ssl_object")):
+                raise HttpError("the server has no certificate: ssl_context permits ciphers without authentication")
             step = f"no complete response in {read_timeout:g} s"
             async with timeout(read_timeout):
                 writer.write(_head(method, url, headers, body) + body)

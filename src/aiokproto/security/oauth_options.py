@@ -70,6 +70,13 @@ def _path(name: str, value: Any) -> Path:
     return Path(value)
 
 
+def _url(name: str, value: Any) -> str:
+    # Without the value: its query may have a secret.
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{name}: expected text")
+    return value
+
+
 def _secret(name: str, value: Any) -> Any:
     # Checked where it is used, by Secret: errors here would show it.
     return value
@@ -166,7 +173,7 @@ def oauth_bearer(**given: Any) -> SaslMechanism:
 
 def _source(options: _Options) -> TokenSource:
     """The retriever, chosen as Kafka's DefaultJwtRetriever does, or as it is named."""
-    url = options.take(_URL, _text)
+    url = options.take(_URL, _url)
     if url is None:
         raise ConfigurationError(
             f"OAUTHBEARER needs sasl_oauth_token (a function, or a pathlib.Path of a file) or {_URL}"

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from aiokproto.application import failure, text_of
+from aiokproto.application import failure, without_text
 from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaError
 from aiokproto.texts import is_unicode
 
@@ -61,7 +61,7 @@ class Secret:
         try:
             text = read_file(self._source)
         except Exception as error:
-            raise BrokerConnectionError(f"{self.option} cannot be read: {_shown(error)}") from error
+            raise BrokerConnectionError(f"{self.option} cannot be read: {type(error).__name__}: {error}") from error
         return self._checked(text)
 
     async def read(self) -> str:
@@ -86,7 +86,7 @@ class Secret:
             raise
         except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
             raised = failure(error, self.option, awaited=True)
-            raise BrokerConnectionError(f"{self.option} cannot be read: {_shown(raised)}") from raised
+            raise BrokerConnectionError(f"{self.option} cannot be read: {without_text(raised)}") from raised
         return self._checked(text)
 
     def _checked(self, text: Any) -> str:
@@ -125,8 +125,3 @@ def read_file(path: Path) -> str:
     if len(text) > MAX_FILE_SIZE:
         raise ValueError(f"{path} is longer than {MAX_FILE_SIZE} characters")
     return text.removesuffix("\n").removesuffix("\r")
-
-
-def _shown(error: Exception) -> str:
-    # A decoding error shows the bytes that it could not decode.
-    return "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else f"{type(error).__name__}: {text_of(error)}"

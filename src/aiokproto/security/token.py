@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from aiokproto.application import failure, text_of
+from aiokproto.application import failure, without_text
 from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaError
 from aiokproto.runtime import current
 from aiokproto.security.secret import Secret
@@ -102,9 +102,7 @@ class TokenReader:
             raise
         except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
             raised = failure(error, self.option, awaited=True)
-            raise BrokerConnectionError(
-                f"{self.option} cannot be read: {type(raised).__name__}: {text_of(raised)}"
-            ) from raised
+            raise BrokerConnectionError(f"{self.option} cannot be read: {without_text(raised)}") from raised
 
     def _checked(self, found: object) -> Token:
         parts: tuple[Any, ...] = found if isinstance(found, tuple) else (found,)

@@ -8,7 +8,8 @@ of offsets in the driver's Python process. Passwords are resolved for each authe
 a job runs.
 
 A secret that is given as it is becomes :class:`Hidden` text, so that no ``repr`` of options shows it. Functions, for
-tokens, are named: ``package.module:function``.
+tokens, are named: ``package.module:function``. What references and names can reach, an administrator decides:
+:mod:`aiokproto.spark.permissions`.
 
 What can never happen: a resolved secret in a pickle, an error, a log or a ``repr``.
 """
@@ -22,11 +23,13 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
-from aiokproto.application import failure, text_of
+from aiokproto.application import failure, without_text
 from aiokproto.config import ConnectionOptions
 from aiokproto.errors import ConfigurationError
 from aiokproto.security.secret import read_file
+from aiokproto.spark.permissions import check_file, check_function, check_url, check_variable
 
 PROVIDERS = ("env", "file", "directory")
 """The configuration providers, by the names that Kafka's documentation gives them."""
@@ -43,7 +46,7 @@ _PROPERTY = re.compile(r"((?:\\.|[^ \t\f=:\\])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.D
 _KINDS = {name: str(getattr(kind, "__forward_arg__", kind)) for name, kind in ConnectionOptions.__annotations__.items()}
 SECRETS = frozenset(name for name, kind in _KINDS.items() if "SecretSource" in kind)
 """Options of the client that take a function, which is called for each authentication."""
-SENSITIVE = SECRETS | {"sasl_jaas_config", "proxy_url"}
+SENSITIVE = SECRETS | {"sasl_jaas_config", "sasl_oauthbearer_token_endpoint_url", "proxy_url"}
 """Options of the client that may have a secret."""
 FUNCTIONS = {"aiokproto.sasl.token": "sasl_oauth_token", "aiokproto.sasl.aws.credentials": "sasl_aws_credentials"}
 """Options that name a function, and the client's options that take it."""
@@ -81,8 +84,10 @@ def function_name(text: str) -> str:
 
 
 def providers(text: str) -> tuple[str, ...]:
-    """Parse the value of ``config.providers``."""
+    """Parse the value of ``config.providers``: only these are there then. ``none``, or an empty text, are none."""
     found = tuple(name.strip() for name in text.split(",") if name.strip())
+    if found == ("none",):
+        return ()
     if unknown := [name for name in found if name not in PROVIDERS]:
         raise ValueError(f"{unknown[0]!r} is not there: {', '.join(PROVIDERS)} are, under these names")
     return found
@@ -104,6 +109,28 @@ def provider_class(name: str) -> Callable[[str], str]:
 def refers(value: object) -> bool:
     """Whether a value is text with a reference."""
     return isinstance(value, str) and _REFERENCE.search(value) is not None
+
+
+def check_providers(given: Mapping[str, Any]) -> None:
+    """Check that options have references to providers only that ``config.providers`` names, if it is given.
+
+    Args:
+        given: All options, by their names.
+
+    Raises:
+        ConfigurationError: One has another.
+    """
+    named = given.get(_PROVIDERS, PROVIDERS)
+    for name in PROVIDERS:
+        if name not in named and f"{_PROVIDERS}.{name}.class" in given:
+            raise ConfigurationError(f"{_PROVIDERS}.{name}.class has no effect: {_PROVIDERS} does not name {name}")
+    for option, value in given.items():
+        for match in _REFERENCE.finditer(value) if isinstance(value, str) else ():
+            if match[1] not in named:
+                only = ", ".join(named) or "none"
+                raise ConfigurationError(
+                    f"{option} has a reference ${{{match[1]}:…}}, and {_PROVIDERS} names {only}: add {match[1]} to it"
+                )
 
 
 def check_references(connection: Mapping[str, Any]) -> None:
@@ -166,7 +193,21 @@ def client_options(connection: Mapping[str, Any]) -> dict[str, Any]:
                 options[name] = Hidden(resolve(java_name(name), value))
             except (OSError, ValueError) as error:
                 raise ConfigurationError(f"{java_name(name)} cannot be resolved: {error}") from None
+    _check_reach(options)
     return options
+
+
+def _check_reach(options: Mapping[str, Any]) -> None:
+    """Check the files and URLs that are read for logins. Their content, or the response, goes to the broker."""
+    url = options.get(_TOKEN_URL)
+    if url is not None:
+        parts = urlsplit(url)
+        if parts.scheme.lower() == "file":
+            check_file(java_name(_TOKEN_URL), unquote(parts.path))
+        else:
+            check_url(java_name(_TOKEN_URL), url)
+    for name in _TOKEN_FILES & options.keys():
+        check_file(java_name(name), options[name])
 
 
 def checkable(connection: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -203,12 +244,18 @@ def java_name(name: str) -> str:
 
 
 _LOGIN_MODULE = java_name("sasl_jaas_config")
+_PROVIDERS = "kafka.config.providers"
+_TOKEN_URL = "sasl_oauthbearer_token_endpoint_url"
+_TOKEN_FILES = frozenset(f"sasl_oauthbearer_assertion_{name}_file" for name in ("private_key", "template")) | {
+    "sasl_oauthbearer_assertion_file"
+}
 
 
 def _look_up(option: str, provider: str, path: str, key: str) -> str:
     if provider == "env":
         if path:
             raise ConfigurationError(f"{option}: env takes no path: expected ${{env:NAME}}")
+        check_variable(option, key)
         if key not in os.environ:
             raise ConfigurationError(
                 f"{option}: the environment variable {key} is not set (for executors: spark.executorEnv.{key})"
@@ -220,13 +267,18 @@ def _look_up(option: str, provider: str, path: str, key: str) -> str:
         # As in Kafka, where the name is one of those in the directory.
         if key == ".." or Path(key).name != key:
             raise ConfigurationError(f"{option}: {key} is not the name of a file in {path}")
-        return read_file(Path(path) / key)
+        return _read(option, Path(path) / key)
     if not path:
-        return read_file(Path(key))
-    found = _properties(read_file(Path(path)))
+        return _read(option, Path(key))
+    found = _properties(_read(option, Path(path)))
     if key not in found:
         raise ConfigurationError(f"{option}: {path} has no property {key}")
     return found[key]
+
+
+def _read(option: str, path: Path) -> str:
+    check_file(option, path)
+    return read_file(path)
 
 
 def _properties(text: str) -> dict[str, str]:
@@ -266,6 +318,8 @@ def _unescaped(text: str) -> str:
 def _function(option: str, name: str) -> Callable[..., Any]:
     theirs = next(one for one, ours in FUNCTIONS.items() if ours == option)
     module, _, path = name.partition(":")
+    # Before the import, which runs the module.
+    check_function(theirs, name)
     try:
         found: Any = import_module(module)
         for part in path.split("."):
@@ -275,9 +329,7 @@ def _function(option: str, name: str) -> Callable[..., Any]:
     # The module may raise anything.
     except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
         raised = failure(error, name)
-        raise ConfigurationError(
-            f"{theirs}={name!r} cannot be imported: {type(raised).__name__}: {text_of(raised)}"
-        ) from raised
+        raise ConfigurationError(f"{theirs}={name!r} cannot be imported: {without_text(raised)}") from raised
     if not callable(found):
         raise ConfigurationError(f"{theirs}={name!r}: {type(found).__name__} is no function")
     return found  # type: ignore[no-any-return]

@@ -25,6 +25,7 @@ from aiokproto.spark.credentials import (
     PROVIDERS,
     SENSITIVE,
     Hidden,
+    check_providers,
     check_references,
     checkable,
     function_name,
@@ -114,7 +115,7 @@ PROVIDER_OPTIONS: Mapping[str, Reader] = {
     "kafka.config.providers": provider_names,
     **{f"kafka.config.providers.{name}.class": provider_class(name) for name in PROVIDERS},
 }
-"""Options of the configuration providers, which are there without them, too."""
+"""Options of the configuration providers, all of which are there without them."""
 
 HONOURED: Mapping[str, Reader] = {
     "subscribe": topics,
@@ -252,7 +253,9 @@ def parse_options(options: Mapping[str, str]) -> dict[str, Any]:
     Raises:
         ConfigurationError: An option is unknown or refused, or has an invalid value.
     """
-    return _READING.parse(options)
+    given = _READING.parse(options)
+    check_providers(given)
+    return given
 
 
 def parse_read_options(options: Mapping[str, str]) -> ReadOptions:

@@ -6,7 +6,15 @@ from enum import IntEnum
 from typing import TypeVar
 
 from aiokproto.broker.request_context import RequestContext
-from aiokproto.broker.security.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
+from aiokproto.broker.security.acls import (
+    CLUSTER_NAME,
+    Acl,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+    check_host,
+)
 from aiokproto.broker.security.authorizer import MAX_ACLS, Authorizer
 from aiokproto.broker.security.principal import parse_principal
 from aiokproto.broker.security.required import Required
@@ -71,6 +79,7 @@ def _read(creation: AclCreation) -> Acl:
         raise _invalid(f"Invalid permissionType {acl.permission.name}")
     try:
         parse_principal(acl.principal)
+        check_host(acl.host)
     except ValueError as error:
         raise _invalid(str(error)) from None
     return acl

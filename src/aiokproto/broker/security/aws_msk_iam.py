@@ -41,7 +41,11 @@ _SIGNED = {
 """Query parameters under the signature, by their names in the message."""
 
 _CREDENTIAL = re.compile(r"(?P<key>[^/]+)/(?P<scope>(?P<day>\d{8})/(?P<region>[a-z0-9-]+)/kafka-cluster/aws4_request)")
+_EXPIRES = re.compile(r"[1-9][0-9]{0,2}")
 _MAX_EXPIRES = 900
+_DATE = re.compile(r"[0-9]{8}T[0-9]{6}Z")
+_HOST = re.compile(r"[^\0-\x20/@\x7f]{1,255}")
+"""The name or address that the client knows the broker by. Behind a load balancer it is none that the broker has."""
 _SKEW = 300
 """How far a client's clock may be ahead (s)."""
 
@@ -63,6 +67,8 @@ class AwsMskIamSaslServer:
             or fields["action"] != "kafka-cluster:Connect"
             or fields["x-amz-algorithm"] != "AWS4-HMAC-SHA256"
             or fields["x-amz-signedheaders"] != "host"
+            or _HOST.fullmatch(fields["host"]) is None
+            or _DATE.fullmatch(fields["x-amz-date"]) is None
             or credential is None
         ):
             raise AuthenticationFailed("Invalid AWS_MSK_IAM payload")
@@ -77,7 +83,7 @@ class AwsMskIamSaslServer:
 
     def _check_time(self, fields: Mapping[str, str], day: str) -> None:
         now, date, expires = self._now() // 1000, fields["x-amz-date"], fields["x-amz-expires"]
-        if not expires.isascii() or not expires.isdigit() or not 0 < int(expires[:9]) <= _MAX_EXPIRES:
+        if _EXPIRES.fullmatch(expires) is None or int(expires) > _MAX_EXPIRES:
             raise AuthenticationFailed(f"Authentication failed: the signature must expire in {_MAX_EXPIRES} s or less")
         # Times of this form, in UTC, are ordered as text.
         if not date.startswith(day) or not utc(now - int(expires)) < date <= utc(now + _SKEW):

@@ -11,11 +11,13 @@ from aiokproto.broker.security.scram import (
     MIN_ITERATIONS,
     Credential,
     Mechanism,
+    Salts,
     credential,
     credential_of,
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+from aiokproto.runtime import current
 
 Key = tuple[str, Mechanism]
 
@@ -42,16 +44,23 @@ class Upsertion(NamedTuple):
 class ScramCredentials:
     """SCRAM credentials: of the users in :class:`Security`, and those that AlterUserScramCredentials has set.
 
-    Only the second kind is persisted: the first is made from its password again at every start, with a new salt. So it
-    cannot be changed by requests: PLAIN, which needs the password itself, would still take the old one, and what was
-    deleted would be there again after a restart.
+    Only the second kind is persisted: the first is made from its password again at every start. So it cannot be changed
+    by requests: PLAIN, which needs the password itself, would still take the old one, and what was deleted would be
+    there again after a restart.
+
+    Attributes:
+        salts: The salts of the first kind, and of users that do not exist.
     """
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
-        self._given = frozenset(passwords)
+        self._given = passwords
+        self._make(Salts(current().random.randbytes(32)))
+
+    def _make(self, salts: Salts) -> None:
+        self.salts = salts
         self._all = {
-            (user, mechanism): credential_of(mechanism, password)
-            for user, password in passwords.items()
+            (user, mechanism): credential_of(mechanism, password, salts.salt(user, mechanism))
+            for user, password in self._given.items()
             for mechanism in Mechanism
         }
 
@@ -132,9 +141,12 @@ class ScramCredentials:
             if user not in self._given
         )
 
-    def load_json(self, entries: Sequence[Mapping[str, str | int]]) -> None:
-        """Load what :meth:`to_json` returned, but for users that are given now. Raises KeyError or ValueError if it is
-        invalid."""
+    def load_json(self, entries: Sequence[Mapping[str, str | int]], secret: str = "") -> None:
+        """Load what :meth:`to_json` returned, but for users that are given now, and the secret of the salts. Raises
+        KeyError or ValueError if it is invalid."""
+        if secret:
+            # Otherwise the salts that a restart changes would be those of users that do not exist.
+            self._make(Salts(bytes.fromhex(secret)))
         names = {mechanism.sasl_name: mechanism for mechanism in Mechanism}
         for entry in entries:
             salt, stored, server = (bytes.fromhex(str(entry[key])) for key in ("salt", "stored_key", "server_key"))

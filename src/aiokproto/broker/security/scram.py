@@ -20,6 +20,7 @@ from aiokproto.broker.security.sasl_server import AuthenticatedUser, Authenticat
 from aiokproto.runtime import current
 
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
+SALT_BYTES = 16
 
 _LONGEST = 1 << 16
 """Longest message of a client, in bytes. Everyone can send one, and matching it takes the event loop's time."""
@@ -59,11 +60,34 @@ def credential(mechanism: Mechanism, salt: bytes, iterations: int, salted_passwo
     return Credential(salt, iterations, stored_key, server_key)
 
 
-def credential_of(mechanism: Mechanism, password: str, iterations: int = MIN_ITERATIONS) -> Credential:
-    """Make a credential from a password, with a new salt."""
-    salt = current().random.randbytes(16)
-    salted = hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
-    return credential(mechanism, salt, iterations, salted)
+def credential_of(mechanism: Mechanism, password: str, salt: bytes | None = None) -> Credential:
+    """Make a credential from a password, by default with a new salt."""
+    salt = salt or current().random.randbytes(SALT_BYTES)
+    salted = hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, MIN_ITERATIONS)
+    return credential(mechanism, salt, MIN_ITERATIONS, salted)
+
+
+class Salts:
+    """Salts by user, always the same: of users whose passwords the broker has, and of users that do not exist.
+
+    Who asks for the salt of a user that does not exist gets one, too, and learns nothing by it, nor by asking again.
+    PostgreSQL does the same.
+
+    Args:
+        secret: What salts are made of, so that nobody can tell one from a random one.
+    """
+
+    def __init__(self, secret: bytes) -> None:
+        self.secret = secret
+
+    def salt(self, user: str, mechanism: Mechanism) -> bytes:
+        """Return a user's salt."""
+        return hmac.digest(self.secret, f"{mechanism.name} {user}".encode(), "sha256")[:SALT_BYTES]
+
+    def no_credential(self, user: str, mechanism: Mechanism) -> Credential:
+        """Return a credential that no password has."""
+        key = current().random.randbytes(hashlib.new(mechanism.digest).digest_size)
+        return Credential(self.salt(user, mechanism), MIN_ITERATIONS, key, key)
 
 
 # Names escape comma and equals sign as =2C and =3D. Attributes that are ignored must still match the grammar of RFC
@@ -97,6 +121,7 @@ class ScramSaslServer:
         find: Callable[[str, Mechanism], Credential | None],
         nonce: Callable[[], str] = lambda: current().random.randbytes(24).hex(),
         find_token: Callable[[str, Mechanism], Account | None] = lambda token_id, mechanism: None,
+        salts: Salts | None = None,
     ) -> None:
         """Start an exchange.
 
@@ -105,11 +130,13 @@ class ScramSaslServer:
             find: Returns a user's credential, or None.
             nonce: Returns the server's part of the nonce.
             find_token: Returns the account of a delegation token by its id, or None.
+            salts: What users that do not exist have. Default None: their salt is another one each time.
         """
         self.authenticated_user: AuthenticatedUser | None = None
         self._mechanism = mechanism
         self._find = find
         self._find_token = find_token
+        self._salts = salts or Salts(current().random.randbytes(32))
         self._new_nonce = nonce
         self._header = ""
         self._nonce = ""
@@ -143,9 +170,7 @@ class ScramSaslServer:
         else:
             known = self._find(name, self._mechanism)
             account = Account(known, AuthenticatedUser(name)) if known is not None else None
-        if account is None:
-            raise AuthenticationFailed
-        return account
+        return account or Account(self._salts.no_credential(name, self._mechanism), AuthenticatedUser(name))
 
     def _final(self, text: str, account: Account) -> str:
         known = account.credential

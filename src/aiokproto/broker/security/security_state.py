@@ -178,19 +178,22 @@ class SecurityState:
         return security.token_validator
 
     def _enabled(self, config: SecurityConfig) -> Mapping[str, Callable[[], SaslServer]]:
-        find, find_token = self.credentials.find, self.tokens.account
         security = config.security
         validate, access_keys = self._validator(security, config.options), security.aws_access_keys
         known: dict[str, Callable[[], SaslServer]] = {
             # Not self.credentials: PLAIN needs the password itself, which AlterUserScramCredentials does not carry.
             "PLAIN": lambda: PlainSaslServer(security.users),
-            "SCRAM-SHA-256": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_256, find, find_token=find_token),
-            "SCRAM-SHA-512": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_512, find, find_token=find_token),
+            "SCRAM-SHA-256": lambda: self._scram(Mechanism.SCRAM_SHA_256),
+            "SCRAM-SHA-512": lambda: self._scram(Mechanism.SCRAM_SHA_512),
             "AWS_MSK_IAM": lambda: AwsMskIamSaslServer(access_keys, self._clock.wall),
         }
         if validate is not None:
             known["OAUTHBEARER"] = partial(OAuthBearerSaslServer, validate)
         return {name: known[name] for name in config.mechanisms}
+
+    def _scram(self, mechanism: Mechanism) -> ScramSaslServer:
+        known = self.credentials
+        return ScramSaslServer(mechanism, known.find, find_token=self.tokens.account, salts=known.salts)
 
     async def _save_behind(self) -> None:
         try:
@@ -200,6 +203,7 @@ class SecurityState:
 
     def _snapshot(self) -> Callable[[], str]:
         acls = list(self._acls)
+        secret = self.credentials.salts.secret
         credentials, quotas, tokens = self.credentials.to_json(), self.client_quotas.to_json(), self.tokens.to_json()
 
         def text() -> str:
@@ -207,6 +211,7 @@ class SecurityState:
                 "version": 1,
                 "acls": [_written(acl) for acl in acls],
                 "scram_credentials": list(credentials),
+                "scram_secret": secret.hex(),
                 "client_quotas": list(quotas),
                 "delegation_tokens": list(tokens),
             }
@@ -219,7 +224,7 @@ class SecurityState:
             document = json.loads(self._path.read_text())
             if document["version"] != 1:
                 raise ValueError(f"version {document['version']} is not supported, expected 1")
-            self.credentials.load_json(document["scram_credentials"])
+            self.credentials.load_json(document["scram_credentials"], document.get("scram_secret", ""))
             self.client_quotas.load_json(document["client_quotas"])
             # Files written before delegation tokens were supported have no such key.
             self.tokens.load_json(document.get("delegation_tokens", []))

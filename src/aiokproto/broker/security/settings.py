@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from aiokproto.broker.security.oauthbearer import TokenValidator
@@ -31,6 +32,10 @@ class Security:
         users: Passwords by user, for PLAIN and SCRAM. AlterUserScramCredentials can add SCRAM users, and cannot change
             these.
         ssl_context: A server-side context for ``SSL`` and ``SASL_SSL``, instead of the ``ssl.*`` options.
+        ssl_crlfile: A PEM file with revocation lists (CRL): clients whose certificate is in them are rejected. There
+            must be a list of the authority that signed it. A new file is read for the next connection. Needs
+            ``ssl.client.auth``.
+        ssl_crl_check_chain: Whether the certificates of authorities in between must not be in it either.
         token_validator: Validates OAUTHBEARER tokens; raises ValueError for an invalid one. The options
             ``sasl.oauthbearer.*`` validate JSON Web Tokens as Kafka does, by the keys of
             ``sasl.oauthbearer.jwks.endpoint.url``.
@@ -44,6 +49,8 @@ class Security:
     protocol: SecurityProtocol = "PLAINTEXT"
     users: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     ssl_context: ssl.SSLContext | None = None
+    ssl_crlfile: str | Path | None = None
+    ssl_crl_check_chain: bool = False
     token_validator: TokenValidator | None = None
     aws_access_keys: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     unsecured_tokens: bool = False
@@ -70,6 +77,12 @@ class Security:
                 raise self._without_effect(name, "SASL_SSL", "SASL_PLAINTEXT")
         if self.ssl_context is not None and not self.tls:
             raise self._without_effect("ssl_context", "SASL_SSL" if self.sasl else "SSL")
+        if self.ssl_crlfile is not None and not self.tls:
+            raise self._without_effect("ssl_crlfile", "SASL_SSL" if self.sasl else "SSL")
+        if self.ssl_crlfile is not None and self.ssl_context is not None:
+            raise ConfigurationError("ssl_crlfile has no effect: ssl_context is given; set it there")
+        if self.ssl_crl_check_chain and self.ssl_crlfile is None:
+            raise ConfigurationError("ssl_crl_check_chain has no effect without ssl_crlfile")
 
     def _check_values(self) -> None:
         _check_secrets("users", self.users, "a user has no name", "password")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ssl
+from pathlib import Path
 from typing import Any
 
 from aiokproto.broker.config.options import BROKER, BrokerOptions
 from aiokproto.broker.security.principal import ANONYMOUS, Principal
+from aiokproto.broker.security.revocations import check_revocations
 from aiokproto.broker.security.settings import Security
 from aiokproto.errors import ConfigurationError
 from aiokproto.security.tls.build import server_context as make_context
@@ -88,6 +90,10 @@ def server_context(security: Security, options: BrokerOptions) -> ssl.SSLContext
             "ssl.client.auth needs ssl.truststore.location or ssl.truststore.certificates, the CA certificates of"
             " clients"
         )
+    if security.ssl_crlfile is not None:
+        if context.verify_mode is ssl.CERT_NONE:
+            raise ConfigurationError("ssl_crlfile has no effect: ssl.client.auth is none")
+        check_revocations(context, Path(security.ssl_crlfile), chain=security.ssl_crl_check_chain)
     return context
 
 

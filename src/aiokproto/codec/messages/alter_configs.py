@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokproto.codec.config_names import holds_secret
 from aiokproto.codec.schema import Request, Response, Route, Struct, field, int8, int16, int32, string
 
 
@@ -28,7 +29,7 @@ class AlterableConfig(Struct):
 
     name: string = ""
     """Configuration name."""
-    value: string | None = ""
+    value: string | None = field(default="", secret=holds_secret)
     """New value; null: remove the configuration, so that the default applies."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokproto.codec.config_names import holds_secret
 from aiokproto.codec.schema import (
     BrokerId,
     PartitionIndex,
@@ -25,7 +26,7 @@ class CreatableTopicConfigs(Struct):
 
     name: string = ""
     """Configuration name."""
-    value: string | None = ""
+    value: string | None = field(default="", secret=holds_secret)
     """Value of the configuration; null: hidden because it is sensitive."""
     read_only: bool = False
     """True: it cannot be changed at run time."""
@@ -72,7 +73,7 @@ class CreatableTopicConfig(Struct):
 
     name: string = ""
     """Configuration name."""
-    value: string | None = ""
+    value: string | None = field(default="", secret=holds_secret)
     """Value to set; null: invalid."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokproto.codec.config_names import holds_secret
 from aiokproto.codec.schema import Request, Response, Route, Struct, field, int8, int16, int32, string
 
 
@@ -21,7 +22,7 @@ class DescribeConfigsResourceResult(Struct):
 
     name: string = ""
     """Configuration name."""
-    value: string | None = ""
+    value: string | None = field(default="", secret=holds_secret)
     """Value in effect; null: unset or sensitive."""
     read_only: bool = False
     """True: it cannot be changed at run time."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Request, Response, Route, int16
+from aiokproto.codec.schema import Request, Response, Route, field, int16
 
 
 class EnvelopeResponse(Response, key=58, versions="0", flexible="0+"):
     """The controller's response for the client. Errors: see `EnvelopeRequest`."""
 
-    response_data: bytes | None = None
+    response_data: bytes | None = field(default=None, secret=True)
     """Response header and body, encoded as the client expects them; null: `error_code` is set and nothing was
     executed."""
     error_code: int16 = 0
@@ -23,7 +23,7 @@ class EnvelopeRequest(Request[EnvelopeResponse], key=58, versions="0", flexible=
     PRINCIPAL_DESERIALIZATION_FAILURE. Errors of the forwarded request itself are inside `response_data`.
     """
 
-    request_data: bytes = b""
+    request_data: bytes = field(default=b"", secret=True)
     """The client's request, header and body, as the broker received it."""
     request_principal: bytes | None = b""
     """The client's principal, serialized by the broker's KafkaPrincipalSerde (the default is the DefaultPrincipalData

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokproto.codec.config_names import holds_secret
 from aiokproto.codec.schema import Request, Response, Route, Struct, field, int8, int16, int32, string
 
 
@@ -31,7 +32,7 @@ class AlterableConfig(Struct):
     """Configuration key."""
     config_operation: int8 = 0
     """0: set; 1: delete (back to the default); 2: append to a list; 3: subtract from a list."""
-    value: string | None = ""
+    value: string | None = field(default="", secret=holds_secret)
     """Value to set, or list items (comma-separated) to append or subtract; null with delete."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokproto.codec.config_names import holds_secret
 from aiokproto.codec.schema import (
     BrokerId,
     Payload,
@@ -47,7 +48,7 @@ class ConfigRecord(Payload, versions="0", flexible="0+"):
     """Name of the resource; empty: the default of all brokers."""
     name: string = ""
     """Name of the option."""
-    value: string | None = ""
+    value: string | None = field(default="", secret=holds_secret)
     """Value of the option; null: removed."""
 
 

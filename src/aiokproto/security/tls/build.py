@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from aiokproto.errors import ConfigurationError
+from aiokproto.security.tls.defaults import by_alternative_names
 from aiokproto.security.tls.options import StoreOptions, TlsOptions
 from aiokproto.security.tls.stores import (
     TYPES,
@@ -43,6 +44,7 @@ def client_context(options: TlsOptions, contents: Mapping[str, bytes], secrets: 
         ConfigurationError: A file or text cannot be used. The text has the option and the file, and no secret.
     """
     context = ClientContext(ssl.PROTOCOL_TLS_CLIENT)
+    by_alternative_names(context)
     context.check_hostname = options.check_hostname
     # As in Java, a trusted certificate ends the chain even if it is no root. Python's VERIFY_X509_STRICT stays off for
     # authorities of your own: it asks for extensions that keytool and many scripts leave out.
@@ -52,13 +54,8 @@ def client_context(options: TlsOptions, contents: Mapping[str, bytes], secrets: 
     context.certificate = _load(context, options, contents, secrets)
     if options.crl:
         with _reported(options, StoreOptions(options.crl)):
-            revoked = read_revocations(contents[options.crl])
-            with _as_file(revoked) as path:
-                try:
-                    context.load_verify_locations(path)
-                except ssl.SSLError:
-                    raise StoreError("an X509 CRL in it is damaged") from None
-        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+            load_revocations(context, contents[options.crl])
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN if options.crl_chain else ssl.VERIFY_CRL_CHECK_LEAF
     return context
 
 
@@ -68,6 +65,19 @@ def server_context(options: TlsOptions, contents: Mapping[str, bytes], secrets: 
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     _load(context, options, contents, secrets)
     return context
+
+
+def load_revocations(context: ssl.SSLContext, data: bytes) -> None:
+    """Add the revocation lists of a file. Of an authority's lists OpenSSL takes the latest.
+
+    Raises:
+        StoreError: It has none, or one is damaged.
+    """
+    with _as_file(read_revocations(data)) as path:
+        try:
+            context.load_verify_locations(path)
+        except ssl.SSLError:
+            raise StoreError("an X509 CRL in it is damaged") from None
 
 
 def _load(

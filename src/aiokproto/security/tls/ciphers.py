@@ -8,6 +8,10 @@ from typing import Any
 
 from aiokproto.errors import ConfigurationError
 
+_NEVER = ":!aNULL:!eNULL"
+"""Ciphers without authentication, with which anyone is the broker, and without encryption. They are in ``ALL``, and in
+what brings old brokers back, ``ALL:@SECLEVEL=0``."""
+
 _SUITE = re.compile(r"TLS_(?:(ECDHE|DHE)_)?(ECDSA|RSA|PSK)_WITH_(.+)")
 _CIPHERS = (
     (r"AES_(\d+)_GCM_SHA(\d+)", r"AES\1-GCM-SHA\2"),
@@ -20,20 +24,28 @@ _CIPHERS = (
 
 
 def checked_ciphers(name: str, value: Any) -> str:
-    """Check a list of ciphers in OpenSSL's form.
+    """Return a list of ciphers in OpenSSL's form, without those that do not authenticate the peer, or do not encrypt.
 
     Raises:
-        ConfigurationError: It is no text, or names no cipher that this OpenSSL has.
+        ConfigurationError: It is no text, names no cipher that this OpenSSL has, or only such ones.
     """
     if not isinstance(value, str):
         raise ConfigurationError(f"{name}={value!r}: expected text, as OpenSSL has it: 'ECDHE+AESGCM'")
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).set_ciphers(value)
-    except ssl.SSLError:
+    if not _is_known(value):
         raise ConfigurationError(
             f"{name}={value!r}: {ssl.OPENSSL_VERSION} has no such cipher; `openssl ciphers` lists those of TLS 1.2"
-        ) from None
-    return value
+        )
+    if not _is_known(value + _NEVER):
+        raise ConfigurationError(f"{name}={value!r}: none of these ciphers authenticates the broker, and encrypts")
+    return value + _NEVER
+
+
+def _is_known(ciphers: str) -> bool:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).set_ciphers(ciphers)
+    except ssl.SSLError:
+        return False
+    return True
 
 
 def ciphers_of_suites(name: str, suites: list[str]) -> tuple[str | None, set[ssl.TLSVersion]]:

@@ -20,7 +20,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from aiokproto.application import failure, text_of
+from aiokproto.application import failure, without_text
 from aiokproto.cancelling import apart, timeout
 from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaError
 from aiokproto.security.secret import Secret
@@ -181,7 +181,7 @@ async def _asked(option: str, secret: Secret) -> str:
     except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
         # A function that cancels the task in which it runs, which is none of the connection's.
         raised = failure(error, option, awaited=True)
-        raise BrokerConnectionError(f"{option} cannot be read: {type(raised).__name__}: {text_of(raised)}") from raised
+        raise BrokerConnectionError(f"{option} cannot be read: {without_text(raised)}") from raised
 
 
 def _renew(options: TlsOptions, last: _State | None, secrets: Mapping[str, str]) -> tuple[ClientContext, _State] | None:

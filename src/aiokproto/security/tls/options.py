@@ -27,6 +27,7 @@ TLS_OPTIONS = (
     "ssl_keyfile",
     "ssl_password",
     "ssl_crlfile",
+    "ssl_crl_check_chain",
     "ssl_check_hostname",
     "ssl_ciphers",
     "ssl_truststore_location",
@@ -48,6 +49,7 @@ TLS_OPTIONS = (
 _NEEDS = {
     "ssl_keyfile": ("ssl_certfile",),
     "ssl_password": ("ssl_certfile",),
+    "ssl_crl_check_chain": ("ssl_crlfile",),
     "ssl_truststore_password": ("ssl_truststore_location",),
     "ssl_truststore_type": ("ssl_truststore_location", "ssl_truststore_certificates"),
     "ssl_keystore_password": ("ssl_keystore_location",),
@@ -113,6 +115,7 @@ class TlsOptions:
         key: The private key; None for no certificate.
         chain: The option with the key's certificates, if these are not beside the key; else empty.
         crl: The option with revocation lists, or empty.
+        crl_chain: Whether authorities in between must not be in them either.
         check_hostname: Whether the certificate must name the host.
         lowest: Lowest version of TLS.
         highest: Highest version.
@@ -125,6 +128,7 @@ class TlsOptions:
     key: StoreOptions | None = None
     chain: str = ""
     crl: str = ""
+    crl_chain: bool = False
     check_hostname: bool = True
     lowest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
     highest: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED
@@ -159,6 +163,7 @@ def parse_tls(options: Mapping[str, Any], spell: Callable[[str], str] = str) -> 
         key=_key(given, spell),
         chain=_chain(given, spell),
         crl=spell("ssl_crlfile") if "ssl_crlfile" in given else "",
+        crl_chain=_boolean("ssl_crl_check_chain", given, spell, default=False),
         check_hostname=_check_hostname(given, spell),
         lowest=lowest,
         highest=highest,
@@ -222,10 +227,14 @@ def _check_hostname(given: Mapping[str, Any], spell: Callable[[str], str]) -> bo
             name = spell("ssl_endpoint_identification_algorithm")
             raise ConfigurationError(f"{name}={algorithm!r}: expected 'https', or '' for no check of the host name")
         return bool(algorithm)
-    checked = given.get("ssl_check_hostname", True)
-    if not isinstance(checked, bool):
-        raise ConfigurationError(f"{spell('ssl_check_hostname')}={checked!r}: expected True or False")
-    return checked
+    return _boolean("ssl_check_hostname", given, spell, default=True)
+
+
+def _boolean(name: str, given: Mapping[str, Any], spell: Callable[[str], str], *, default: bool) -> bool:
+    value = given.get(name, default)
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{spell(name)}={value!r}: expected True or False")
+    return value
 
 
 def _versions(

@@ -21,8 +21,10 @@ from aiokproto.cancelling import timeout
 from aiokproto.errors import ConfigurationError, KafkaError
 from aiokproto.security.http_request import HttpError, HttpResponse, Url, parse_url, request
 from aiokproto.security.shown import shown
+from aiokproto.security.tls.defaults import default_context
 from aiokproto.spark.credentials import fingerprint, refers, resolve
 from aiokproto.spark.payloads.options import RegistryOptions
+from aiokproto.spark.permissions import check_url
 
 ATTEMPTS = 4
 """Requests to each URL, before a request fails."""
@@ -115,7 +117,10 @@ class Registry:
         self._hidden = [one for one in (secret.partition(" ")[2], values["user_info"], values["token"]) if one]
         if values["user_info"]:
             self._hidden.append(values["user_info"].partition(":")[2])
-        self._urls = [_url(text.strip(), bool(secret)) for text in values["url"].split(",") if text.strip()]
+        texts = [text.strip() for text in values["url"].split(",") if text.strip()]
+        self._urls = [_url(text, bool(secret)) for text in texts]
+        for text in texts:
+            check_url("schema.registry.url", text)
         if not self._urls:
             raise ConfigurationError("schema.registry.url is empty")
         self._ssl = _context(values) if any(url.tls for url in self._urls) else None
@@ -328,7 +333,7 @@ def _context(values: Mapping[str, Any]) -> ssl.SSLContext:
     cafile, certfile, keyfile = (values[name] for name in ("cafile", "certfile", "keyfile"))
     used = f"schema.registry.ssl.cafile={cafile}"
     try:
-        context = ssl.create_default_context(cafile=cafile)
+        context = default_context(cafile)
         if certfile:
             used = f"schema.registry.ssl.certfile={certfile}"
             used += f", schema.registry.ssl.keyfile={keyfile}" if keyfile else ""

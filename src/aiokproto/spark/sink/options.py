@@ -13,7 +13,7 @@ from typing import Any
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.producer import Producer
-from aiokproto.spark.credentials import checkable
+from aiokproto.spark.credentials import check_providers, checkable
 from aiokproto.spark.option_table import OptionTable
 from aiokproto.spark.options import CLIENT, PROVIDER_OPTIONS, connection_options, in_their_names
 from aiokproto.spark.options import HONOURED as READING
@@ -184,6 +184,7 @@ def parse_write_options(options: Mapping[str, str], *, stream: bool = False) -> 
         ConfigurationError: An option is unknown, refused, missing or contradicts another, or has an invalid value.
     """
     given = _TABLE.parse(options)
+    check_providers(given)
     producer: dict[str, Any] = {"batch_size": BATCH_SIZE, "buffer_memory": BUFFER_MEMORY}
     producer |= {ours: given[name] for name, (ours, _) in _PRODUCER.items() if name in given}
     # In Java 0 means one record in a batch, which is what the smallest batch has here.

@@ -1,0 +1,60 @@
+"""Files with what must not be on a command line, where others can read it (``ps``).
+
+Each option that takes ``NAME=VALUE`` has one that takes a file of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import stat
+import sys
+from pathlib import Path
+
+
+def pairs(path: str, separator: str, form: str) -> dict[str, str]:
+    """Read a file of pairs, one a line; lines that are empty or begin with ``#`` are left out.
+
+    Args:
+        path: The file.
+        separator: What is between name and value.
+        form: How a line looks, for errors.
+
+    Raises:
+        argparse.ArgumentTypeError: It cannot be read, a line is no pair, or a name is given twice. The error names
+            lines by their number: what is in them can be a secret.
+    """
+    try:
+        lines = existing(path).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{path}: {error}") from None
+    except UnicodeDecodeError:
+        # The error has the bytes.
+        raise argparse.ArgumentTypeError(f"{path} is not UTF-8") from None
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, separated, value = line.partition(separator)
+        if not (name.strip() and separated):
+            raise argparse.ArgumentTypeError(f"{path}, line {number}: not {form}")
+        if name.strip() in found:
+            raise argparse.ArgumentTypeError(f"{path}, line {number}: {name.strip()!r} is given twice")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def existing(path: str) -> Path:
+    """Return the path of a file that exists, after a warning if others can read it.
+
+    Raises:
+        argparse.ArgumentTypeError: It does not.
+    """
+    try:
+        mode = Path(path).stat().st_mode
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{path}: {error}") from None
+    # Not a pipe, as of <(…). Windows has other permissions.
+    if os.name == "posix" and stat.S_ISREG(mode) and mode & 0o077 and sys.stderr is not None:
+        sys.stderr.write(f"warning: {path} can be read or written by others: chmod 600 {path}\n")
+    return Path(path)

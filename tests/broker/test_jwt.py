@@ -1,0 +1,26 @@
+"""Signed tokens at the broker, where it is stricter than Kafka."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from aiokproto.broker.config.options import BrokerOptions
+from aiokproto.broker.security.jwks import Key
+from aiokproto.broker.security.jwt import JwtValidator
+from tests.security.oidc import Issuer
+
+SKEW = {"sasl.oauthbearer.clock.skew.seconds": "30"}
+
+
+@pytest.mark.parametrize(("ahead", "accepted"), [(-60, True), (20, True), (90, False), (10 * 365 * 86400, False)])
+def test_a_token_of_the_future_is_refused_beyond_the_skew(ahead: int, accepted: bool) -> None:
+    issuer, now = Issuer(), int(time.time())
+    validate = JwtValidator(lambda key_id: Key("RSA", issuer.key.public_key()), BrokerOptions(SKEW), lambda: now * 1000)
+    token = issuer.token(iat=now + ahead, exp=now + ahead + 600)
+    if accepted:
+        assert validate(token).user == "alice"
+    else:
+        with pytest.raises(ValueError, match="the token was issued in the future"):
+            validate(token)
