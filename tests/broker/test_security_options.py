@@ -133,6 +133,8 @@ OPTIONS: dict[str, Case] = {
 ARGUMENTS: dict[str, tuple[Any, tuple[str, ...], Mapping[str, Value]]] = {
     "users": ({"alice": "s3cret"}, SASL, {}),
     "ssl_context": (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), TLS, {}),
+    "ssl_crlfile": ("revoked.pem", TLS, {**ASKED, **TRUST}),
+    "ssl_crl_check_chain": (True, TLS, {**ASKED, **TRUST}),
     "token_validator": (validate, SASL, {}),
     "aws_access_keys": ({"AKIA1": "s3cret"}, SASL, {}),
     "unsecured_tokens": (True, SASL, {"sasl.enabled.mechanisms": "OAUTHBEARER"}),
@@ -253,9 +255,13 @@ async def test_an_argument_is_honoured_or_refused(name: str, protocol: Any, file
             Security(protocol, **{name: value})
         assert "s3cret" not in str(raised.value)
         return
-    users: dict[str, Any] = {"users": USERS} if name == "ssl_context" and protocol in SASL else {}
+    given: dict[str, Any] = {name: files[value] if name == "ssl_crlfile" else value}
+    if name == "ssl_crl_check_chain":
+        given["ssl_crlfile"] = files["revoked.pem"]
+    if name.startswith("ssl_") and protocol in SASL:
+        given["users"] = USERS
     store = STORE if protocol in TLS and name != "ssl_context" else {}
-    security = Security(protocol, **users, **{name: value})
+    security = Security(protocol, **given)
     # Nothing listens where the keys are to come from.
     unloaded = pytest.raises(ConfigurationError, match="the keys cannot be loaded")
     with unloaded if name == "sasl_oauth_allow_http" else nullcontext():

@@ -104,7 +104,15 @@ def test_options_of_brokers_are_classified() -> None:
     assert {name for name in suspect if options[name].code != PASSWORD} == BROKER_NONE
     shown = {field.name for field in dataclasses.fields(Security) if field.repr}
     # An object, a function, and what says how something is done; a new argument is one of these or has repr=False.
-    assert shown == {"protocol", "ssl_context", "ssl_crlfile", "ssl_crl_check_chain", "token_validator"}
+    assert shown == {
+        "protocol",
+        "ssl_context",
+        "ssl_crlfile",
+        "ssl_crl_check_chain",
+        "token_validator",
+        "unsecured_tokens",
+        "sasl_oauth_allow_http",
+    }
 
 
 def test_options_of_spark_are_classified() -> None:

@@ -92,7 +92,7 @@ class Security:
         if self.ssl_context is not None and not isinstance(self.ssl_context, ssl.SSLContext):
             raise ConfigurationError(f"ssl_context={self.ssl_context!r}: expected an ssl.SSLContext, or None")
         # "false", from a file or the environment, would be true.
-        for name in ("unsecured_tokens", "sasl_oauth_allow_http"):
+        for name in ("ssl_crl_check_chain", "unsecured_tokens", "sasl_oauth_allow_http"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigurationError(f"{name}={getattr(self, name)!r}: expected True or False")
 
