@@ -18,6 +18,7 @@ from aiokproto.records.compression import MAX_FRAMES, chunks, declared_size
 from aiokproto.records.record import HEADER_WEIGHT, read_records, read_slice
 from aiokproto.records.slices import SMALL_BYTES, SMALL_RECORD
 from tests.accelerator.twins import each_form
+from tests.decompressions import count_decompressions
 from tests.records.bombs import MIB, TINY, batch, packed, record
 from tests.records.strategies import batches, codecs, record_lists, simple_records
 
@@ -254,3 +255,14 @@ def test_only_a_small_batch_is_read_at_once() -> None:
         one = RecordBatch(batch(packed(codec, data) if codec else data, codec=codec))
         assert (one.read_small(BatchRecord) is not None) is small
     assert RecordBatch(batch(record()), max_record=SMALL_RECORD - 1).read_small(BatchRecord) is None
+
+
+def test_what_is_too_large_to_be_read_at_once_is_decompressed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"".join(record(SMALL_BYTES) for _ in range(20))
+    one = RecordBatch(batch(packed(Compression.GZIP, data), count=20, codec=Compression.GZIP))
+    decompressed = count_decompressions(monkeypatch)
+    assert one.read_small(BatchRecord) is None
+    assert [len(each.value or b"") for each in one] == [SMALL_BYTES] * 20
+    assert decompressed == ["GZIP"]
+    assert len(list(one)) == 20
+    assert decompressed == ["GZIP"] * 2

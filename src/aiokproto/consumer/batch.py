@@ -64,7 +64,7 @@ class FetchedBatch:
         partition = TopicPartition(self.topic, self.partition)
         # Lazily: a slice of one batch at a time is in memory.
         opened = (read_batch(batch, partition, self.base_offset, self._ownership) for batch in self.record_batches)
-        return chain.from_iterable(opened)
+        return chain.from_iterable(chain.from_iterable(opened))
 
     def to_arrow(self, *, headers: bool = False, columns: Sequence[str] | None = None) -> Any:
         """Return the records as a ``pyarrow.RecordBatch``, without a Python object per record.

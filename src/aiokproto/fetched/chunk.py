@@ -394,13 +394,17 @@ def open_batch(
 
 def read_batch(
     batch: RecordBatch, partition: TopicPartition, position: int, ownership: Ownership | None = None
-) -> Iterator[Record]:
-    """Decode the records of a batch from ``position`` on, in order, a slice at a time. Checks no checksum.
+) -> Iterator[list[Record]]:
+    """Decode the records of a batch from ``position`` on, in order, in lists: a slice each. Checks no checksum.
 
     Raises:
         CorruptRecordError: A record is damaged, or exceeds a limit.
         UnsupportedCompressionError: The codec is unknown or its library is missing.
     """
+    records = read_small(batch, partition, position, False, ownership)
+    if records is not None:
+        yield records
+        return
     opened = open_batch(batch, partition, position, False, ownership)
     while not opened.ended:
-        yield from opened.read()
+        yield opened.read()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from itertools import chain
 from typing import TypeVar
 
 from aiokproto.errors import CodecError, CorruptRecordError, UnsupportedCompressionError
@@ -66,6 +67,7 @@ class RecordBatch:
     """
 
     __slots__ = (
+        "_begun",
         "attributes",
         "base_offset",
         "base_sequence",
@@ -111,6 +113,8 @@ class RecordBatch:
         self.position = 0
         self.max_decompressed = max_decompressed
         self.max_record = max_record
+        # What read_small() has decompressed and found to be too much, for the slices that are read next.
+        self._begun: Iterator[Bytes] | None = None
         if len(self.raw) < HEADER.size:
             raise CorruptRecordError(f"a record batch has at least {HEADER.size} bytes, not {len(self.raw)}")
         (
@@ -223,6 +227,9 @@ class RecordBatch:
             CorruptRecordError: The section cannot be decompressed, or exceeds ``max_decompressed`` bytes.
             UnsupportedCompressionError: The codec is unknown or its library is missing.
         """
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            return begun
         packed = self.raw[HEADER.size :]
         if not self.attributes & CODEC:
             return iter((packed,))
@@ -251,8 +258,8 @@ class RecordBatch:
             check_crc: Whether to compare the checksum of such a batch first.
         """
         raw, packed = self.raw, self.attributes & CODEC
-        # Few of a quarter of the size decompress to more, and are decompressed again in slices.
-        if len(raw) > (SMALL_BYTES // 4 if packed else SMALL_BYTES) or self.max_record < SMALL_RECORD:
+        # Most of half the size decompress to more.
+        if len(raw) > (SMALL_BYTES // 2 if packed else SMALL_BYTES) or self.max_record < SMALL_RECORD:
             return None
         if check_crc:
             self.validate()
@@ -266,12 +273,14 @@ class RecordBatch:
             raise named(self, error) from error.__cause__
 
     def _small_body(self) -> Bytes | None:
+        unpacked = self.unpacked()
         size, parts = 0, []
-        for part in self.unpacked():
+        for part in unpacked:
+            parts.append(part)
             size += len(part)
             if size > SMALL_BYTES:
+                self._begun = chain(parts, unpacked)
                 return None
-            parts.append(part)
         return joined(parts)
 
     def slices(self, make: Make[T]) -> Slices[T]:

@@ -299,8 +299,10 @@ def joined_arrow(
     size = 0
     for batch in batches:
         found.append(batch)
-        size += batch.nbytes
-        if len(found) > 1 and size > most:
+        # Not of the first alone, as most are: pyarrow takes as long as for making a small batch.
+        if len(found) > 1:
+            size += batch.nbytes if size else sum(each.nbytes for each in found)
+        if size > most:
             raise CorruptRecordError(
                 f"one Arrow batch of these records would take {size} bytes or more, the limit is {most} "
                 f"(max_record_bytes): to_arrow_batches() returns several"
@@ -346,8 +348,7 @@ def read_together(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None]
         ValueError: The records take 2 GiB or more.
     """
     try:
-        found = read_spans(*_gather(batches, bodies))
-        return replace(found, max_record=batches[0].max_record) if batches else found
+        return read_spans(*_gather(batches, bodies), batches[0].max_record if batches else MAX_RECORD)
     except (DecodeError, IndexError) as error:
         # Reading one by one finds the damaged record, for the message.
         for batch in batches:
@@ -356,8 +357,8 @@ def read_together(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None]
         raise CorruptRecordError(f"record batches from offset {batches[0].base_offset}: {error}") from None
 
 
-def read_spans(data: Bytes, spans: Spans) -> Columns:
-    """Return the records of ``data`` at ``spans``.
+def read_spans(data: Bytes, spans: Spans, max_record: int = MAX_RECORD) -> Columns:
+    """Return the records of ``data`` at ``spans``; ``max_record`` as in :class:`Columns`.
 
     Raises:
         CorruptRecordError, DecodeError, IndexError: The bytes at a span are not the records that it describes.
@@ -373,6 +374,7 @@ def read_spans(data: Bytes, spans: Spans) -> Columns:
         BytesColumn(data, fields.value_start, fields.value_end, fields.value_valid),
         fields.header_start,
         fields.header_end,
+        max_record,
     )
 
 

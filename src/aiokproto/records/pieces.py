@@ -7,7 +7,6 @@ Batches are decompressed in steps and cut at record boundaries. Small batches ar
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import chain, groupby
 from operator import attrgetter
 
@@ -123,7 +122,7 @@ def _alone(batch: RecordBatch, unpacked: Iterator[Bytes], size: int, most: int) 
             if done + count > batch.count:
                 raise CorruptRecordError(f"more records than the {batch.count} in the header")
             span = span_of(batch, 0, len(data))._replace(records=count)
-            yield replace(_read_piece(data, span, done), max_record=batch.max_record)
+            yield _read_piece(data, span, done, batch.max_record)
             done += count
             # Released before the next piece is made: two would be in memory at once.
             del data
@@ -133,9 +132,9 @@ def _alone(batch: RecordBatch, unpacked: Iterator[Bytes], size: int, most: int) 
         raise named(batch, error) from error.__cause__
 
 
-def _read_piece(data: Bytes, span: Span, done: int) -> Columns:
+def _read_piece(data: Bytes, span: Span, done: int, max_record: int) -> Columns:
     try:
-        return read_spans(data, spans_of([span]))
+        return read_spans(data, spans_of([span]), max_record)
     except (CodecError, IndexError) as error:
         raise CorruptRecordError(f"after {done} records: {_fault(data, span) or error}") from None
 

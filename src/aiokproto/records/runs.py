@@ -7,7 +7,6 @@ other batches users see, and how their records are found, depends on each of the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -159,7 +158,7 @@ class Run:
             CorruptRecordError: A batch is damaged.
         """
         try:
-            return replace(read_spans(self.source, self.spans), max_record=self.max_record)
+            return read_spans(self.source, self.spans, self.max_record)
         except (DecodeError, IndexError):
             # For the message, which names the batch.
             return read_together(self.batches())
