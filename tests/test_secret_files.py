@@ -18,7 +18,7 @@ SECRET = "zq-canary-zq"
 IN_FILES = {"--config": "--config-file", "--option": "--option-file", "--conf": "--conf-file"}
 """Options that can have a secret, and where it is not on the command line."""
 SUSPECT = re.compile(r"passw|secret|token|credential|user|key|conf|option|jaas")
-NONE_IN_THEM: dict[str, str] = {}
+NONE_IN_THEM = {"--unsecured-tokens": "says that tokens need no signature"}
 """Options with such names that have no secret, and why."""
 
 

@@ -154,7 +154,11 @@ TOKENS = {
 
 @pytest.mark.parametrize("mechanism", TOKENS)
 async def test_nothing_stays_of_logins_that_fail(mechanism: str) -> None:
-    security = Security("SASL_PLAINTEXT", users=USERS, aws_access_keys={"AKIA": "secret"})
+    given: dict[str, dict[str, Any]] = {
+        "OAUTHBEARER": {"unsecured_tokens": True},
+        "AWS_MSK_IAM": {"aws_access_keys": {"AKIA": "secret"}},
+    }
+    security = Security("SASL_PLAINTEXT", **given.get(mechanism, {"users": USERS}))
     async with Broker(security=security, config={"sasl.enabled.mechanisms": mechanism}) as broker:
         sizes = []
         for _ in range(3):

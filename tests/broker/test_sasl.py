@@ -292,7 +292,7 @@ def test_scram_does_not_tell_which_users_exist(mechanism: Mechanism, extensions:
     assert (answers("alice"), answers("bob")) == (alice, bob)
     # Nor when the broker starts again.
     again = ScramCredentials({"alice": "secret"})
-    again.load_json(credentials.to_json(), credentials.salts.secret.hex())
+    again.load_json(list(credentials.to_json()), credentials.salts.secret.hex())
     credentials = again
     assert (answers("alice"), answers("bob")) == (alice, bob)
 
