@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,9 +16,13 @@ def counted_calls() -> Iterator[list[int]]:
     def called(_frame: object, event: str, _arg: object) -> None:
         count[0] += event in ("call", "c_call")
 
-    before = sys.getprofile()
+    before, collects = sys.getprofile(), gc.isenabled()
+    # A collection calls back whoever wants to know of it, whenever it happens.
+    gc.disable()
     sys.setprofile(called)
     try:
         yield count
     finally:
         sys.setprofile(before)
+        if collects:
+            gc.enable()
