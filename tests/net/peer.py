@@ -70,7 +70,7 @@ class Peer:
         except (asyncio.IncompleteReadError, HangUp):
             pass
         except ConnectionError:
-            # The writer's future has it, too, and the event loop reports what nobody has asked for.
+            # The writer has a future with it, too, and the event loop reports one that is never retrieved.
             with suppress(ConnectionError):
                 await writer.wait_closed()
         finally:
