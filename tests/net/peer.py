@@ -6,7 +6,7 @@ import asyncio
 import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from aiokproto.codec import registry
@@ -67,8 +67,12 @@ class Peer:
                 size = struct.unpack(">i", await reader.readexactly(4))[0]
                 self._answer(decode_request_header(await reader.readexactly(size)), writer)
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError, HangUp):
+        except (asyncio.IncompleteReadError, HangUp):
             pass
+        except ConnectionError:
+            # The writer has a future with it, too, and the event loop reports one that is never retrieved.
+            with suppress(ConnectionError):
+                await writer.wait_closed()
         finally:
             writer.close()
             self._writers.discard(writer)
