@@ -456,15 +456,17 @@ def _advice(name: str, names: list[str]) -> str:
 
 def number(name: str, value: object, minimum: float = 0, maximum: float | None = None) -> float:
     """Check a number against bounds (both inclusive); a ``bool`` is not a number."""
+    # Written so that NaN fails too.
+    if (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and value >= minimum
+        and (maximum is None or value <= maximum)
+    ):
+        return value
     # 15 digits: 2147483647 in full, and 0.1 as it is written.
     most = "" if maximum is None else f" and at most {maximum:.15g}"
-    takes = f"expected a number of at least {minimum:.15g}{most}"
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigurationError(f"{name}={value!r}: {takes}")
-    # Written so that NaN fails too.
-    if not (value >= minimum and (maximum is None or value <= maximum)):
-        raise ConfigurationError(f"{name}={value!r}: {takes}")
-    return value
+    raise ConfigurationError(f"{name}={value!r}: expected a number of at least {minimum:.15g}{most}")
 
 
 def at_most(name: str, value: int, limit: str, most: int) -> int:

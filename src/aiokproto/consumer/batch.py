@@ -10,6 +10,7 @@ from aiokproto.errors import CorruptBatchError, copied
 from aiokproto.fetched.chunk import read_batch
 from aiokproto.records import RecordBatch
 from aiokproto.records.arrow_extra import require_arrow
+from aiokproto.records.batch import CODEC, CONTROL
 from aiokproto.types import Ownership, Record, TopicPartition, UndecodableRecord
 
 ARROW_BYTES = 4 * 1024 * 1024
@@ -83,8 +84,12 @@ class FetchedBatch:
             ValueError: A column name is unknown.
         """
         require_arrow()
-        from aiokproto.records.columns import joined_arrow
+        from aiokproto.records.columns import joined_arrow, to_columns
 
+        # Cutting would cost more than it saves.
+        if (batches := self._one_piece()) is not None:
+            read = to_columns(batches).between(self.base_offset, self.next_offset)
+            return read.to_arrow(self.topic, self.partition, headers=headers, columns=columns)
         limit = max((batch.max_record for batch in self.record_batches), default=0)
         found = self.to_arrow_batches(headers=headers, columns=columns)
         return joined_arrow(found, limit, headers=headers, columns=columns)
@@ -103,6 +108,21 @@ class FetchedBatch:
                 yield found.to_arrow(self.topic, self.partition, headers=headers, columns=columns)
             # They reference the bytes of their piece, which must be freed before the next one is decompressed.
             del piece, found
+
+    def _one_piece(self) -> list[RecordBatch] | None:
+        """Return the batches to read if they are one piece as they are stored, as most are; else None."""
+        found: list[RecordBatch] = []
+        size = count = 0
+        for batch in self.record_batches:
+            if batch.magic < 2 or batch.attributes & CODEC:
+                return None
+            if not batch.attributes & CONTROL:
+                found.append(batch)
+                size += batch.length
+                count += batch.count
+        if not found or size > min(ARROW_BYTES, found[0].max_record) or count > ARROW_RECORDS:
+            return None
+        return found
 
     @property
     def size_in_bytes(self) -> int:

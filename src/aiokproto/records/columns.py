@@ -440,8 +440,8 @@ def _gather(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None] = ())
     source = batches[0].source if batches else memoryview(b"")
     # By identity: batches of one Fetch response for a partition, mostly.
     if len(source) <= MAX_DATA and all(batch.source is source and not batch.attributes & 7 for batch in batches):
-        starts = [batch.position + HEADER.size for batch in batches]
-        return source, spans_of(map(span_of, batches, starts, [len(batch.raw) - HEADER.size for batch in batches]))
+        size = HEADER.size
+        return source, spans_of([span_of(each, each.position + size, len(each.raw) - size) for each in batches])
     found = [batch.body() if body is None else body for batch, body in zip_longest(batches, bodies)]
     data = b"".join(found)
     if len(data) > MAX_DATA:
@@ -452,5 +452,5 @@ def _gather(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None] = ())
 def span_of(batch: RecordBatch, start: int, size: int) -> Span:
     """Return the span of a batch whose records take ``size`` bytes from ``start`` on."""
     appended = int(batch.attributes & TIMESTAMP_TYPE != 0)
-    times = batch.base_timestamp, appended, batch.max_timestamp
-    return Span(start, start + size, batch.count, batch.base_offset, *times)
+    offset, timestamp = batch.base_offset, batch.base_timestamp
+    return Span(start, start + size, batch.count, offset, timestamp, appended, batch.max_timestamp)
