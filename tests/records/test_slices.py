@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import struct
 from collections.abc import Iterator
@@ -15,8 +16,9 @@ from hypothesis import strategies as st
 from aiokproto.errors import CorruptRecordError, KafkaError
 from aiokproto.records import BatchRecord, Compression, LegacyBatch, RecordBatch, compress, decode, encode, slices
 from aiokproto.records.compression import MAX_FRAMES, chunks, declared_size
+from aiokproto.records.cutting import joined
 from aiokproto.records.record import HEADER_WEIGHT, read_records, read_slice
-from aiokproto.records.slices import SMALL_BYTES, SMALL_RECORD
+from aiokproto.records.slices import SMALL_BYTES, SMALL_RECORD, Slices
 from tests.accelerator.twins import each_form
 from tests.decompressions import count_decompressions
 from tests.records.bombs import MIB, TINY, batch, packed, record
@@ -239,9 +241,9 @@ def test_a_small_batch_is_read_at_once_as_in_slices(stored: bytes, damage: list[
         assume(sum(len(chunk) for chunk in one.unpacked()) <= SMALL_BYTES)
     if damaged:
         with pytest.raises(KafkaError, match=f"record batch at offset {one.base_offset}: "):
-            one.read_small(BatchRecord)
+            one.read_or_slice(BatchRecord)
     else:
-        assert one.read_small(BatchRecord) == [each for part in found for each in part]
+        assert one.read_or_slice(BatchRecord) == [each for part in found for each in part]
 
 
 def test_only_a_small_batch_is_read_at_once() -> None:
@@ -253,16 +255,46 @@ def test_only_a_small_batch_is_read_at_once() -> None:
     ):
         data = record(size)
         one = RecordBatch(batch(packed(codec, data) if codec else data, codec=codec))
-        assert (one.read_small(BatchRecord) is not None) is small
-    assert RecordBatch(batch(record()), max_record=SMALL_RECORD - 1).read_small(BatchRecord) is None
+        assert isinstance(one.read_or_slice(BatchRecord), list) is small
+    assert isinstance(RecordBatch(batch(record()), max_record=SMALL_RECORD - 1).read_or_slice(BatchRecord), Slices)
+
+
+def grown(codec: Compression = Compression.GZIP) -> RecordBatch:
+    """A batch of three records that is too large to be read at once, which only decompressing it tells."""
+    return RecordBatch(batch(packed(codec, record(SMALL_BYTES) * 3), count=3, codec=codec))
 
 
 def test_what_is_too_large_to_be_read_at_once_is_decompressed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"".join(record(SMALL_BYTES) for _ in range(20))
     one = RecordBatch(batch(packed(Compression.GZIP, data), count=20, codec=Compression.GZIP))
     decompressed = count_decompressions(monkeypatch)
-    assert one.read_small(BatchRecord) is None
-    assert [len(each.value or b"") for each in one] == [SMALL_BYTES] * 20
+    begun = one.read_or_slice(BatchRecord)
+    assert isinstance(begun, Slices)
+    assert [len(each.value or b"") for each in rest(begun)] == [SMALL_BYTES] * 20
     assert decompressed == ["GZIP"]
     assert len(list(one)) == 20
     assert decompressed == ["GZIP"] * 2
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Compression if codec])
+def test_a_batch_is_read_by_any_number_at_the_same_time(codec: Compression) -> None:
+    """Each has what it has decompressed for itself, however far it has come."""
+    one = grown(codec)
+    begun = [
+        one.read_or_slice(BatchRecord),
+        copy.copy(one).read_or_slice(BatchRecord),
+        iter(one),
+        one.slices(BatchRecord),
+    ]
+    expected = list(grown(codec))
+    assert list(copy.copy(one)) == list(one) == expected
+    assert joined([*one.unpacked()]) == one.body() == record(SMALL_BYTES) * 3
+    for each in begun:
+        assert (rest(each) if isinstance(each, Slices) else list(each)) == expected
+
+
+def rest(source: Slices[BatchRecord]) -> list[BatchRecord]:
+    found: list[BatchRecord] = []
+    while not source.ended:
+        found += source.read()
+    return found
