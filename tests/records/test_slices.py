@@ -22,6 +22,7 @@ from aiokproto.records.slices import SMALL_BYTES, SMALL_RECORD, Slices
 from tests.accelerator.twins import each_form
 from tests.decompressions import count_decompressions
 from tests.records.bombs import MIB, TINY, batch, packed, record
+from tests.records.legacy_sets import message, wrapped
 from tests.records.strategies import batches, codecs, record_lists, simple_records
 
 INT64_MAX = 2**63 - 1
@@ -298,3 +299,63 @@ def rest(source: Slices[BatchRecord]) -> list[BatchRecord]:
     while not source.ended:
         found += source.read()
     return found
+
+
+def _broken() -> Iterator[Any]:
+    """Batches whose damage comes late: behind all records, or behind slices that are right."""
+    records = TINY * 3
+    member = bytearray(gzip.compress(bytes(30)))
+    member[-5] ^= 1
+    yield pytest.param(
+        batch(gzip.compress(records) + member, 3, Compression.GZIP), id="a damaged gzip member behind the records"
+    )
+    frame = packed(Compression.ZSTD, records)
+    yield pytest.param(batch(frame + b"no frame", 3, Compression.ZSTD), id="no zstd frame behind the records")
+    cut = packed(Compression.LZ4, records)[:-6]
+    yield pytest.param(batch(cut, 3, Compression.LZ4), id="a cut lz4 frame")
+    yield pytest.param(batch(records, 3, 6), id="an unknown codec")
+    for codec in Compression:
+        many = batch(packed(codec, TINY * 70_000 + b"\xff" * 9), 70_001, codec)
+        yield pytest.param(many, id=f"damage in the third slice, {codec.name}")
+    for magic in (0, 1):
+        inner = [message(bytes(20_000), magic=magic, offset=offset) for offset in range(300)]
+        inner[200] = message(bytes(20_000), magic=magic, offset=200, crc=1)
+        yield pytest.param(wrapped(*inner, magic=magic, offset=299), id=f"a message in a large set of magic {magic}")
+
+
+def read_on(source: Slices[BatchRecord], found: list[BatchRecord], asked: bool) -> None:
+    if asked:
+        source.is_quick()
+    while not source.ended:
+        found += source.read()
+
+
+@pytest.mark.parametrize("data", list(_broken()))
+@pytest.mark.parametrize("asked", [False, True])
+def test_slices_raise_the_error_of_a_batch_each_time(data: bytes, asked: bool) -> None:
+    """What is left of it may look like a batch: it never is one."""
+    (one,) = decode(data)
+    expected = [each for part in in_slices(one)[0] for each in part]
+    source = one.slices(BatchRecord)
+    found: list[BatchRecord] = []
+    texts: list[str] = []
+    for _ in range(3):
+        with pytest.raises(KafkaError) as caught:
+            read_on(source, found, asked)
+        texts.append(f"{caught.type.__name__}: {caught.value}")
+    assert found == expected
+    assert texts == texts[:1] * 3
+    assert not source.ended
+
+
+def test_slices_whose_records_the_caller_could_not_make_are_not_said_to_be_damaged() -> None:
+    def make(offset: int, *_: Any) -> int:
+        raise LookupError("no room")
+
+    for data in (batch(TINY), batch(TINY * 40_000, 40_000), encode([BatchRecord(0, 0, None, b"v")], magic=1)):
+        source = next(decode(data)).slices(make)
+        with pytest.raises(LookupError):
+            source.read()
+        with pytest.raises(RuntimeError, match="the batch cannot be read on after LookupError"):
+            source.read()
+        assert not source.ended

@@ -7,17 +7,18 @@ sizes are one slice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
 
-from aiokproto.errors import CodecError, CorruptRecordError
+from aiokproto.errors import CodecError, CorruptRecordError, KafkaError
 from aiokproto.records.compression import Bytes, TooLargeError
 from aiokproto.records.cutting import cut, joined
 from aiokproto.records.record import HEADER_WEIGHT, Make, Place, read_slice
 from aiokproto.records.scan import whole_records
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 _CODEC = 0x07
 _HEADER = 61
@@ -85,6 +86,8 @@ class MessageSet(Batch, Protocol):
 class Slices(Generic[T]):
     """The records of one batch, from the first to the last slice. Call :meth:`read` until ``ended``.
 
+    After an error nothing more can be read: each call raises it again.
+
     Attributes:
         ended: Whether the last slice was read.
     """
@@ -93,6 +96,7 @@ class Slices(Generic[T]):
         "_batch",
         "_begun",
         "_check_crc",
+        "_failure",
         "_make",
         "_pieces",
         "_quick",
@@ -131,6 +135,7 @@ class Slices(Generic[T]):
         self._whole = False
         self._pieces: Iterator[tuple[list[T], bool]] | None = None
         self._quick: bool | None = None
+        self._failure: tuple[type[Exception], str] | None = None
 
     def is_quick(self) -> bool:
         """Return whether reading it takes one short step. Decompresses up to a megabyte to find out, and keeps that.
@@ -139,8 +144,7 @@ class Slices(Generic[T]):
             CorruptRecordError, UnsupportedCompressionError: As :meth:`read`.
         """
         if self._quick is None:
-            self._compare()
-            self._quick = self._find_quick()
+            self._quick = self._guarded(self._find_quick)
         return self._quick
 
     def read(self) -> list[T]:
@@ -150,14 +154,26 @@ class Slices(Generic[T]):
             CorruptRecordError: The batch is damaged, or exceeds a limit. The slices before are right.
             UnsupportedCompressionError: The codec is unknown or its library is missing.
         """
-        self._compare()
-        return self._read_next()
+        return self._guarded(self._read_next)
 
-    def _compare(self) -> None:
-        if self._check_crc:
-            self._batch.validate()
-            # Once: not for each slice.
-            self._check_crc = False
+    def _guarded(self, work: Callable[[], R]) -> R:
+        """Return what ``work`` returns; raise the error again that it, or work before, has raised."""
+        if self._failure is not None:
+            kind, text = self._failure
+            raise kind(text)
+        try:
+            if self._check_crc:
+                self._batch.validate()
+                # Once: not for each slice.
+                self._check_crc = False
+            return work()
+        except BaseException as error:
+            # Not the error itself: its frames refer to this object, a cycle that would keep what was decompressed.
+            if isinstance(error, KafkaError):
+                self._failure = type(error), str(error)
+            else:
+                self._failure = RuntimeError, f"the batch cannot be read on after {error!r}"
+            raise
 
     def _find_quick(self) -> bool:
         batch = self._batch
