@@ -1,0 +1,133 @@
+"""A fetched batch has the same records, and the same damage, however it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, zip_longest
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiokproto.consumer import batch as fetched
+from aiokproto.consumer.batch import FetchedBatch
+from aiokproto.errors import CorruptRecordError, KafkaError
+from aiokproto.fetched.decompressed import decompress_ahead
+from aiokproto.records import BatchRecord, Compression, RecordBatch, compress, decode, encode, slices
+from aiokproto.records import batch as small
+from aiokproto.records.record import read_records
+from aiokproto.types import Record, TopicPartition
+from tests.records.bombs import TINY
+from tests.records.bombs import batch as stored
+from tests.records.strategies import record_lists
+
+pytest.importorskip("numpy")
+pytest.importorskip("pyarrow")
+
+AT = TopicPartition("t", 0)
+Row = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[RecordBatch]:
+    """Up to three batches, with gaps between them; some are damaged, but for their checksums."""
+    found: list[bytes] = []
+    base = 0
+    for _ in range(draw(st.integers(1, 3))):
+        _, records = draw(record_lists(max_size=12))
+        count, codec = len(records), draw(st.sampled_from(list(Compression)))
+        body = bytearray(encode([BatchRecord(0, 0, it.key, it.value, it.headers) for it in records])[61:])
+        damage = draw(st.sampled_from(["", "", "a record", "the count", "a compressed byte", "the length"]))
+        place, byte = draw(st.integers(0, 1 << 20)), draw(st.integers(0, 255))
+        if damage == "a record":
+            body[place % len(body)] = byte
+        packed = bytearray(compress(codec, body))
+        if damage == "a compressed byte":
+            packed[place % len(packed)] = byte
+        if damage == "the length":
+            del packed[1 + place % len(packed) :]
+        found.append(
+            stored(
+                bytes(packed), count + (damage == "the count") * (byte % 2 * 2 - 1) or 2, codec, base=base, last=count
+            )
+        )
+        base += count + 1
+    return list(decode(b"".join(found)))
+
+
+def fetch(batches: list[RecordBatch]) -> FetchedBatch:
+    return FetchedBatch(AT, 0, batches[-1].next_offset, batches)
+
+
+def row(record: Record | BatchRecord) -> Row:
+    return record.offset, record.key, record.value, tuple(record.headers)
+
+
+def read(source: Callable[[], Iterable[Row]]) -> tuple[list[Row], type[KafkaError] | None]:
+    """Return the records before the first error, and its type."""
+    found: list[Row] = []
+    try:
+        for one in source():
+            found.append(one)
+    except KafkaError as error:
+        return found, type(error)
+    return found, None
+
+
+def at_once(batches: list[RecordBatch]) -> Iterator[Row]:
+    """Records as one list for each batch, decompressed as a whole."""
+    for one in batches:
+        yield from map(row, read_records(one.body(), one.count, *one.place[:3], BatchRecord))
+
+
+def in_arrow(batches: list[RecordBatch]) -> Iterator[Row]:
+    for table in fetch(batches).to_arrow_batches(headers=True):
+        for one in table.to_pylist():
+            headers = tuple((it["key"], it["value"]) for it in one["headers"] or ())
+            yield one["offset"], one["key"], one["value"], headers
+
+
+def interleaved(batch: FetchedBatch) -> Iterator[Row]:
+    """Two iterators, each a record at a time."""
+    for first, second in zip_longest(batch, batch):
+        assert row(first) == row(second)
+        yield row(first)
+
+
+@settings(max_examples=20)
+@given(logs(), st.sampled_from([(2 << 20, 128 * 1024), (200, 0), (200, 100), (50, 1000)]), st.integers(1, 5))
+def test_a_fetched_batch_is_the_same_however_it_is_read(
+    log: list[RecordBatch], sizes: tuple[int, int], most: int
+) -> None:
+    expected, wrong = read(lambda: at_once(log))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slices, "SLICE_BYTES", sizes[0])
+        patch.setattr(slices, "SLICE_RECORDS", most if sizes[0] < 1000 else 32 * 1024)
+        patch.setattr(fetched, "ARROW_BYTES", sizes[0])
+        patch.setattr(small, "SMALL_BYTES", sizes[1])
+        ways = [
+            read(lambda: map(row, fetch(log))),
+            read(lambda: map(row, fetch(decompress_ahead(log)))),
+            read(lambda: interleaved(fetch(log))),
+            read(lambda: (row(record) for one in log for record in one)),
+        ]
+        if all(0 <= one[0] < log[-1].next_offset for one in expected):
+            ways.append(read(lambda: in_arrow(log)))
+        half = iter(fetch(log))
+        read(lambda: map(row, islice(half, 3)))
+        ways.append(read(lambda: map(row, fetch(log))))
+    for found, error in ways:
+        assert error is wrong
+        assert found == (expected if error is None else found)
+    # In slices, some of the damaged batch's records come before its damage.
+    assert ways[0] == ways[1] == ways[2] == ways[-1]
+
+
+def test_iteration_ends_with_the_error_of_a_damaged_batch() -> None:
+    """Going on with the batch behind it would hide that records are missing."""
+    data = stored(TINY * 2, 2) + stored(TINY * 2, 3, base=1) + stored(TINY, base=2)
+    records = iter(fetch(list(decode(data))))
+    assert [next(records).offset for _ in range(2)] == [0, 0]
+    with pytest.raises(CorruptRecordError, match="offset 1"):
+        next(records)
+    assert list(records) == []
