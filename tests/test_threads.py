@@ -23,6 +23,7 @@ from aiokproto.broker import ThreadedCluster
 from aiokproto.codec.messages.fetch import FetchRequest, FetchTopic
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokproto.codec.registry import request
+from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.errors import ConfigurationError
 from aiokproto.records import crc
@@ -248,6 +249,27 @@ def test_one_batch_is_read_in_all_threads() -> None:
         return [record.value for _ in range(10) for batch in records.decode(data) for record in batch]
 
     assert at_once(work) == [[b"%d" % index for index in range(2000)] * 10] * THREADS
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_one_fetched_batch_is_read_in_all_threads(codec: Compression) -> None:
+    """Small ones, and one that only decompressing it shows to be large: each thread decompresses it for itself."""
+    stored = [
+        records.encode(
+            [records.BatchRecord(0, 1, None, b"%d" % index * size) for index in range(100)],
+            base_offset=base,
+            compression=codec,
+        )
+        for base, size in ((0, 1), (100, 3000), (200, 1))
+    ]
+    batch = FetchedBatch(TopicPartition("flights", 0), 0, 300, list(records.decode(b"".join(stored))))
+    expected = [(record.offset, record.value) for record in batch]
+    assert len(expected) == 300
+
+    def work(_: int) -> bool:
+        return all([(record.offset, record.value) for record in batch] == expected for _ in range(20))
+
+    assert at_once(work) == [True] * THREADS
 
 
 def test_one_record_is_read_and_changed_in_all_threads() -> None:

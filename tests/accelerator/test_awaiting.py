@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from threading import get_ident
 from typing import Any
 
@@ -226,6 +226,14 @@ async def test_a_run_of_a_failed_batch_has_its_errors(form: Any) -> None:
     assert form(batch.outcome, 0, 2, 1000).results() == [why, special]
 
 
+def appender(form: Any, append_later: Callable[[PendingRecord], Any]) -> Any:
+    class Appender(form):  # type: ignore[misc]
+        async def _append_later(self, record: PendingRecord) -> Any:
+            return await append_later(record)
+
+    return Appender(None)
+
+
 class Posts:
     """A producer's part that takes records, on an accumulator."""
 
@@ -233,7 +241,7 @@ class Posts:
         self.accumulator = Accumulator(LIMITS, sticky=lowest())
         self.waited: list[PendingRecord] = []
         self.room = asyncio.Event()
-        self.poster = form(None, self.append_later)
+        self.poster = appender(form, self.append_later)
         self.poster._thread = get_ident()
 
     async def append_later(self, record: PendingRecord) -> Any:

@@ -10,7 +10,7 @@ from aiokproto.runtime import thread_id
 
 
 def test_a_topic_without_a_partition_is_an_error() -> None:
-    appender = RecordAppender(None, None)  # type: ignore[arg-type]
+    appender = RecordAppender[bytes, bytes](None)
     appender._thread = thread_id()
     appender._set_ready("t", TopicQueues("t"))
     with pytest.raises(AttributeError):

@@ -83,7 +83,7 @@ SAMPLES = {
     ),
     "RecordMaker": Sample(lambda: ("flights", 3, TimestampType.CREATE_TIME, 9)),
     "RecordWriter": Sample(lambda: (1000, 7), ("count", "size", "base_timestamp", "max_timestamp", "max_bytes")),
-    "RecordAppender": Sample(lambda: (None, None)),
+    "RecordAppender": Sample(lambda: (None,)),
     "RecordIterator": Sample(lambda: (forms("aiokproto.consumer.delivery", "DeliveryState")["compiled"](), no_more)),
     "ProduceResult": Sample(
         lambda: ("flights", 3),

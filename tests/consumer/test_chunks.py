@@ -20,16 +20,16 @@ from aiokproto.fetched.chunk import (
     Chunk,
     chunks,
     expected_size,
-    open_batch,
-    read_small,
+    read_or_open,
     record_count,
 )
-from aiokproto.records import BatchBuilder, BatchRecord, Compression, RecordBatch, decode, encode
+from aiokproto.records import BatchBuilder, BatchRecord, Compression, LegacyBatch, RecordBatch, decode, encode
 from aiokproto.records.control import encode_end_transaction
 from aiokproto.types import TopicPartition
 from tests.decompressions import count_decompressions
 
 AT = TopicPartition("t", 0)
+NOISE = random.Random(1).randbytes(300 * 1024)
 
 
 def batch(base: int, *values: bytes, producer_id: int = -1, compression: Compression = Compression.NONE) -> bytes:
@@ -87,16 +87,26 @@ def test_a_compressed_batch_counts_with_its_decompressed_size(compression: Compr
     assert all(sum(map(expected_size, chunk.batches)) >= MOST_WORK for chunk in found[:-1])
 
 
-@pytest.mark.parametrize("size", [100, 48 * 1024, 300 * 1024])
+@pytest.mark.parametrize(
+    ("value", "quick"),
+    [(b"", True), (random.Random(1).randbytes(48 * 1024), True), (NOISE, False), (bytes(200 * 1024), True)],
+    ids=["empty", "small", "large", "large when decompressed"],
+)
+@pytest.mark.parametrize("magic", [1, 2])
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
-def test_a_checksum_is_compared_once(monkeypatch: pytest.MonkeyPatch, compression: Compression, size: int) -> None:
+def test_a_checksum_is_compared_once(
+    monkeypatch: pytest.MonkeyPatch, compression: Compression, magic: int, value: bytes, quick: bool
+) -> None:
     compared: list[RecordBatch] = []
     monkeypatch.setattr(RecordBatch, "validate", lambda one: compared.append(one))
-    [found] = decode(batch(0, random.Random(1).randbytes(size), compression=compression), check_crc=False)
-    if read_small(found, AT, 0, True, None) is None:
-        opened = open_batch(found, AT, 0, True)
-        assert opened.is_quick() is (size < 64 * 1024)
-        assert len(opened.read()) == 1
+    monkeypatch.setattr(LegacyBatch, "validate", lambda one: compared.append(one))
+    data = encode([BatchRecord(0, 0, None, value)], magic=magic, compression=compression)
+    [found] = decode(data, check_crc=False)
+    opened = read_or_open(found, AT, 0, True)
+    if not isinstance(opened, list):
+        assert opened.is_quick() is quick
+        opened = opened.read()
+    assert [record.value for record in opened] == [value]
     assert compared == [found]
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 
 from aiokproto.errors import CorruptRecordError
 from aiokproto.fetched.decompressed import DecompressedBatch, decompress_ahead
 from aiokproto.records import BatchRecord, RecordBatch, decode, encode
 from aiokproto.records.columns import to_columns
+from tests.records.bombs import batch as batch_of
 
 VALUES = [bytes([number]) * 5000 for number in range(20)]
 
@@ -38,6 +41,13 @@ def test_an_uncompressed_batch_is_left_unchanged(codec: str, magic: int) -> None
     batch = stored(codec, magic)
     [same] = decompress_ahead([batch])
     assert same is batch
+
+
+def test_a_batch_without_records_is_left_unchanged() -> None:
+    """Whatever follows its header is not read in either form."""
+    batch = RecordBatch(batch_of(gzip.compress(b"no records"), 0, 1))
+    [same] = decompress_ahead([batch])
+    assert list(same) == list(batch) == []
 
 
 def test_batches_are_decompressed_ahead_up_to_a_limit() -> None:

@@ -141,6 +141,17 @@ async def test_headers_with_serializers_are_refused_too(make: Make) -> None:
             await (await producer.post("flights", "0", headers=[("a", b"b")]))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+async def test_records_with_serializers_are_written(make: Make, magic: int) -> None:
+    fake = old(magic)
+    async with make(fake, value_serializer=str.encode) as producer:
+        await producer.send("flights", "0")  # type: ignore[arg-type]
+        await (await producer.post("flights", "1"))  # type: ignore[arg-type]
+        await producer.try_post("flights", "2")  # type: ignore[arg-type]
+        await producer.send_many("flights", ["3", ProducerRecord("4")])  # type: ignore[list-item, arg-type]
+    assert fake.logs[0].values == [b"0", b"1", b"2", b"3", b"4"]
+
+
 async def test_timestamps_are_refused_where_the_broker_has_none(make: Make) -> None:
     fake = old(0)
     async with make(fake) as producer:

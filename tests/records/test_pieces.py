@@ -6,6 +6,7 @@ import os
 import struct
 import zlib
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ pytest.importorskip("pyarrow")
 from aiokproto.records import pieces
 from aiokproto.records.columns import Columns
 from aiokproto.records.pieces import in_pieces
+from aiokproto.records.runs import decode_run
 
 MIB = 1 << 20
 PACKING = [codec for codec in Compression if codec]
@@ -309,3 +311,48 @@ def test_a_bare_block_of_snappy_is_cut() -> None:
     struct.pack_into(">i", lie, 8, len(lie) - 12)
     with pytest.raises(CorruptRecordError, match=r"record batch at offset 0: .*limit of 52428800 bytes"):
         list(in_pieces([RecordBatch(lie)], 2200, 1000))
+
+
+def broken() -> list[Any]:
+    """A batch at offset 30 whose damage is found in one of the ways there are, and whether by its checksum."""
+    good = encode(simple_records(10), base_offset=30, compression="lz4")
+    wrong, other, cut, magic, length = (bytearray(good) for _ in range(5))
+    wrong[17] ^= 1
+    struct.pack_into(">h", other, 21, 6)
+    cut[-20:] = bytes(20)
+    magic[16] = 9
+    plain = encode(simple_records(10), base_offset=30)
+    length = bytearray(plain)
+    length[61] += 2
+    old = bytearray(encode([BatchRecord(0, 0, None, b"v")], magic=1, base_offset=30))
+    old[-1] ^= 1
+    return [
+        pytest.param(wrong, True, id="a checksum"),
+        pytest.param(other, False, id="a codec"),
+        pytest.param(cut, False, id="compressed data"),
+        pytest.param(magic, False, id="a header"),
+        pytest.param(length, False, id="the length of a record"),
+        pytest.param(patched(plain, count=9), False, id="the count of records"),
+        pytest.param(old, True, id="a message of an old format"),
+        pytest.param(wrapped(magic=1, offset=30), False, id="an empty message set"),
+    ]
+
+
+@pytest.mark.parametrize(("bad", "check_crc"), broken())
+@pytest.mark.parametrize("form", ["plain", "compressed", "old", "adjacent"])
+def test_what_is_before_the_damage_is_yielded(bad: bytes | bytearray, check_crc: bool, form: str) -> None:
+    """As iteration does, although small batches are read together."""
+    options: dict[str, Any] = (
+        {"magic": 1} if form == "old" else {"compression": "lz4" if form == "compressed" else "none"}
+    )
+    records = [BatchRecord(0, each.timestamp, None, each.value) for each in simple_records(10)]
+    data = b"".join(encode(records, base_offset=base, **options) for base in (0, 10, 20)) + bytes(bad)
+    expected = objects(data[: -len(bad)])
+    source: Any = decode(data, check_crc=False)
+    if form == "adjacent":
+        run, rest = decode_run(data)
+        source = chain([run], rest)
+    found: list[BatchRecord] = []
+    with pytest.raises(KafkaError, match=r"offset 30"):
+        found.extend(record for piece in in_pieces(source, MIB, 1000, check_crc=check_crc) for record in rows(piece))
+    assert found == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import struct
 from collections.abc import Iterator
@@ -15,11 +16,13 @@ from hypothesis import strategies as st
 from aiokproto.errors import CorruptRecordError, KafkaError
 from aiokproto.records import BatchRecord, Compression, LegacyBatch, RecordBatch, compress, decode, encode, slices
 from aiokproto.records.compression import MAX_FRAMES, chunks, declared_size
+from aiokproto.records.cutting import joined
 from aiokproto.records.record import HEADER_WEIGHT, read_records, read_slice
-from aiokproto.records.slices import SMALL_BYTES, SMALL_RECORD
+from aiokproto.records.slices import SMALL_BYTES, SMALL_RECORD, Slices
 from tests.accelerator.twins import each_form
 from tests.decompressions import count_decompressions
 from tests.records.bombs import MIB, TINY, batch, packed, record
+from tests.records.legacy_sets import message, wrapped
 from tests.records.strategies import batches, codecs, record_lists, simple_records
 
 INT64_MAX = 2**63 - 1
@@ -239,9 +242,9 @@ def test_a_small_batch_is_read_at_once_as_in_slices(stored: bytes, damage: list[
         assume(sum(len(chunk) for chunk in one.unpacked()) <= SMALL_BYTES)
     if damaged:
         with pytest.raises(KafkaError, match=f"record batch at offset {one.base_offset}: "):
-            one.read_small(BatchRecord)
+            one.read_or_slice(BatchRecord)
     else:
-        assert one.read_small(BatchRecord) == [each for part in found for each in part]
+        assert one.read_or_slice(BatchRecord) == [each for part in found for each in part]
 
 
 def test_only_a_small_batch_is_read_at_once() -> None:
@@ -253,16 +256,106 @@ def test_only_a_small_batch_is_read_at_once() -> None:
     ):
         data = record(size)
         one = RecordBatch(batch(packed(codec, data) if codec else data, codec=codec))
-        assert (one.read_small(BatchRecord) is not None) is small
-    assert RecordBatch(batch(record()), max_record=SMALL_RECORD - 1).read_small(BatchRecord) is None
+        assert isinstance(one.read_or_slice(BatchRecord), list) is small
+    assert isinstance(RecordBatch(batch(record()), max_record=SMALL_RECORD - 1).read_or_slice(BatchRecord), Slices)
+
+
+def grown(codec: Compression = Compression.GZIP) -> RecordBatch:
+    """A batch of three records that is too large to be read at once, which only decompressing it tells."""
+    return RecordBatch(batch(packed(codec, record(SMALL_BYTES) * 3), count=3, codec=codec))
 
 
 def test_what_is_too_large_to_be_read_at_once_is_decompressed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"".join(record(SMALL_BYTES) for _ in range(20))
     one = RecordBatch(batch(packed(Compression.GZIP, data), count=20, codec=Compression.GZIP))
     decompressed = count_decompressions(monkeypatch)
-    assert one.read_small(BatchRecord) is None
-    assert [len(each.value or b"") for each in one] == [SMALL_BYTES] * 20
+    begun = one.read_or_slice(BatchRecord)
+    assert isinstance(begun, Slices)
+    assert [len(each.value or b"") for each in rest(begun)] == [SMALL_BYTES] * 20
     assert decompressed == ["GZIP"]
     assert len(list(one)) == 20
     assert decompressed == ["GZIP"] * 2
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Compression if codec])
+def test_a_batch_is_read_by_any_number_at_the_same_time(codec: Compression) -> None:
+    """Each has what it has decompressed for itself, however far it has come."""
+    one = grown(codec)
+    begun = [
+        one.read_or_slice(BatchRecord),
+        copy.copy(one).read_or_slice(BatchRecord),
+        iter(one),
+        one.slices(BatchRecord),
+    ]
+    expected = list(grown(codec))
+    assert list(copy.copy(one)) == list(one) == expected
+    assert joined([*one.unpacked()]) == one.body() == record(SMALL_BYTES) * 3
+    for each in begun:
+        assert (rest(each) if isinstance(each, Slices) else list(each)) == expected
+
+
+def rest(source: Slices[BatchRecord]) -> list[BatchRecord]:
+    found: list[BatchRecord] = []
+    while not source.ended:
+        found += source.read()
+    return found
+
+
+def _broken() -> Iterator[Any]:
+    """Batches whose damage comes late: behind all records, or behind slices that are right."""
+    records = TINY * 3
+    member = bytearray(gzip.compress(bytes(30)))
+    member[-5] ^= 1
+    yield pytest.param(
+        batch(gzip.compress(records) + member, 3, Compression.GZIP), id="a damaged gzip member behind the records"
+    )
+    frame = packed(Compression.ZSTD, records)
+    yield pytest.param(batch(frame + b"no frame", 3, Compression.ZSTD), id="no zstd frame behind the records")
+    cut = packed(Compression.LZ4, records)[:-6]
+    yield pytest.param(batch(cut, 3, Compression.LZ4), id="a cut lz4 frame")
+    yield pytest.param(batch(records, 3, 6), id="an unknown codec")
+    for codec in Compression:
+        many = batch(packed(codec, TINY * 70_000 + b"\xff" * 9), 70_001, codec)
+        yield pytest.param(many, id=f"damage in the third slice, {codec.name}")
+    for magic in (0, 1):
+        inner = [message(bytes(20_000), magic=magic, offset=offset) for offset in range(300)]
+        inner[200] = message(bytes(20_000), magic=magic, offset=200, crc=1)
+        yield pytest.param(wrapped(*inner, magic=magic, offset=299), id=f"a message in a large set of magic {magic}")
+
+
+def read_on(source: Slices[BatchRecord], found: list[BatchRecord], asked: bool) -> None:
+    if asked:
+        source.is_quick()
+    while not source.ended:
+        found += source.read()
+
+
+@pytest.mark.parametrize("data", list(_broken()))
+@pytest.mark.parametrize("asked", [False, True])
+def test_slices_raise_the_error_of_a_batch_each_time(data: bytes, asked: bool) -> None:
+    """What is left of it may look like a batch: it never is one."""
+    (one,) = decode(data)
+    expected = [each for part in in_slices(one)[0] for each in part]
+    source = one.slices(BatchRecord)
+    found: list[BatchRecord] = []
+    texts: list[str] = []
+    for _ in range(3):
+        with pytest.raises(KafkaError) as caught:
+            read_on(source, found, asked)
+        texts.append(f"{caught.type.__name__}: {caught.value}")
+    assert found == expected
+    assert texts == texts[:1] * 3
+    assert not source.ended
+
+
+def test_slices_whose_records_the_caller_could_not_make_are_not_said_to_be_damaged() -> None:
+    def make(offset: int, *_: Any) -> int:
+        raise LookupError("no room")
+
+    for data in (batch(TINY), batch(TINY * 40_000, 40_000), encode([BatchRecord(0, 0, None, b"v")], magic=1)):
+        source = next(decode(data)).slices(make)
+        with pytest.raises(LookupError):
+            source.read()
+        with pytest.raises(RuntimeError, match="the batch cannot be read on after LookupError"):
+            source.read()
+        assert not source.ended

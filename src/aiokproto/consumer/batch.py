@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any
 
 from aiokproto.errors import CorruptBatchError, copied
-from aiokproto.fetched.chunk import read_batch
+from aiokproto.fetched.chunk import read_batches
 from aiokproto.records import RecordBatch
 from aiokproto.records.arrow_extra import require_arrow
 from aiokproto.records.batch import CODEC, CONTROL
@@ -64,8 +64,7 @@ class FetchedBatch:
         """
         partition = TopicPartition(self.topic, self.partition)
         # Lazily: a slice of one batch at a time is in memory.
-        opened = (read_batch(batch, partition, self.base_offset, self._ownership) for batch in self.record_batches)
-        return chain.from_iterable(chain.from_iterable(opened))
+        return chain.from_iterable(read_batches(self.record_batches, partition, self.base_offset, self._ownership))
 
     def to_arrow(self, *, headers: bool = False, columns: Sequence[str] | None = None) -> Any:
         """Return the records as a ``pyarrow.RecordBatch``, without a Python object per record.

@@ -26,7 +26,7 @@ from aiokproto.errors import (
     KafkaError,
     UnsupportedCompressionError,
 )
-from aiokproto.fetched.chunk import OpenRecords, expected_size, open_batch, read_small, record_count
+from aiokproto.fetched.chunk import OpenRecords, expected_size, open_batch, read_or_open, record_count
 from aiokproto.fetched.decompressed import decompress_ahead, is_decompressible
 from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.interceptors import NO_INTERCEPTORS, Interceptors
@@ -392,7 +392,8 @@ class Reader:
         """Read the next slice of a partition's first batch. Return whether it has records."""
         found = self._read_now(cursor)
         if found is None:
-            reading = self._reading(cursor)
+            reading = cursor.buffer.reading
+            assert reading is not None
             records = self._in_thread(cursor, reading, reading.read)
             return records is not None and self._opened(cursor, records, reading)
         return found
@@ -402,21 +403,14 @@ class Reader:
         buffer = cursor.buffer
         if buffer.reading is None:
             batch = buffer.chunks[0].batches[0]
-            records = read_small(batch, cursor.partition, buffer.end, self._check_crcs, cursor.ownership)
-            if records is not None:
-                return self._opened(cursor, records)
-        reading = self._reading(cursor)
+            found = read_or_open(batch, cursor.partition, buffer.end, self._check_crcs, cursor.ownership)
+            if isinstance(found, list):
+                return self._opened(cursor, found)
+            buffer.reading = found
+        reading = buffer.reading
         if _is_in_thread(buffer, reading) or not reading.is_quick():
             return None
         return self._opened(cursor, reading.read(), reading)
-
-    def _reading(self, cursor: Cursor) -> OpenRecords:
-        """Return the first batch of a partition, whether or not some of it was read already."""
-        if cursor.buffer.reading is None:
-            self._read_again(cursor)
-        reading = cursor.buffer.reading
-        assert reading is not None
-        return reading
 
     def _read_again(self, cursor: Cursor) -> None:
         buffer = cursor.buffer

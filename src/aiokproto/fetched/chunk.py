@@ -18,8 +18,8 @@ from aiokproto.records import RecordBatch, decode, first_batch_size
 from aiokproto.records.batch import CODEC, HEADER, LOG_OVERHEAD
 from aiokproto.records.compression import MAX_DECOMPRESSED, declared_size
 from aiokproto.records.isolation import visible
-from aiokproto.records.record import MAX_RECORD, Make, RecordMaker
-from aiokproto.records.slices import QUICK_BYTES
+from aiokproto.records.record import MAX_RECORD, RecordMaker
+from aiokproto.records.slices import QUICK_BYTES, Slices
 from aiokproto.types import Ownership, RawControlRecord, Record, TopicPartition
 
 T = TypeVar("T")
@@ -288,14 +288,13 @@ class OpenBatch(Generic[T]):
         ended: Whether the last slice was read.
     """
 
-    __slots__ = ("_check_crcs", "_slices", "batch", "ended", "position")
+    __slots__ = ("_slices", "batch", "ended", "position")
 
-    def __init__(self, batch: RecordBatch, make: Make[T], position: int, check_crcs: bool) -> None:
+    def __init__(self, batch: RecordBatch, slices: Slices[T], position: int) -> None:
         self.batch = batch
         self.position = position
         self.ended = False
-        self._slices = batch.slices(make)
-        self._check_crcs = check_crcs
+        self._slices = slices
 
     def is_quick(self) -> bool:
         """Return whether the event loop may read the next slice. Else it is for a thread.
@@ -303,11 +302,7 @@ class OpenBatch(Generic[T]):
         Raises:
             CorruptRecordError, UnsupportedCompressionError: As reading.
         """
-        if expected_size(self.batch) > QUICK_BYTES:
-            return False
-        if self._check_crcs:
-            self._validate()
-        return self._slices.is_quick()
+        return expected_size(self.batch) <= QUICK_BYTES and self._slices.is_quick()
 
     def read_all(self) -> list[T]:
         """Decode all records of the next slice, in order. There may be none.
@@ -316,8 +311,6 @@ class OpenBatch(Generic[T]):
             CorruptRecordError: Checksum or content are wrong, or a limit is exceeded.
             UnsupportedCompressionError: The codec is unknown or its library is missing.
         """
-        if self._check_crcs:
-            self._validate()
         records = self._slices.read()
         self.ended = self._slices.ended
         return records
@@ -326,28 +319,14 @@ class OpenBatch(Generic[T]):
         """Move the position behind a record. One whose offset is not of the batch does not move it beyond that."""
         self.position = min(max(self.position, offset + 1), self.batch.next_offset)
 
-    def _validate(self) -> None:
-        self.batch.validate()
-        # Once: not for each slice.
-        self._check_crcs = False
-
 
 class OpenRecords(OpenBatch[Record]):
     """The records of a batch from a position on."""
 
     __slots__ = ("_first",)
 
-    def __init__(
-        self,
-        batch: RecordBatch,
-        partition: TopicPartition,
-        position: int,
-        check_crcs: bool,
-        ownership: Ownership | None = None,
-    ) -> None:
-        topic, number = partition
-        make = RecordMaker(topic, number, batch.timestamp_type, batch.partition_leader_epoch, ownership)
-        super().__init__(batch, make, position, check_crcs)
+    def __init__(self, batch: RecordBatch, slices: Slices[Record], position: int) -> None:
+        super().__init__(batch, slices, position)
         self._first = position
 
     def read(self) -> list[Record]:
@@ -368,43 +347,44 @@ def _delivered(batch: RecordBatch, records: list[Record], position: int) -> list
     return records
 
 
-def read_small(
-    batch: RecordBatch, partition: TopicPartition, position: int, check_crcs: bool, ownership: Ownership | None
-) -> list[Record] | None:
-    """Decode the records of a batch from ``position`` on, in order, if it is small; None for others.
+def read_or_open(
+    batch: RecordBatch, partition: TopicPartition, position: int, check_crcs: bool, ownership: Ownership | None = None
+) -> list[Record] | OpenRecords:
+    """Decode the records of a batch from ``position`` on, in order, if it is small; for others, return what does.
 
-    The short way for most batches: see :meth:`RecordBatch.read_small`. Raises as :meth:`OpenBatch.read_all`.
+    The short way for most batches: see :meth:`RecordBatch.read_or_slice`. The records refer to ``ownership``. Raises as
+    :meth:`OpenBatch.read_all`.
     """
     topic, number = partition
     make = RecordMaker(topic, number, batch.timestamp_type, batch.partition_leader_epoch, ownership)
-    records = batch.read_small(make, check_crc=check_crcs)
-    return None if records is None else _delivered(batch, records, position)
+    found = batch.read_or_slice(make, check_crc=check_crcs)
+    return _delivered(batch, found, position) if isinstance(found, list) else OpenRecords(batch, found, position)
 
 
 def open_batch(
-    batch: RecordBatch,
-    partition: TopicPartition,
-    position: int,
-    check_crcs: bool,
-    ownership: Ownership | None = None,
+    batch: RecordBatch, partition: TopicPartition, position: int, check_crcs: bool, ownership: Ownership | None = None
 ) -> OpenRecords:
     """Return what decodes the records of a batch from ``position`` on; they refer to ``ownership``."""
-    return OpenRecords(batch, partition, position, check_crcs, ownership)
+    topic, number = partition
+    make = RecordMaker(topic, number, batch.timestamp_type, batch.partition_leader_epoch, ownership)
+    return OpenRecords(batch, batch.slices(make, check_crc=check_crcs), position)
 
 
-def read_batch(
-    batch: RecordBatch, partition: TopicPartition, position: int, ownership: Ownership | None = None
+def read_batches(
+    batches: Iterable[RecordBatch], partition: TopicPartition, position: int, ownership: Ownership | None = None
 ) -> Iterator[list[Record]]:
-    """Decode the records of a batch from ``position`` on, in order, in lists: a slice each. Checks no checksum.
+    """Decode the records of batches from ``position`` on, in order, in lists: a slice each. Checks no checksum.
 
     Raises:
         CorruptRecordError: A record is damaged, or exceeds a limit.
         UnsupportedCompressionError: The codec is unknown or its library is missing.
     """
-    records = read_small(batch, partition, position, False, ownership)
-    if records is not None:
-        yield records
-        return
-    opened = open_batch(batch, partition, position, False, ownership)
-    while not opened.ended:
-        yield opened.read()
+    for batch in batches:
+        found = read_or_open(batch, partition, position, False, ownership)
+        if isinstance(found, list):
+            yield found
+        else:
+            while not found.ended:
+                yield found.read()
+        # Released before the next batch is read: two would be in memory at once.
+        del found

@@ -31,8 +31,12 @@ class DecompressedBatch(RecordBatch):
 
 
 def is_decompressible(batch: RecordBatch) -> bool:
-    """Return whether the batch can be decompressed ahead: magic 0 and 1 cannot, as they nest message sets."""
-    return batch.magic == 2 and batch.attributes & 7 != 0 and not isinstance(batch, DecompressedBatch)
+    """Return whether the batch can be decompressed ahead: magic 0 and 1 cannot, as they nest message sets.
+
+    Nor can one that compaction has emptied, or that says so: nothing in it is a record.
+    """
+    packed = batch.magic == 2 and batch.attributes & 7 != 0
+    return packed and batch.count > 0 and not isinstance(batch, DecompressedBatch)
 
 
 def decompress_ahead(batches: Iterable[RecordBatch], most: int = MOST_DECOMPRESSED) -> list[RecordBatch]:

@@ -15,7 +15,7 @@ from types import GenericAlias
 from aiokproto.accelerator import Documentation, Signature
 from aiokproto.application import failure
 from aiokproto.producer.partitioner import check_partition, key_hash
-from aiokproto.producer.record import PendingRecord, as_bytes, check_headers, check_timestamp
+from aiokproto.producer.record import PendingRecord, ProducerRecord, as_bytes, check_headers, check_timestamp
 from aiokproto.records.writer import encode_headers
 
 cdef extern from "pythread.h":
@@ -39,8 +39,7 @@ cdef class RecordAppender:
 
     cdef readonly dict _ready_topics
     cdef public object _partitioner
-    cdef public object _append_later
-    cdef public object _post_serialized
+    cdef public bint _has_pipeline
     # The event loop's thread; see the pure form.
     cdef public unsigned long _thread
     # None is the system clock, which is read without a Python call.
@@ -49,11 +48,10 @@ cdef class RecordAppender:
     cdef object topic
     cdef TopicQueues queues
 
-    def __init__(self, partitioner, append_later):
+    def __init__(self, partitioner):
         self._ready_topics = {}
         self._partitioner = partitioner
-        self._append_later = append_later
-        self._post_serialized = None
+        self._has_pipeline = False
         self._thread = 0
         self._wall = None
 
@@ -83,6 +81,12 @@ cdef class RecordAppender:
         call.partition = partition
         call.timestamp = timestamp
         return call
+
+    def _append_later(self, record):
+        raise NotImplementedError
+
+    def _append_in_pipeline(self, topic, record):
+        raise NotImplementedError
 
     def _append(self, topic, value, key, headers, partition, timestamp):
         return self.append(topic, value, key, headers, partition, timestamp)
@@ -177,10 +181,9 @@ cdef class Post(Call):
     cdef object timestamp
 
     cdef object begin(self):
-        if self.appender._post_serialized is not None:
-            self.inner = self.appender._post_serialized(
-                self.topic, self.value, self.key, self.headers, self.partition, self.timestamp
-            )
+        if self.appender._has_pipeline:
+            record = ProducerRecord(self.value, self.key, self.headers, self.partition, self.timestamp)
+            self.inner = self.appender._append_in_pipeline(self.topic, record)
             return None
         appended = self.appender.append(self.topic, self.value, self.key, self.headers, self.partition, self.timestamp)
         if type(appended) is Delivery:

@@ -3,19 +3,19 @@
 A record takes one synchronous call if its topic is in ``_ready_topics`` and the partition's open batch has space. A
 topic is in there only while the producer is open and no earlier call waits to append to it, so neither is checked per
 record.
-Everything else goes through ``_append_later`` (:class:`~aiokproto.producer.buffer.Buffer`).
+Everything else is for :class:`~aiokproto.producer.record_sender.RecordSender`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Generic
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Generic
 
 from aiokproto.accelerator import twin
 from aiokproto.application import failure
 from aiokproto.producer.delivery import BatchSlice, Delivery
 from aiokproto.producer.partitioner import Partitioner, check_partition, key_hash
-from aiokproto.producer.record import PendingRecord, as_bytes, check_headers, check_timestamp
+from aiokproto.producer.record import PendingRecord, ProducerRecord, as_bytes, check_headers, check_timestamp
 from aiokproto.runtime import SYSTEM, thread_id
 from aiokproto.types import Header, K, V
 
@@ -30,22 +30,14 @@ class RecordAppender(Generic[K, V]):
     The producer inherits from it, so that :meth:`post` is a single call for nearly every record.
     """
 
-    def __init__(
-        self, partitioner: Partitioner | None, append_later: Callable[[PendingRecord], Coroutine[Any, Any, Delivery]]
-    ) -> None:
-        """Create an appender without topics.
-
-        Args:
-            partitioner: None for the built-in one.
-            append_later: Appends a record that needs a new batch, memory, or metadata.
-        """
+    def __init__(self, partitioner: Partitioner | None) -> None:
+        """Create an appender without topics; None is the built-in partitioner."""
         # Topics to which a record can be appended without waiting. A topic is removed while the producer is closed or
         # an earlier call waits to append to it, so this one lookup is also those two checks.
         self._ready_topics: dict[str, TopicQueues] = {}
         self._partitioner = partitioner
-        self._append_later = append_later
-        # post() with serializers; None without.
-        self._post_serialized: Callable[..., Coroutine[Any, Any, Delivery]] | None = None
+        # Whether each record goes through _append_in_pipeline().
+        self._has_pipeline = False
         # The event loop's thread. A call in another thread takes the slow path, which raises ConfigurationError:
         # reading a thread's id is far cheaper than asking asyncio for the running loop.
         self._thread = 0
@@ -85,13 +77,21 @@ class RecordAppender(Generic[K, V]):
             KafkaError: As for :meth:`~aiokproto.producer.Producer.send`, except for errors of the broker: the delivery
                 raises those.
         """
-        if self._post_serialized is not None:
-            return await self._post_serialized(topic, value, key, headers, partition, timestamp)
+        if self._has_pipeline:
+            return await self._append_in_pipeline(topic, ProducerRecord(value, key, headers, partition, timestamp))
         # Without serializers K and V are bytes; anything else is refused.
         appended = self._append(topic, value, key, headers, partition, timestamp)  # type: ignore[arg-type]
         if isinstance(appended, Delivery):
             return appended
         return await self._append_later(appended)
+
+    async def _append_later(self, record: PendingRecord) -> Delivery:
+        """Append a record that needs a new batch, memory, or metadata."""
+        raise NotImplementedError
+
+    async def _append_in_pipeline(self, topic: str, record: ProducerRecord[K, V]) -> Delivery:
+        """Append a record with which more is to be done first, see :mod:`aiokproto.producer.append_pipeline`."""
+        raise NotImplementedError
 
     def _append(
         self,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from aiokproto.errors import InvalidRecordError, KafkaError, MessageTooLargeError
 from aiokproto.producer.appender import RecordAppender
-from aiokproto.producer.buffer import Buffer
+from aiokproto.producer.buffer import Buffer, WriteSession
 from aiokproto.producer.outcome import Outcome
 from aiokproto.producer.outcomes import Part, RejectedRecords, ScatteredRecords
 from aiokproto.producer.partitioner import check_partition, key_hashes
@@ -36,9 +36,10 @@ def is_table(records: object) -> TypeGuard[SupportsArrow]:
 class TableAppender:
     """Appends the rows of tables."""
 
-    def __init__(self, appender: RecordAppender[Any, Any], buffer: Buffer) -> None:
+    def __init__(self, appender: RecordAppender[Any, Any], buffer: Buffer, session: WriteSession) -> None:
         self._appender = appender
         self._buffer = buffer
+        self._session = session
         self.check: Check | None = None
         """Called with the table and its pieces before any is appended, and raises what refuses them."""
 
@@ -120,7 +121,8 @@ class TableAppender:
                 done += 1
                 which[place] = len(where)
                 try:
-                    one = (await self._appender._append_later(_record(queues.name, number, rows, place))).run()
+                    record = _record(queues.name, number, rows, place)
+                    one = (await self._buffer.append(self._session, record)).run()
                     where.append(one.outcome)
                     index[place] = one.first
                 except (InvalidRecordError, MessageTooLargeError) as error:

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import TypeVar
 
 from aiokproto.errors import InvalidRecordError, KafkaError, MessageTooLargeError
 from aiokproto.producer.appender import RecordAppender
 from aiokproto.producer.delivery import Delivery
 from aiokproto.producer.outcomes import Part, RejectedRecords
-from aiokproto.producer.record import PendingRecord, ProducerRecord
+from aiokproto.producer.record import ProducerRecord
+from aiokproto.types import K, V
+
+T = TypeVar("T")
 
 _CHUNK = 1000
 
 
 async def append_all(
-    appender: RecordAppender[Any, Any],
+    appender: RecordAppender[K, V],
     topic: str,
-    records: Iterable[bytes | ProducerRecord],
+    records: Iterable[V | ProducerRecord[K, V]],
     partition: int | None,
-    serialize_and_append: Callable[..., Awaitable[Delivery | PendingRecord]] | None,
 ) -> list[Part]:
-    """Append records, with serializers each by ``serialize_and_append``. Return for each, in order, its batch or the
-    error.
+    """Append records. Return for each, in order, its batch or the error.
 
     Runs of plain values are appended in one call (``_append_run``). An invalid or too large record fails alone; any
     other error fails all records after it as well, as each would wait for ``max_block_ms`` again.
@@ -41,7 +42,7 @@ async def append_all(
                 parts.append(RejectedRecords(stop, len(chunk) - start))
                 break
             # With a partition given each record takes the single path: the run knows only the sticky batch.
-            plain = partition is None and serialize_and_append is None
+            plain = partition is None and not appender._has_pipeline
             run = appender._append_run(topic, chunk, start) if plain else None
             if run is not None:
                 parts.append(run)
@@ -52,14 +53,17 @@ async def append_all(
             value, key, headers, where, timestamp = (
                 record if isinstance(record, ProducerRecord) else (record, None, (), None, None)
             )
+            where = partition if where is None else where
             try:
-                where = partition if where is None else where
-                if serialize_and_append is None:
-                    one = appender._append(topic, value, key, headers, where, timestamp)
+                if appender._has_pipeline:
+                    one = await appender._append_in_pipeline(
+                        topic, ProducerRecord(value, key, headers, where, timestamp)
+                    )
                 else:
-                    one = await serialize_and_append(topic, value, key, headers, where, timestamp)
+                    appended = appender._append(topic, value, key, headers, where, timestamp)  # type: ignore[arg-type]
+                    one = appended if isinstance(appended, Delivery) else await appender._append_later(appended)
                 # As a slice, without the Delivery: the results of millions of records need no object each.
-                parts.append((one if isinstance(one, Delivery) else await appender._append_later(one)).run())
+                parts.append(one.run())
             except (InvalidRecordError, MessageTooLargeError) as error:
                 parts.append(RejectedRecords(error))
             except KafkaError as error:
@@ -82,7 +86,7 @@ def _check_records(records: object) -> None:
     )
 
 
-def _chunks(records: Iterable[bytes | ProducerRecord]) -> Iterator[Sequence[bytes | ProducerRecord]]:
+def _chunks(records: Iterable[T]) -> Iterator[Sequence[T]]:
     """Yield ``records`` as sequences. An iterator is consumed in chunks, as it can be larger than memory."""
     if isinstance(records, list | tuple):
         # A list is taken as it is; copying it would double what the caller holds.

@@ -13,17 +13,14 @@ Batches are still written in magic 2; each sink converts them (:meth:`~aiokproto
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from aiokproto.net.features import HEADERS, IDEMPOTENCE, TIMESTAMPS, TRANSACTIONS, ZSTD
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.producer.config import ProducerConfig
-from aiokproto.producer.delivery import Delivery
-from aiokproto.producer.posting import Append
-from aiokproto.producer.record import PendingRecord
+from aiokproto.producer.record import ProducerRecord
 from aiokproto.records import Compression, RecordBatch
-from aiokproto.types import Header
 
 if TYPE_CHECKING:
     from aiokproto.records.rows import Rows
@@ -83,37 +80,18 @@ def check_batches(versions: BrokerVersions, batches: Iterable[RecordBatch]) -> N
             versions.require(HEADERS)
 
 
-class RecordCheck:
-    """Takes the place of an appender's method, and refuses what brokers before 0.11 cannot store.
+def lacks_parts_of_records(versions: BrokerVersions) -> bool:
+    """Whether a record can have something that the brokers cannot store."""
+    return not versions.supports(HEADERS)
 
-    The hot path has no branch for them: see :mod:`~aiokproto.producer.posting`.
+
+def check_record(versions: BrokerVersions, record: ProducerRecord[bytes, bytes]) -> None:
+    """Refuse a record that the brokers cannot store.
+
+    Raises:
+        UnsupportedVersionError: It has headers, or a timestamp and the brokers have none.
     """
-
-    def __init__(self, versions: BrokerVersions, append: Append) -> None:
-        self._versions = versions
-        self._append = append
-
-    @staticmethod
-    def needed(versions: BrokerVersions) -> bool:
-        """Whether there is anything to refuse."""
-        return not versions.supports(HEADERS)
-
-    def append(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        headers: Sequence[Header],
-        partition: int | None,
-        timestamp: int | None,
-    ) -> Delivery | PendingRecord:
-        """As the appender's own method.
-
-        Raises:
-            UnsupportedVersionError: The record has headers, or a timestamp and the brokers have none.
-        """
-        if headers:
-            self._versions.require(HEADERS)
-        if timestamp is not None:
-            self._versions.require(TIMESTAMPS, "leave timestamp at None")
-        return self._append(topic, value, key, headers, partition, timestamp)
+    if record.headers:
+        versions.require(HEADERS)
+    if record.timestamp is not None:
+        versions.require(TIMESTAMPS, "leave timestamp at None")

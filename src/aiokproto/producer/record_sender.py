@@ -6,21 +6,19 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import cast
 
-from aiokproto.errors import ConfigurationError
 from aiokproto.foreign_calls import named_after
 from aiokproto.net.features import ZSTD
 from aiokproto.net.versions import BrokerVersions
+from aiokproto.producer.append_pipeline import AppendPipeline
 from aiokproto.producer.appender import RecordAppender
 from aiokproto.producer.arrow_tables import SupportsArrow, TableAppender, is_table
 from aiokproto.producer.buffer import Buffer, WriteSession
 from aiokproto.producer.bulk import append_all
 from aiokproto.producer.delivery import BatchDelivery, Delivery
 from aiokproto.producer.encoded_batches import SupportsRecordBatches, record_batches
-from aiokproto.producer.intercepted import Interception, TryAppend
-from aiokproto.producer.old_brokers import RecordCheck, check_batches, check_table
+from aiokproto.producer.old_brokers import check_batches, check_table, lacks_parts_of_records
 from aiokproto.producer.outcomes import BulkDelivery, Outcomes
 from aiokproto.producer.partitioner import Partitioner
-from aiokproto.producer.posting import posting
 from aiokproto.producer.record import PendingRecord, ProducerRecord
 from aiokproto.producer.serializers import Serializers
 from aiokproto.records import RecordBatch
@@ -39,43 +37,31 @@ class RecordSender(RecordAppender[K, V]):
         session: WriteSession,
         serializers: Serializers[K, V],
     ) -> None:
-        # Bound to the session: a call that waits in one transaction cannot append to the next.
-        append_later = partial(buffer.append, session)
-        super().__init__(partitioner, append_later)
-        self._try_append: TryAppend = partial(buffer.try_append, session)
+        super().__init__(partitioner)
         self._buffer = buffer
-        self._interception: Interception | None = None
-        if buffer.interceptors.sending:
-            self._interception = interception = Interception(buffer.interceptors, self, append_later, self._try_append)
-            self._append_later = interception.append_later
-            self._try_append = interception.try_append
-            # Methods, shadowed by attributes: see the module of posting().
-            vars(self).update(_append=interception.append, _append_run=interception.append_run)
-            if not serializers:
-                # With serializers, post() calls these by way of _serialize_and_post().
-                vars(self).update(post=posting(interception.append, interception.append_later))
+        # A call that waits in one transaction cannot append to the next.
         self._session = session
-        self._tables = TableAppender(self, buffer)
-        self._batch_check: Callable[[Sequence[RecordBatch]], None] | None = None
         self._serializers = serializers
-        if serializers:
-            self._post_serialized = self._serialize_and_post
+        self._pipeline = AppendPipeline(self, buffer, session, serializers)
+        self._has_pipeline = bool(serializers) or buffer.interceptors.sending
+        self._tables = TableAppender(self, buffer, session)
+        self._batch_check: Callable[[Sequence[RecordBatch]], None] | None = None
 
     def _check_records(self, versions: BrokerVersions) -> None:
         """Refuse from now on what the brokers cannot store: see :mod:`aiokproto.producer.old_brokers`."""
         if not versions.supports(ZSTD):
             self._batch_check = partial(check_batches, versions)
-        if not RecordCheck.needed(versions):
+        if not lacks_parts_of_records(versions):
             return
         self._tables.check = partial(check_table, versions)
-        if self._interception is not None:
-            # After the interceptors, which may add headers.
-            self._interception.check_records(versions)
-            return
-        check = RecordCheck(versions, self._append)
-        vars(self).update(_append=check.append)
-        if not self._serializers:
-            vars(self).update(post=posting(check.append, self._append_later))
+        self._pipeline.versions = versions
+        self._has_pipeline = True
+
+    async def _append_later(self, record: PendingRecord) -> Delivery:
+        return await self._buffer.append(self._session, record)
+
+    async def _append_in_pipeline(self, topic: str, record: ProducerRecord[K, V]) -> Delivery:
+        return await self._pipeline.append(topic, record)
 
     async def send(
         self,
@@ -113,12 +99,13 @@ class RecordSender(RecordAppender[K, V]):
             BrokerError: The broker rejected the record.
             ClientClosedError: The producer is not started, is closed, or has failed.
         """
-        if self._post_serialized is not None:
-            where = await (await self._serialize_and_post(topic, value, key, headers, partition, timestamp))
+        if self._has_pipeline:
+            record = ProducerRecord(value, key, headers, partition, timestamp)
+            where = await (await self._pipeline.append(topic, record))
         else:
             appended = self._append(topic, value, key, headers, partition, timestamp)  # type: ignore[arg-type]
             if not isinstance(appended, Delivery):
-                appended = await self._append_later(appended)
+                appended = await self._buffer.append(self._session, appended)
             where = await appended
         # Waiting has let the sender run, so the next slow append need not yield.
         self._buffer.task_has_waited()
@@ -145,45 +132,10 @@ class RecordSender(RecordAppender[K, V]):
                 ``await partitions_for(topic)`` requests it.
             KafkaError: As for :meth:`post`.
         """
-        if self._post_serialized is None:
-            appended = self._append(topic, value, key, headers, partition, timestamp)  # type: ignore[arg-type]
-        elif self._serializers.is_async:
-            raise ConfigurationError("try_post() cannot await an async serializer: use await post()")
-        else:
-            raw_key, raw_value = self._serializers.apply(key, value)
-            appended = self._append(topic, raw_value, raw_key, headers, partition, timestamp)
-        return appended if isinstance(appended, Delivery) else self._try_append(appended)
-
-    async def _serialize_and_post(
-        self,
-        topic: str,
-        value: V | None,
-        key: K | None,
-        headers: Sequence[Header],
-        partition: int | None,
-        timestamp: int | None,
-    ) -> Delivery:
-        appended = await self._serialize_and_append(topic, value, key, headers, partition, timestamp)
-        return appended if isinstance(appended, Delivery) else await self._append_later(appended)
-
-    async def _serialize_and_append(
-        self,
-        topic: str,
-        value: V | None,
-        key: K | None,
-        headers: Sequence[Header],
-        partition: int | None,
-        timestamp: int | None,
-    ) -> Delivery | PendingRecord:
-        """As :meth:`_append`. Cancelled, nothing is appended."""
-        if timestamp is None:
-            # Before the serializers: it is the time of the event.
-            timestamp = self._now_ms()
-        if self._serializers.is_async:
-            raw_key, raw_value = await self._serializers.apply_later(key, value)
-        else:
-            raw_key, raw_value = self._serializers.apply(key, value)
-        return self._append(topic, raw_value, raw_key, headers, partition, timestamp)
+        if self._has_pipeline:
+            return self._pipeline.try_append(topic, ProducerRecord(value, key, headers, partition, timestamp))
+        appended = self._append(topic, value, key, headers, partition, timestamp)  # type: ignore[arg-type]
+        return appended if isinstance(appended, Delivery) else self._buffer.try_append(self._session, appended)
 
     async def post_bytes(
         self, topic: str, value: bytes | None, *, key: bytes | None = None, headers: Sequence[Header] = ()
@@ -192,8 +144,10 @@ class RecordSender(RecordAppender[K, V]):
 
         It serves to copy records, such as dead letters, as they are stored. Raises and suspends as :meth:`post`.
         """
+        if self._has_pipeline:
+            return await self._pipeline.append_bytes(topic, ProducerRecord(value, key, headers))
         appended = self._append(topic, value, key, headers, None, None)
-        return appended if isinstance(appended, Delivery) else await self._append_later(appended)
+        return appended if isinstance(appended, Delivery) else await self._buffer.append(self._session, appended)
 
     async def send_many(
         self,
@@ -256,9 +210,8 @@ class RecordSender(RecordAppender[K, V]):
         if is_table(records):
             parts = await self._tables.append(topic, records, partition)
         else:
-            values = cast("Iterable[bytes | ProducerRecord]", records)
-            append = None if self._post_serialized is None else self._serialize_and_append
-            parts = await append_all(self, topic, values, partition, append)
+            values = cast("Iterable[V | ProducerRecord[K, V]]", records)
+            parts = await append_all(self, topic, values, partition)
         return BulkDelivery(parts, self._buffer.accumulator.delivery_context)
 
     async def send_batch(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from itertools import chain
 from typing import TypeVar
 
 from aiokproto.errors import CodecError, CorruptRecordError, UnsupportedCompressionError
@@ -67,7 +66,6 @@ class RecordBatch:
     """
 
     __slots__ = (
-        "_begun",
         "attributes",
         "base_offset",
         "base_sequence",
@@ -113,8 +111,6 @@ class RecordBatch:
         self.position = 0
         self.max_decompressed = max_decompressed
         self.max_record = max_record
-        # What read_small() has decompressed and found to be too much, for the slices that are read next.
-        self._begun: Iterator[Bytes] | None = None
         if len(self.raw) < HEADER.size:
             raise CorruptRecordError(f"a record batch has at least {HEADER.size} bytes, not {len(self.raw)}")
         (
@@ -227,9 +223,6 @@ class RecordBatch:
             CorruptRecordError: The section cannot be decompressed, or exceeds ``max_decompressed`` bytes.
             UnsupportedCompressionError: The codec is unknown or its library is missing.
         """
-        begun, self._begun = self._begun, None
-        if begun is not None:
-            return begun
         packed = self.raw[HEADER.size :]
         if not self.attributes & CODEC:
             return iter((packed,))
@@ -250,43 +243,40 @@ class RecordBatch:
         except CorruptRecordError as error:
             raise named(self, error) from error.__cause__
 
-    def read_small(self, make: Make[T], *, check_crc: bool = False) -> list[T] | None:
-        """As :meth:`records`, of a batch that is one slice whatever is in it, as most are; None for others.
+    def read_or_slice(self, make: Make[T], *, check_crc: bool = False) -> list[T] | Slices[T]:
+        """Read a batch that is one slice whatever is in it, as most are; for others, return what reads their slices.
 
         Args:
             make: Builds each record.
-            check_crc: Whether to compare the checksum of such a batch first.
+            check_crc: Whether to compare the checksum first: at once, or when the slices are read.
+
+        Raises:
+            CorruptRecordError, UnsupportedCompressionError: As :meth:`records`.
         """
         raw, packed = self.raw, self.attributes & CODEC
         # Most of half the size decompress to more.
         if len(raw) > (SMALL_BYTES // 2 if packed else SMALL_BYTES) or self.max_record < SMALL_RECORD:
-            return None
+            return self.slices(make, check_crc=check_crc)
         if check_crc:
             self.validate()
         append_time = self.max_timestamp if self.attributes & TIMESTAMP_TYPE else None
         try:
-            body = self._small_body() if packed else raw[HEADER.size :]
-            if body is None:
-                return None
+            body: Bytes = raw[HEADER.size :]
+            if packed:
+                unpacked = self.unpacked()
+                parts: list[Bytes] = []
+                if _taken(unpacked, parts) > SMALL_BYTES:
+                    # What is decompressed is theirs, and not kept in the batch, which others may read meanwhile.
+                    return Slices(self, make, begun=parts, unpacked=unpacked)
+                body = joined(parts)
             return read_records(body, self.count, self.base_offset, self.base_timestamp, append_time, make)
         except CodecError as error:
             raise named(self, error) from error.__cause__
 
-    def _small_body(self) -> Bytes | None:
-        unpacked = self.unpacked()
-        size, parts = 0, []
-        for part in unpacked:
-            parts.append(part)
-            size += len(part)
-            if size > SMALL_BYTES:
-                self._begun = chain(parts, unpacked)
-                return None
-        return joined(parts)
-
-    def slices(self, make: Make[T]) -> Slices[T]:
+    def slices(self, make: Make[T], *, check_crc: bool = False) -> Slices[T]:
         """Return the records in slices of bounded memory, each built by ``make(offset, timestamp, key, value,
-        headers)``."""
-        return Slices(self, make)
+        headers)``. With ``check_crc`` the first use of them compares the checksum."""
+        return Slices(self, make, check_crc=check_crc)
 
     def records(self, make: Make[T]) -> list[T]:
         """Read all records, each built by ``make(offset, timestamp, key, value, headers)``.
@@ -324,3 +314,14 @@ class RecordBatch:
     def damage(self, why: object) -> CorruptRecordError:
         """Return an error that names the batch."""
         return CorruptRecordError(f"record batch at offset {self.base_offset}: {why}")
+
+
+def _taken(unpacked: Iterator[Bytes], parts: list[Bytes]) -> int:
+    """Take the chunks of a small batch, or until they are too large for one; return their size."""
+    size = 0
+    for part in unpacked:
+        parts.append(part)
+        size += len(part)
+        if size > SMALL_BYTES:
+            break
+    return size

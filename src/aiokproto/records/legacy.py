@@ -187,14 +187,14 @@ class LegacyBatch(RecordBatch):
         except CodecError as error:
             raise self.damage(error) from error.__cause__
 
-    def read_small(self, make: Make[T], *, check_crc: bool = False) -> list[T] | None:
-        """Return None, because only reading the set tells how many records it has, and how large they are."""
-        return None
+    def read_or_slice(self, make: Make[T], *, check_crc: bool = False) -> list[T] | Slices[T]:
+        """Return what reads the slices: only reading the set tells how many records it has, and how large they are."""
+        return self.slices(make, check_crc=check_crc)
 
-    def slices(self, make: Make[T]) -> Slices[T]:
+    def slices(self, make: Make[T], *, check_crc: bool = False) -> Slices[T]:
         """Return the records in slices of bounded memory, each built by ``make(offset, timestamp, key, value,
         headers)`` with empty headers."""
-        return LegacySlices(self, make)
+        return LegacySlices(self, make, check_crc=check_crc)
 
     def records_within(self, size: int, make: Make[T]) -> list[T] | None:
         """Return all records, or None if they, and all sets that hold them, decompress to more than ``size`` bytes.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, groupby
 from operator import attrgetter
 
-from aiokproto.errors import CodecError, CorruptRecordError
+from aiokproto.errors import CodecError, CorruptRecordError, KafkaError
 from aiokproto.records.batch import CODEC, HEADER, LOG_OVERHEAD, RecordBatch
 from aiokproto.records.columns import Columns, Row, columns_of, read_spans, read_together, row, span_of
 from aiokproto.records.compression import Bytes
@@ -37,7 +37,8 @@ def in_pieces(
     record, plus that of the codec: a snappy block, or a zstd window, of up to 128 MiB.
 
     Raises:
-        CorruptRecordError: A batch is damaged. The pieces before the damage have been yielded.
+        CorruptRecordError: A batch is damaged. What comes before it, and its own pieces before the damage, have been
+            yielded.
         UnsupportedCompressionError: A codec is unknown or its library is missing.
     """
     for magic, run in groupby(batches, attrgetter("magic")):
@@ -51,53 +52,80 @@ def _together(batches: Iterable[RecordBatch | Run], size: int, most: int, check_
     room, records = size, most
     begun: list[Bytes] = []
     unpacked: Iterator[Bytes] = iter(())
-    for batch in batches:
-        if isinstance(batch, Run):
-            if group:
-                yield read_together(group, bodies)
-                group, bodies, room, records = [], [], size, most
-            yield from _run(batch, size, most, check_crc)
-            continue
-        if check_crc:
-            batch.validate()
-        count = batch.count
-        packed = batch.attributes & CODEC
-        taken = batch.length - _BEFORE_RECORDS
-        # A batch that compaction has emptied keeps its codec but has nothing to decompress.
-        if not count and (packed or not taken):
-            continue
-        if packed:
-            unpacked = batch.unpacked()
-            begun, taken = _begun(batch, unpacked, size)
-        # Fewer compressed batches are read together: decompressed data should still be in the processor's cache.
-        weight = max(taken, _PACKED_WEIGHT * batch.length) if packed else taken
-        alone = taken > min(size, batch.max_record) or count > most
-        # The group is full: it is read before this batch joins the next one.
-        if alone or weight > room or count > records:
-            if group:
-                yield read_together(group, bodies)
-            group, bodies, room, records = [], [], size, most
-            if alone:
-                rest = chain(given_away(begun), unpacked) if packed else iter((batch.body(),))
-                yield from _alone(batch, rest, size, most)
+    try:
+        for batch in batches:
+            if isinstance(batch, Run):
+                yield from _grouped(group, bodies)
+                room, records = size, most
+                yield from _run(batch, size, most, check_crc)
                 continue
-        group.append(batch)
-        bodies.append(joined(begun) if packed else None)
-        room -= weight
-        records -= count
-    if group:
-        yield read_together(group, bodies)
+            if check_crc:
+                batch.validate()
+            count = batch.count
+            packed = batch.attributes & CODEC
+            taken = batch.length - _BEFORE_RECORDS
+            # A batch that compaction has emptied keeps its codec but has nothing to decompress.
+            if not count and (packed or not taken):
+                continue
+            if packed:
+                unpacked = batch.unpacked()
+                begun, taken = _begun(batch, unpacked, size)
+            # Fewer compressed batches are read together: decompressed data should still be in the processor's cache.
+            weight = max(taken, _PACKED_WEIGHT * batch.length) if packed else taken
+            alone = taken > min(size, batch.max_record) or count > most
+            # The group is full: it is read before this batch joins the next one.
+            if alone or weight > room or count > records:
+                yield from _grouped(group, bodies)
+                room, records = size, most
+                if alone:
+                    rest = chain(given_away(begun), unpacked) if packed else iter((batch.body(),))
+                    yield from _alone(batch, rest, size, most)
+                    continue
+            group.append(batch)
+            bodies.append(joined(begun) if packed else None)
+            room -= weight
+            records -= count
+    except KafkaError:
+        # What comes before the damage is good.
+        yield from _grouped(group, bodies)
+        raise
+    yield from _grouped(group, bodies)
+
+
+def _grouped(group: list[RecordBatch], bodies: list[Bytes | None]) -> Iterator[Columns]:
+    """Read batches together, and empty the lists; if one is damaged, read those before it one by one."""
+    batches, opened = group[:], bodies[:]
+    group.clear()
+    bodies.clear()
+    if not batches:
+        return
+    try:
+        found = read_together(batches, opened)
+    except CodecError:
+        for batch, body in zip(batches, opened, strict=True):
+            yield read_together([batch], [body])
+        raise
+    yield found
 
 
 def _run(run: Run, size: int, most: int, check_crc: bool) -> Iterator[Columns]:
     for part in run.parts(min(size, run.max_record), most):
-        if check_crc:
-            part.validate()
-        if part.size > min(size, run.max_record) or part.records > most:
+        alone = part.size > min(size, run.max_record) or part.records > most
+        try:
+            if check_crc:
+                part.validate()
+            found = None if alone else part.columns()
+        except CodecError:
+            # What comes before the damaged batch is good.
+            yield from _together(part.batches(), size, most, check_crc)
+            raise
+        if found is None:
             (batch,) = part.batches()
             yield from _alone(batch, iter((batch.body(),)), size, most)
         else:
-            yield part.columns()
+            yield found
+        # Released before the next piece is made: two would be in memory at once.
+        del found
 
 
 def _begun(batch: RecordBatch, unpacked: Iterator[Bytes], size: int) -> tuple[list[Bytes], int]:
@@ -154,17 +182,23 @@ def _legacy(batches: Iterable[RecordBatch | Run], size: int, most: int, check_cr
     rows: list[Row] = []
     kinds: list[int] = []
     room = size
-    for batch in batches:
-        assert isinstance(batch, LegacyBatch)
-        if check_crc:
-            batch.validate()
-        for found in batch.records_in_pieces(row, size, most):
-            taken = sum(len(key or b"") + len(value or b"") for _, _, key, value, _ in found)
-            if rows and (taken > room or len(rows) + len(found) > most):
-                yield columns_of(rows, kinds)
-                rows, kinds, room = [], [], size
-            rows += found
-            kinds += [batch.timestamp_type] * len(found)
-            room -= taken
+    try:
+        for batch in batches:
+            assert isinstance(batch, LegacyBatch)
+            if check_crc:
+                batch.validate()
+            for found in batch.records_in_pieces(row, size, most):
+                taken = sum(len(key or b"") + len(value or b"") for _, _, key, value, _ in found)
+                if rows and (taken > room or len(rows) + len(found) > most):
+                    yield columns_of(rows, kinds)
+                    rows, kinds, room = [], [], size
+                rows += found
+                kinds += [batch.timestamp_type] * len(found)
+                room -= taken
+    except KafkaError:
+        # What comes before the damage is good.
+        if rows:
+            yield columns_of(rows, kinds)
+        raise
     if rows:
         yield columns_of(rows, kinds)

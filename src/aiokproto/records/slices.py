@@ -7,17 +7,18 @@ sizes are one slice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
 
-from aiokproto.errors import CodecError, CorruptRecordError
+from aiokproto.errors import CodecError, CorruptRecordError, KafkaError
 from aiokproto.records.compression import Bytes, TooLargeError
 from aiokproto.records.cutting import cut, joined
 from aiokproto.records.record import HEADER_WEIGHT, Make, Place, read_slice
 from aiokproto.records.scan import whole_records
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 _CODEC = 0x07
 _HEADER = 61
@@ -61,6 +62,10 @@ class Batch(Protocol):
         """Decompress the records section, one chunk at a time."""
         ...
 
+    def validate(self) -> None:
+        """Compare the checksum."""
+        ...
+
     def damage(self, why: object) -> CorruptRecordError:
         """Return an error that names the batch."""
         ...
@@ -81,24 +86,56 @@ class MessageSet(Batch, Protocol):
 class Slices(Generic[T]):
     """The records of one batch, from the first to the last slice. Call :meth:`read` until ``ended``.
 
+    After an error nothing more can be read: each call raises it again.
+
     Attributes:
         ended: Whether the last slice was read.
     """
 
-    __slots__ = ("_batch", "_begun", "_make", "_pieces", "_quick", "_taken", "_unpacked", "_whole", "ended")
+    __slots__ = (
+        "_batch",
+        "_begun",
+        "_check_crc",
+        "_failure",
+        "_make",
+        "_pieces",
+        "_quick",
+        "_taken",
+        "_unpacked",
+        "_whole",
+        "ended",
+    )
 
-    def __init__(self, batch: Batch, make: Make[T]) -> None:
-        """``make`` builds each record, see :data:`~aiokproto.records.record.Make`."""
+    def __init__(
+        self,
+        batch: Batch,
+        make: Make[T],
+        *,
+        check_crc: bool = False,
+        begun: list[Bytes] | None = None,
+        unpacked: Iterator[Bytes] | None = None,
+    ) -> None:
+        """Read a batch from its first record on.
+
+        Args:
+            batch: The batch.
+            make: Builds each record, see :data:`~aiokproto.records.record.Make`.
+            check_crc: Whether to compare the checksum before anything is read.
+            begun: The first chunks, if the caller has decompressed them.
+            unpacked: The chunks behind these.
+        """
         self.ended = False
         self._batch = batch
         self._make = make
-        self._unpacked: Iterator[Bytes] | None = None
-        self._begun: list[Bytes] = []
-        self._taken = 0
+        self._check_crc = check_crc
+        self._unpacked = unpacked
+        self._begun = begun or []
+        self._taken = sum(map(len, self._begun))
         # Whether everything decompressed is in `_begun`.
         self._whole = False
         self._pieces: Iterator[tuple[list[T], bool]] | None = None
         self._quick: bool | None = None
+        self._failure: tuple[type[Exception], str] | None = None
 
     def is_quick(self) -> bool:
         """Return whether reading it takes one short step. Decompresses up to a megabyte to find out, and keeps that.
@@ -106,14 +143,8 @@ class Slices(Generic[T]):
         Raises:
             CorruptRecordError, UnsupportedCompressionError: As :meth:`read`.
         """
-        if self._quick is None and self._batch.count <= QUICK_RECORDS and not self._batch.attributes & _CODEC:
-            # The usual case: nothing has to be decompressed to know its size.
-            self._quick = len(self._batch.raw) <= QUICK_BYTES
-        elif self._quick is None:
-            try:
-                self._quick = self._batch.count <= QUICK_RECORDS and self._begin(QUICK_BYTES) <= QUICK_BYTES
-            except CodecError as error:
-                raise named(self._batch, error) from error.__cause__
+        if self._quick is None:
+            self._quick = self._guarded(self._find_quick)
         return self._quick
 
     def read(self) -> list[T]:
@@ -123,6 +154,40 @@ class Slices(Generic[T]):
             CorruptRecordError: The batch is damaged, or exceeds a limit. The slices before are right.
             UnsupportedCompressionError: The codec is unknown or its library is missing.
         """
+        return self._guarded(self._read_next)
+
+    def _guarded(self, work: Callable[[], R]) -> R:
+        """Return what ``work`` returns; raise the error again that it, or work before, has raised."""
+        if self._failure is not None:
+            kind, text = self._failure
+            raise kind(text)
+        try:
+            if self._check_crc:
+                self._batch.validate()
+                # Once: not for each slice.
+                self._check_crc = False
+            return work()
+        except BaseException as error:
+            # Not the error itself: its frames refer to this object, a cycle that would keep what was decompressed.
+            if isinstance(error, KafkaError):
+                self._failure = type(error), str(error)
+            else:
+                self._failure = RuntimeError, f"the batch cannot be read on after {error!r}"
+            raise
+
+    def _find_quick(self) -> bool:
+        batch = self._batch
+        if batch.count > QUICK_RECORDS:
+            return False
+        # The usual case: nothing has to be decompressed to know its size.
+        if not batch.attributes & _CODEC:
+            return len(batch.raw) <= QUICK_BYTES
+        try:
+            return self._begin(QUICK_BYTES) <= QUICK_BYTES
+        except CodecError as error:
+            raise named(batch, error) from error.__cause__
+
+    def _read_next(self) -> list[T]:
         batch = self._batch
         try:
             if self._pieces is None:
@@ -204,21 +269,17 @@ class LegacySlices(Slices[T]):
 
     __slots__ = ("_set", "_whole_set")
 
-    def __init__(self, batch: MessageSet, make: Make[T]) -> None:
-        super().__init__(batch, make)
+    def __init__(self, batch: MessageSet, make: Make[T], *, check_crc: bool = False) -> None:
+        super().__init__(batch, make, check_crc=check_crc)
         self._set = batch
         # Everything in the set, if that is quick.
         self._whole_set: list[T] | None = None
 
-    def is_quick(self) -> bool:
-        """Return whether reading it takes one short step."""
-        if self._quick is None:
-            self._whole_set = self._set.records_within(QUICK_BYTES, self._make)
-            self._quick = self._whole_set is not None
-        return self._quick
+    def _find_quick(self) -> bool:
+        self._whole_set = self._set.records_within(QUICK_BYTES, self._make)
+        return self._whole_set is not None
 
-    def read(self) -> list[T]:
-        """Return the records of the next slice."""
+    def _read_next(self) -> list[T]:
         if self.is_quick():
             assert self._whole_set is not None
             self.ended = True

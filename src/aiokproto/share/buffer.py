@@ -217,7 +217,7 @@ class OpenAcquired(OpenBatch["ShareRecord | None"]):
     ) -> None:
         at = bisect_left(ranges, position, key=attrgetter("last"))
         self._make = ShareRecordMaker(lock, ranges[at:], batch.timestamp_type, batch.partition_leader_epoch)
-        super().__init__(batch, self._make, position, check_crcs)
+        super().__init__(batch, batch.slices(self._make, check_crc=check_crcs), position)
 
     def read(self) -> list[ShareRecord]:
         """Decode the next slice, in order; raises as :meth:`read_all`."""
