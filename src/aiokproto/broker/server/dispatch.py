@@ -53,6 +53,10 @@ takes the event loop's time, up to a second for this much."""
 _LONG = 1 << 14
 """Bytes of a request from which on others have their turn between its steps: each of them may take milliseconds."""
 
+_SHORT = 1 << 10
+"""Longest request in bytes that is decoded to refuse it before a login, in the form of its own response: strangers send
+it, and decoding and refusing takes a second for 500 KB."""
+
 _API_VERSIONS_OF_2_4 = 3
 """The version of ApiVersions that Kafka 2.4 added. A broker that serves it also has KIP-511."""
 
@@ -124,7 +128,7 @@ class Dispatcher:
         # By the header alone: the body of most requests that come before authentication is never decoded.
         refusal = connection.sasl.check_request(header.api_key) if connection.sasl is not None else None
         # With a refusal the client gets its response first, and the connection is closed after that.
-        if refusal is None:
+        if refusal is None or len(data) > _SHORT:
             _close_if_authentication_failed(connection)
         # By this broker's own table, not by Kafka's latest: versions that ApiVersions does not list are not served.
         handler = find(header.api_key) or self._unsupported_api_handler(header.api_key)
