@@ -21,7 +21,7 @@ _ALGORITHMS = {
 """The kind of key, and the size of the hash or of the curve. Not ``none``, and no algorithm with a shared key."""
 
 _WHITE = "".join(map(chr, range(33)))
-"""What Java's ``trim()`` removes. Python's ``strip()`` removes more: two subjects of an identity provider would be one."""
+"""What Java's ``trim()`` removes. Python's ``strip()`` removes more: two subjects of a provider would be one."""
 
 
 class JwtValidator:
