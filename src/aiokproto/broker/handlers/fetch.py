@@ -85,6 +85,9 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
         if response.aborted_transactions:
             _drop_later_aborted(response)
         await turns.spend(len(response.records))
+    # Not for what is refused as a whole: everyone can send it, and sessions take memory, and the place of others.
+    if not found or any(response.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED for _, response, _ in found):
+        context.sessions.keep(session)
     # Last, when the responses are final: a session leaves out partitions that have not changed since the last response.
     changed = session.select((key, response) for key, response, _ in found)
     return _respond(session, changed, context)

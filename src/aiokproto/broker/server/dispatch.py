@@ -100,7 +100,9 @@ class Dispatcher:
         self._served = served
         self._quotas = quotas
         options = runtime.state.options
-        self._sessions = FetchSessionCache(options.number("max.incremental.fetch.session.cache.slots"))
+        self._sessions = FetchSessionCache(
+            options.number("max.incremental.fetch.session.cache.slots"), runtime.clock.time
+        )
         self._share_sessions = ShareSessions(options.number("group.share.max.share.sessions"))
 
     def disconnected(self, connection: ClientSession) -> None:
