@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from aiokproto.broker.fetch.long_poll import wait_for_change
+from aiokproto.broker.fetch.long_poll import longest_wait, wait_for_change
 from aiokproto.broker.handlers.share_requests import (
     RENEW_VERSION,
     AcknowledgeError,
@@ -90,7 +90,7 @@ async def handle(request: ShareFetchRequest, context: RequestContext) -> ShareFe
     except BrokerError as error:
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             # As in Kafka: a client retries at once, and would send requests in a loop.
-            await asyncio.sleep(request.max_wait_ms / 1000)
+            await asyncio.sleep(longest_wait(request.max_wait_ms, context.state.options))
         return ShareFetchResponse(error_code=error.code, error_message=error.detail, responses=[], node_endpoints=[])
     # Acknowledgements first: the records that they release can be acquired by this same request.
     acknowledged = acknowledge(session_key, _acknowledgements(request), renew, context)
@@ -146,7 +146,7 @@ def _acknowledgements(request: ShareFetchRequest) -> dict[TopicIdPartition, list
 
 async def _fetch(session: ShareSession, request: ShareFetchRequest, context: RequestContext) -> list[FetchedPartition]:
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + request.max_wait_ms / 1000
+    deadline = loop.time() + longest_wait(request.max_wait_ms, context.state.options)
     timed_out = request.max_wait_ms <= 0
     settings = context.shares.settings(session.key.group_id)
     while True:
