@@ -48,6 +48,7 @@ from aiokproto.codec.messages.share_fetch import (
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, CorruptRecordError, UnsupportedCompressionError
 from aiokproto.records.batch import CONTROL, TRANSACTIONAL
+from aiokproto.security.shown import shown
 
 log = logging.getLogger("aiokproto.broker")
 
@@ -181,7 +182,7 @@ async def _starts(session: ShareSession, context: RequestContext) -> dict[TopicI
             found = await offset_at_time(partition.log, time, context.opening) if time is not None else None
         except (BrokerError, CorruptRecordError, UnsupportedCompressionError) as error:
             # What cannot be read has no start: the response has the error of this.
-            log.debug("share group %s: %s: %s", session.key.group_id, partition_id, error)
+            log.debug("share group %s: %s: %s", shown(session.key.group_id), partition_id, error)
         else:
             if found is not None:
                 starts[partition_id] = found.offset
