@@ -363,7 +363,7 @@ def test_security_that_does_not_fit_together_is_refused(arguments: Any, config: 
 )
 @pytest.mark.parametrize("mechanisms", ["PLAIN", "SCRAM-SHA-256"])
 def test_super_users_that_are_written_in_another_way_are_refused(users: str, text: str, mechanisms: str) -> None:
-    """Also where every name is possible: somebody else may get it."""
+    """Also where every name is possible: another user may get it."""
     config: dict[str, Value] = {**AUTHORIZED, "super.users": users, "sasl.enabled.mechanisms": mechanisms}
     with pytest.raises(ConfigurationError) as raised:
         Broker(security=Security("SASL_PLAINTEXT", users={"alice": "s3cret", "bob": "s3cret"}), config=config)
