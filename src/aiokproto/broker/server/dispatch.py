@@ -46,9 +46,9 @@ from aiokproto.codec.wire import Limits
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, DecodeError
 
-_LIMITS = Limits(memory=256 << 20)
-"""Of one decoded request: a tenth of it, 100,000 partitions with their objects, is more than any client sends. Decoding
-takes the event loop's time, up to a second for this much."""
+_LIMITS = Limits(memory=64 << 20)
+"""Of one decoded request: 100,000 partitions with their objects take a third of it, and are more than any client sends.
+Decoding and refusing as many as it has room for takes the event loop's time, some seconds."""
 
 _LONG = 1 << 14
 """Bytes of a request from which on others have their turn between its steps: each of them may take milliseconds."""
