@@ -61,7 +61,7 @@ class Decoded:
 def decoded(monkeypatch: pytest.MonkeyPatch) -> Decoded:
     found, decode = Decoded(), MetadataRequest.decode_from.__func__  # type: ignore[attr-defined]
 
-    def recorded(kind: Any, data: Any, position: int, version: int, **options: Any) -> Any:
+    def recorded(kind: Any, /, data: Any, position: int, version: int, **options: Any) -> Any:
         found.size += len(data)
         return decode(kind, data, position, version, **options)
 

@@ -121,7 +121,7 @@ async def test_what_is_named_again_is_described_once(name: str) -> None:
             wire.send(request, version)
             frame = await wire.frame()
             answers.append(len(frame))
-            assert decode_response(frame, request.response, version)
+            decode_response(frame, request.response, version)
         # Repeated topics and groups around what is named once may take some bytes themselves.
         assert answers[1] <= answers[0] + 50 * 12, answers
 
