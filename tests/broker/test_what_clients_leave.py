@@ -13,7 +13,6 @@ from aiokproto.broker.quotas.client_quotas import ClientQuotas
 from aiokproto.broker.telemetry import MOST_PUSHED_BYTES, ClientMetricsOptions, ClientTelemetry, PushedMetrics
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.messages.share_fetch import FetchPartition, FetchTopic, ShareFetchRequest
-from aiokproto.codec.schema import Request
 from aiokproto.records import Compression, compress
 from tests.broker.reachable import reachable_bytes
 from tests.broker.wire import connect, fetch_request
@@ -65,7 +64,7 @@ def test_a_long_text_of_a_client_matches_no_subscription(text: str, matches: boo
 @pytest.mark.parametrize("kind", ["Fetch", "ShareFetch", "ShareFetch beyond the limit"])
 async def test_the_longest_wait_of_a_client_that_is_gone_is_that_of_an_idle_connection(kind: str) -> None:
     """It holds one of ``max.connections`` while it waits, and can ask for 24 days."""
-    request: Request[Any] = fetch_request("t", max_wait_ms=(1 << 31) - 1)
+    request: Any = fetch_request("t", max_wait_ms=(1 << 31) - 1)
     version = 12
     if kind != "Fetch":
         request = ShareFetchRequest(
