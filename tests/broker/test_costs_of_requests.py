@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -29,7 +29,9 @@ from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest
 from aiokproto.codec.messages.produce import ProduceRequest
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request
+from aiokproto.codec.wire import Limits
 from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import DecodeError
 from tests.broker.costly_requests import SHAPES, Shape, request
 from tests.broker.reachable import reachable_bytes
 from tests.broker.secure import USERS, authenticate, guarded, logged_in
@@ -89,6 +91,10 @@ async def exchange(wire: Wire, api_key: int, number: int, shape: Shape, salt: st
 async def calls_of(api_key: int, user: str, shape: Shape) -> list[int]:
     """Of requests of the sizes."""
     found = []
+    one = request(api_key, SERVED[api_key].highest, 1, shape)
+    # What decodes within a limit of memory is compiled for the first request that could exceed it.
+    with suppress(DecodeError):
+        type(one).decode(one.encode(SERVED[api_key].highest), SERVED[api_key].highest, limits=Limits(memory=100))
     for size in SIZES:
         async with user_of_a_broker(user) as (_, wire):
             # What is imported and compiled with the first request.

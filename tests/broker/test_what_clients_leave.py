@@ -64,9 +64,10 @@ def test_a_long_text_of_a_client_matches_no_subscription(text: str, matches: boo
 @pytest.mark.parametrize("kind", ["Fetch", "ShareFetch", "ShareFetch beyond the limit"])
 async def test_the_longest_wait_of_a_client_that_is_gone_is_that_of_an_idle_connection(kind: str) -> None:
     """It holds one of ``max.connections`` while it waits, and can ask for 24 days."""
-    request: Any = fetch_request("t", max_wait_ms=(1 << 31) - 1)
     version = 12
-    if kind != "Fetch":
+    if kind == "Fetch":
+        request: Any = fetch_request("t", max_wait_ms=(1 << 31) - 1)
+    else:
         request = ShareFetchRequest(
             group_id="g",
             member_id="m",
@@ -82,7 +83,7 @@ async def test_the_longest_wait_of_a_client_that_is_gone_is_that_of_an_idle_conn
     config = {"connections.max.idle.ms": 30, "max.connections": 1, "group.share.max.share.sessions": 1}
     async with Broker(config=config) as broker:
         await broker.create_topic("t")
-        if isinstance(request, ShareFetchRequest):
+        if kind != "Fetch":
             partition = FetchPartition(partition_index=0)
             topic_id = broker._running.state.topics["t"].topic_id
             request.topics = [FetchTopic(topic_id=topic_id, partitions=[partition])]
