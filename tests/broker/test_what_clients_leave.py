@@ -80,7 +80,7 @@ async def test_the_longest_wait_of_a_client_that_is_gone_is_that_of_an_idle_conn
             topics=[],
         )
         version = 1
-    config = {"connections.max.idle.ms": 30, "max.connections": 1, "group.share.max.share.sessions": 1}
+    config = {"max.connections": 1, "group.share.max.share.sessions": 1}
     async with Broker(config=config) as broker:
         await broker.create_topic("t")
         if kind != "Fetch":
@@ -92,6 +92,8 @@ async def test_the_longest_wait_of_a_client_that_is_gone_is_that_of_an_idle_conn
                 request.max_wait_ms = 0
                 await wire.ask(request, version)
                 request.member_id, request.max_wait_ms = "other", (1 << 31) - 1
+            # Now, so that none of the connections here is closed for it.
+            broker._running.state.options.static["connections.max.idle.ms"] = 1
             wire.send(request, version)
         # Has a connection once the other has none.
         async with connect(broker) as wire:
