@@ -28,7 +28,7 @@ from aiokproto.error_codes import ErrorCode, Policy
 from tests.behaviour.requests_of_all_apis import Names, Sample
 from tests.behaviour.secured import Secured, as_user, create, rule
 from tests.behaviour.waiting import until
-from tests.broker.secure import ALLOW, DENY, grant
+from tests.broker.secure import ALLOW, DENY, LITERAL, PREFIXED, grant
 from tests.broker.wire import Wire
 
 OPERATIONS = {
@@ -48,15 +48,20 @@ Outcome = frozenset[str]
 
 
 class User(NamedTuple):
-    """A user who has one operation on all resources of a type, or all others on resources of all types."""
+    """A user who has one operation on all resources of a type, or all others on resources of all types.
+
+    Or, with ``first``, lacks it on the first of two resources alone, whose name begins with the user's.
+    """
 
     name: str
     resource_type: ResourceType
     operation: Operation
     only: bool
+    first: bool = False
 
     def __str__(self) -> str:
-        return f"{'only' if self.only else 'without'} {self.operation.name} on {self.resource_type.name}"
+        which = "the first " if self.first else ""
+        return f"{'only' if self.only else 'without'} {self.operation.name} on {which}{self.resource_type.name}"
 
     def permits(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether the user is authorized, by the rules of ACLs."""
@@ -76,7 +81,15 @@ class User(NamedTuple):
             for kind in OPERATIONS:
                 yield rule(self.name, kind, _all_of(kind), Operation.ALL, permission=ALLOW)
         permission = ALLOW if self.only else DENY
-        yield rule(self.name, self.resource_type, _all_of(self.resource_type), self.operation, permission=permission)
+        name, pattern = _all_of(self.resource_type), LITERAL
+        if self.first:
+            # What requests name in its place, because it shall not exist, begins alike.
+            name, pattern = f"{self.name.split('-')[0]}-{_FIRST[self.resource_type]}", PREFIXED
+        yield rule(self.name, self.resource_type, name, self.operation, permission=permission, pattern=pattern)
+
+
+_FIRST = {ResourceType.TOPIC: "a", ResourceType.GROUP: "g"}
+"""How the names of :func:`prepare` end."""
 
 
 def _all_of(kind: ResourceType) -> str:
@@ -87,6 +100,15 @@ def users(prefix: str) -> list[User]:
     """Return all of them, with names that begin alike."""
     return [
         User(f"{prefix}-{number}-{only}", *pair, only) for number, pair in enumerate(PAIRS) for only in (False, True)
+    ]
+
+
+def users_without_the_first(prefix: str) -> list[User]:
+    """Return those who lack an operation on one of two topics, or groups."""
+    return [
+        User(f"{prefix}-{number}-first", *pair, only=False, first=True)
+        for number, pair in enumerate(PAIRS)
+        if pair[0] in _FIRST
     ]
 
 
@@ -208,8 +230,13 @@ def _outcome(part: Struct, place: str, labels: dict[Any, str], lists: bool) -> I
     if lists and named & set(labels.values()):
         yield f"{here} is listed"
     for name, value in values.items():
-        if name.endswith("error_code") and ErrorCode(value).policy & Policy.AUTHORIZATION:
+        if name.endswith("error_code") and _is_of_authorization(ErrorCode(value)):
             yield f"{here}/{name} {ErrorCode(value).name}"
         for item in value if isinstance(value, list) else (value,):
             if isinstance(item, Struct):
                 yield from _outcome(item, f"{here}/{name}", labels, lists)
+
+
+def _is_of_authorization(error: ErrorCode) -> bool:
+    # The second is what those get that are not served because others in the request are refused.
+    return bool(error.policy & Policy.AUTHORIZATION) or error is ErrorCode.OPERATION_NOT_ATTEMPTED

@@ -207,6 +207,19 @@ async def test_a_request_is_refused_for_one_topic_and_served_for_another(
         await revoke(admin, user)
 
 
+@pytest.mark.parametrize("version", [12, 13])
+async def test_metadata_of_a_hidden_topic_by_its_id_has_no_name(
+    secured: Secured, topic: str, user: str, version: int
+) -> None:
+    async with as_user(secured, "admin") as admin, as_user(secured, user) as client:
+        await create(admin, topic)
+        by_name = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        (known,) = (await admin.ask(by_name, 12)).topics
+        wanted = MetadataRequestTopic(topic_id=known.topic_id, name=None)
+        (found,) = (await client.ask(MetadataRequest(topics=[wanted], allow_auto_topic_creation=False), version)).topics
+        assert (found.error_code, found.name, found.partitions) == (NO_TOPIC, None, [])
+
+
 async def test_authorized_operations_are_a_bit_field(secured: Secured, topic: str, user: str) -> None:
     async with as_user(secured, "admin") as admin, as_user(secured, user) as client:
         await create(admin, topic)

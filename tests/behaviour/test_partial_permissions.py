@@ -14,6 +14,7 @@ from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import REFUSALS, Operation, ResourceType
 from aiokproto.broker.security.required import Required
 from aiokproto.broker.security.security_state import SecurityState
+from aiokproto.error_codes import ErrorCode
 from tests.behaviour.partial_permissions import (
     CLOSED,
     OPERATIONS,
@@ -25,6 +26,7 @@ from tests.behaviour.partial_permissions import (
     prepare,
     served_by,
     users,
+    users_without_the_first,
 )
 from tests.behaviour.requests_of_all_apis import Names, Sample, samples
 from tests.behaviour.secured import Secured, as_user, secured_broker, until_open
@@ -105,6 +107,8 @@ def check_declarations(outcomes: Outcomes, everyone: Iterable[User]) -> None:
         assert (where, hidden or REFUSALS[kind].name in refusals) == (where, True), outcome
 
 
+READ_GROUP = (ResourceType.GROUP, Operation.READ)
+WRITE_TOPIC = (ResourceType.TOPIC, Operation.WRITE)
 SOME = [
     (ResourceType.TOPIC, Operation.READ),
     (ResourceType.TRANSACTIONAL_ID, Operation.WRITE),
@@ -126,6 +130,45 @@ async def test_all_users_with_partial_permissions_are_refused_as_declared() -> N
         outcomes = await found(secured, everyone)
     assert len(outcomes) == len(ALL) * 2 * len(PAIRS)
     check_declarations(outcomes, everyone)
+
+
+def check_parts(outcomes: Outcomes, everyone: Iterable[User]) -> int:
+    """Of two resources only the one without the permission is refused. Returns how often one is."""
+    by_name = {str(user): user for user in everyone}
+    parts = 0
+    for (user, title), outcome in outcomes.items():
+        kind, where = by_name[user].resource_type, (user, title)
+        lacks = [
+            each
+            for each in needed(ALL[title])
+            if (each.operation, each.resource_type) == (by_name[user].operation, kind) and not each.unless
+        ]
+        refused = {place for place in outcome if place.endswith(REFUSALS[kind].name)}
+        second = {place for place in outcome if f"{kind.name.lower()} 1" in place and not place.endswith(" is listed")}
+        if not lacks:
+            assert (where, refused, second) == (where, set(), set())
+        if any(not each.otherwise for each in lacks) and any("0" in place for place in refused):
+            attempted = {place for place in second if not place.endswith(ErrorCode.OPERATION_NOT_ATTEMPTED.name)}
+            assert (where, attempted) == (where, set())
+            assert (where, bool(second)) == (where, any(each.together for each in lacks))
+            parts += 1
+    return parts
+
+
+async def test_users_who_lack_an_operation_on_one_of_two_resources_are_refused_that_one() -> None:
+    everyone = [each for each in users_without_the_first(prefix()) if each[1:3] in (SOME[0], WRITE_TOPIC, READ_GROUP)]
+    newest = [(each.name, each.version) for each in NEWEST.values()]
+    # The last version for clients, where all is served or nothing.
+    newest.append(("AddPartitionsToTxn", 3))
+    async with secured_broker() as secured:
+        assert check_parts(await found(secured, everyone, newest), everyone) > 10
+
+
+@pytest.mark.extended
+async def test_all_users_who_lack_an_operation_on_one_of_two_resources_are_refused_that_one() -> None:
+    everyone = users_without_the_first(prefix())
+    async with secured_broker() as secured:
+        assert check_parts(await found(secured, everyone), everyone) > 130
 
 
 # ---- brokers ask for nothing else
@@ -253,4 +296,13 @@ async def compared(secured_kafka: RunningKafka, everyone: list[User]) -> int:
 @pytest.mark.parametrize("resource_type", OPERATIONS, ids=lambda each: each.name)
 async def test_kafka_refuses_the_same(secured_kafka: RunningKafka, resource_type: ResourceType, only: bool) -> None:
     everyone = [each for each in users(prefix()) if each.resource_type is resource_type and each.only is only]
+    assert await compared(secured_kafka, everyone) > 300 * len(everyone)
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("resource_type", [ResourceType.TOPIC, ResourceType.GROUP], ids=lambda each: each.name)
+async def test_kafka_refuses_the_same_of_two_resources(
+    secured_kafka: RunningKafka, resource_type: ResourceType
+) -> None:
+    everyone = [each for each in users_without_the_first(prefix()) if each.resource_type is resource_type]
     assert await compared(secured_kafka, everyone) > 300 * len(everyone)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from aiokproto.broker import Broker, Security
 from aiokproto.broker.server import listener
+from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokproto.codec.messages.sasl_handshake import SaslHandshakeRequest
 from tests.broker.secure import USERS, authenticate, plain
 from tests.broker.wire import connect
@@ -47,3 +49,38 @@ async def test_clients_without_a_login_share_a_limit_of_memory(monkeypatch: pyte
         for writer in writers:
             writer.close()
         await until(lambda: memory._used == 0 and not memory._waiting)
+
+
+class Decoded:
+    """How many bytes of bodies were decoded."""
+
+    size = 0
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> Decoded:
+    found, decode = Decoded(), MetadataRequest.decode_from.__func__  # type: ignore[attr-defined]
+
+    def recorded(kind: Any, /, data: Any, position: int, version: int, **options: Any) -> Any:
+        found.size += len(data)
+        return decode(kind, data, position, version, **options)
+
+    monkeypatch.setattr(MetadataRequest, "decode_from", classmethod(recorded))
+    return found
+
+
+@pytest.mark.parametrize(("names", "answered"), [(10, True), (20_000, False)])
+async def test_a_long_request_in_place_of_a_login_is_not_decoded(
+    decoded: Decoded, caplog: pytest.LogCaptureFixture, names: int, answered: bool
+) -> None:
+    """A short one has the answer that it has in Kafka, before the connection is closed."""
+    async with Broker(security=SECURITY) as broker, connect(broker) as wire:
+        await wire.ask(SaslHandshakeRequest(mechanism="PLAIN"))
+        wire.send(MetadataRequest(topics=[MetadataRequestTopic(name=f"t{number}") for number in range(names)]), 9)
+        if answered:
+            await wire.frame()
+        assert await wire.closed()
+    assert (0 < decoded.size < 1000) == answered
+    assert decoded.size < 1000
+    (line,) = closed(caplog)
+    assert "Metadata was received during SASL authentication" in line

@@ -14,6 +14,7 @@ import pytest
 
 from aiokproto.broker import Security
 from aiokproto.cli.main import main
+from aiokproto.cli.secret_files import pairs
 from aiokproto.client import Client
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.registry import api_keys
@@ -148,6 +149,14 @@ def test_a_malformed_line_of_a_file_is_named_without_what_it_says(
     error = capsys.readouterr().err
     assert f"line 2: {text}" in error
     assert "s3cret" not in error
+
+
+@pytest.mark.parametrize("before", ["", "  ", "\t", "\ufeff"])
+def test_a_user_whose_line_is_commented_out_is_no_user(tmp_path: Path, before: str) -> None:
+    """White space before the sign counts as little as in Java's files; and editors of Windows write a mark first."""
+    file = tmp_path / "users"
+    file.write_text(f"{before}# admin:s3cret\nalice:a\n", encoding="utf-8")
+    assert pairs(str(file), ":", "NAME:PASSWORD") == {"alice": "a"}
 
 
 @pytest.mark.parametrize(

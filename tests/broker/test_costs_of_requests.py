@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -17,9 +17,21 @@ from aiokproto.broker import Broker, Security
 from aiokproto.broker.handlers import SERVED, describe_user_scram_credentials
 from aiokproto.broker.security.credentials import ScramCredentials
 from aiokproto.codec.frames import encode_request
+from aiokproto.codec.messages.describe_quorum import DescribeQuorumRequest
 from aiokproto.codec.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from aiokproto.codec.messages.list_offsets import ListOffsetsRequest
+from aiokproto.codec.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest
+from aiokproto.codec.messages.produce import ProduceRequest
 from aiokproto.codec.registry import api_name
+from aiokproto.codec.schema import Request
+from aiokproto.codec.wire import Limits
 from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import DecodeError
 from tests.broker.costly_requests import SHAPES, Shape, request
 from tests.broker.reachable import reachable_bytes
 from tests.broker.secure import USERS, authenticate, guarded, logged_in
@@ -79,6 +91,10 @@ async def exchange(wire: Wire, api_key: int, number: int, shape: Shape, salt: st
 async def calls_of(api_key: int, user: str, shape: Shape) -> list[int]:
     """Of requests of the sizes."""
     found = []
+    one = request(api_key, SERVED[api_key].highest, 1, shape)
+    # What decodes within a limit of memory is compiled for the first request that could exceed it.
+    with suppress(DecodeError):
+        type(one).decode(one.encode(SERVED[api_key].highest), SERVED[api_key].highest, limits=Limits(memory=100))
     for size in SIZES:
         async with user_of_a_broker(user) as (_, wire):
             # What is imported and compiled with the first request.
@@ -95,6 +111,31 @@ async def test_the_work_of_a_request_grows_with_its_size(api_key: int, user: str
         few, some, many = await calls_of(api_key, user, shape)
         # Each further item costs as much as those before it; a few calls more for a buffer that is full.
         assert many - some <= 2.2 * max(some - few, 0) + 100, (shape, few, some, many)
+
+
+@pytest.mark.parametrize(
+    "kind", [OffsetDeleteRequest, ProduceRequest, ListOffsetsRequest, OffsetFetchRequest, DescribeQuorumRequest]
+)
+async def test_refusing_a_partition_takes_few_calls(kind: type[Request[Any]]) -> None:
+    """A request can name a hundred thousand: what follows from its declaration is looked up once."""
+    _, some, many = await calls_of(kind.api_key, "alice", "deep")
+    assert many - some <= 20 * (SIZES[2] - SIZES[1])
+
+
+async def test_a_request_with_more_parts_than_any_client_sends_closes_the_connection() -> None:
+    """It would hold up all others for seconds, whether it is permitted or not."""
+    partitions = [OffsetDeleteRequestPartition(partition_index=0)]
+    topic = OffsetDeleteRequestTopic(name="t", partitions=partitions)
+    # Ends with the number of partitions, and the partition. Encoding as many would take longer than all else here.
+    frame = bytes(encode_request(OffsetDeleteRequest(group_id="g", topics=[topic]), 0, 1, "client"))[4:-8]
+    async with user_of_a_broker("alice") as (_, wire):
+        for number, closed in ((5_000, False), (600_000, True)):
+            data = frame + number.to_bytes(4, "big") + bytes(4 * number)
+            wire.writer.write(len(data).to_bytes(4, "big") + data)
+            if closed:
+                assert await wire.closed()
+            else:
+                await wire.frame()
 
 
 def kept(broker: Broker) -> int:

@@ -27,7 +27,20 @@ from aiokproto.errors import ConfigurationError
 from tests.behaviour.requests_by_api import errors
 from tests.behaviour.test_delegation_tokens import described, log_in, make
 from tests.broker.consumer_harness import refused
-from tests.broker.secure import USERS, Certificates, ScramClient, guarded, logged_in
+from tests.broker.secure import (
+    ALLOW,
+    AUTHORIZER,
+    CREATE_TOKENS,
+    DENY,
+    USER,
+    USERS,
+    Certificates,
+    ScramClient,
+    acl,
+    grant,
+    guarded,
+    logged_in,
+)
 from tests.broker.wire import connect, connect_to
 
 SECRET = "between brokers"
@@ -127,7 +140,7 @@ def test_stored_tokens_do_not_contain_the_secrets() -> None:
     store = Store()
     odd = Principal("a:b", "c:d")
     first = store.tokens.create(ALICE, odd, [BOB, Principal("User", "c:d")], -1)
-    second = store.tokens.create(odd, odd, [], HOUR)
+    second = store.tokens.create(Principal("User", "c:d"), odd, [], HOUR)
     saved = json.loads(json.dumps(list(store.tokens.to_json())))
     assert store.tokens.hmac(first).hex() not in str(saved)
     assert SECRET not in str(saved)
@@ -171,6 +184,27 @@ async def test_tokens_are_disabled_without_a_secret() -> None:
 def delegating(clock: Clock | None = None, data_dir: Path | None = None, **options: int) -> Broker:
     config: dict[str, str | int] = {"delegation.token.secret.key": SECRET, **options}
     return Broker(security=Security("SASL_PLAINTEXT", users=USERS), config=config, clock=clock, data_dir=data_dir)
+
+
+async def test_only_users_own_tokens() -> None:
+    """A token logs in as ``User:`` with its owner's name: with another type its ACLs would be those of another name."""
+    security = Security("SASL_PLAINTEXT", users=USERS)
+    config = {"delegation.token.secret.key": SECRET, "authorizer.class.name": AUTHORIZER, "super.users": "User:admin"}
+    async with Broker(security=security, config=config) as broker:
+        async with logged_in(broker, "admin") as admin:
+            for name, permission in (("*", ALLOW), ("User:admin", DENY)):
+                await grant(admin, acl(USER, name, CREATE_TOKENS, principal="User:alice", permission=permission))
+        async with logged_in(broker, "alice") as alice:
+            for kind, error in (
+                ("User", ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED),
+                ("user", ErrorCode.INVALID_PRINCIPAL_TYPE),
+                ("Group", ErrorCode.INVALID_PRINCIPAL_TYPE),
+                ("", ErrorCode.INVALID_PRINCIPAL_TYPE),
+            ):
+                request = CreateDelegationTokenRequest(
+                    owner_principal_type=kind, owner_principal_name="admin", renewers=[], max_lifetime_ms=-1
+                )
+                assert errors(await alice.ask(request)) == {error}, kind
 
 
 async def test_all_versions() -> None:

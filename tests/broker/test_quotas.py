@@ -225,6 +225,31 @@ def test_connections_are_counted_by_address() -> None:
     assert [used.record_connection("10.0.0.9", 0.0) for _ in range(50)] == [0.0] * 50
 
 
+@pytest.mark.parametrize(
+    ("written", "address"),
+    [
+        ("::1", "::1"),
+        ("0:0:0:0:0:0:0:1", "::1"),
+        ("2001:DB8::00A1", "2001:db8::a1"),
+        ("10.0.0.1", "::ffff:10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("fe80::1", "fe80::1%eth0"),
+    ],
+)
+def test_the_quota_of_an_address_applies_however_it_is_written(written: str, address: str) -> None:
+    """Kafka compares addresses, and Java writes them otherwise than Python does."""
+    known = ClientQuotas()
+    known.alter([("ip", written)], [("connection_creation_rate", 5.0)], dry_run=False)
+    assert known.for_address("connection_creation_rate", address) == 5.0
+    [(entity, quotas)] = known.describe([FilterComponent("ip", EXACT, written)], strict=True)
+    assert (len(entity), quotas) == (1, {"connection_creation_rate": 5.0})
+    loaded = ClientQuotas()
+    loaded.load_json([{"entity": [["ip", written]], "quotas": {"connection_creation_rate": 7.0}}])
+    assert loaded.for_address("connection_creation_rate", address) == 7.0
+    known.alter([("ip", address.partition("%")[0])], [("connection_creation_rate", None)], dry_run=False)
+    assert not known
+
+
 async def test_waiting_time_does_not_count() -> None:
     now = 0.0
     gate = asyncio.get_running_loop().create_future()

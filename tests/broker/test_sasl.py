@@ -405,3 +405,19 @@ def test_texts_that_utf_8_does_not_have() -> None:
     fields = dict.fromkeys(AWS_FIELDS, "x") | {"host": chr(0xD800)}
     with pytest.raises(AuthenticationFailed, match="Invalid AWS_MSK_IAM payload"):
         AwsMskIamSaslServer({}, lambda: 5000).step(json.dumps(fields).encode())
+
+
+def test_a_token_that_is_refused_ends_the_exchange() -> None:
+    """RFC 7628: the client acknowledges the error, and begins again with another exchange."""
+    asked = []
+
+    def validate(token: str) -> Token:
+        asked.append(token)
+        raise ValueError("unknown")
+
+    server = OAuthBearerSaslServer(validate)
+    message = b"n,,\x01auth=Bearer abc\x01\x01"
+    assert b"invalid_token" in server.step(message)
+    with pytest.raises(AuthenticationFailed, match="invalid_token"):
+        server.step(message)
+    assert (len(asked), server.authenticated_user) == (1, None)

@@ -26,7 +26,7 @@ from aiokproto.codec.messages.incremental_alter_configs import (
 from aiokproto.codec.messages.incremental_alter_configs import AlterConfigsResource as Resource
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import ConfigurationError
-from tests.broker.secure import AUTHORIZER, USERS
+from tests.broker.secure import AUTHORIZER, USERS, Certificates
 from tests.broker.wire import connect
 from tests.security.certificates import KEY_PASSWORD, PASSWORD, Files, make
 from tests.security.oidc import Issuer, oidc
@@ -352,12 +352,40 @@ def test_security_that_does_not_fit_together_is_refused(arguments: Any, config: 
 
 
 @pytest.mark.parametrize(
+    ("users", "text"),
+    [
+        ("User:*", "super.users: 'User:*' is not everybody"),
+        ("User:alice;User:*", "super.users: 'User:*' is not everybody"),
+        ("User:alice,User:bob", "super.users: 'User:alice,User:bob': users are separated by semicolons"),
+        ("User:alice, User:bob", "super.users: 'User:alice, User:bob': users are separated by semicolons"),
+        ("User: alice", "super.users: 'User: alice' has white space"),
+    ],
+)
+@pytest.mark.parametrize("mechanisms", ["PLAIN", "SCRAM-SHA-256"])
+def test_super_users_that_are_written_in_another_way_are_refused(users: str, text: str, mechanisms: str) -> None:
+    """Also where every name is possible: another user may get it."""
+    config: dict[str, Value] = {**AUTHORIZED, "super.users": users, "sasl.enabled.mechanisms": mechanisms}
+    with pytest.raises(ConfigurationError) as raised:
+        Broker(security=Security("SASL_PLAINTEXT", users={"alice": "s3cret", "bob": "s3cret"}), config=config)
+    assert str(raised.value).startswith(text)
+
+
+def test_subjects_of_certificates_have_commas(tmp_path: Path) -> None:
+    config = {"ssl.client.auth": "required", **AUTHORIZED, "super.users": "User:CN=a,O=Wonder\\, Land;User:CN=b"}
+    Broker(security=Security("SSL"), config=Certificates(tmp_path).options(**config))
+
+
+@pytest.mark.parametrize(
     ("arguments", "text"),
     [
         ({"users": {"alice": ""}}, "users: the password of 'alice' is empty"),
         ({"users": {"": "s3cret"}}, "users: a user has no name"),
         ({"users": {"alice": None}}, "users: the password of 'alice' is no text"),
         ({"users": ["alice"]}, "users: expected a password for each name"),
+        ({"users": {"alice": "s3cret\0"}}, "users: no login can carry the password of 'alice'"),
+        ({"users": {"alice": "s3cret\ud800"}}, "users: no login can carry the password of 'alice'"),
+        ({"users": {"al\0ice": "s3cret"}}, "users: no login can carry 'al\\x00ice'"),
+        ({"aws_access_keys": {"\ud800": "s3cret"}}, "aws_access_keys: no login can carry '\\ud800'"),
         ({"aws_access_keys": {"AKIA1": ""}}, "aws_access_keys: the secret of 'AKIA1' is empty"),
         ({"aws_access_keys": {"": "s3cret"}}, "aws_access_keys: a key has no id"),
         ({"token_validator": "validate"}, "token_validator='validate': expected a function"),

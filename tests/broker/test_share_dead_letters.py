@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from aiokproto.broker import Broker
 from aiokproto.broker.metadata import features
-from aiokproto.broker.share.dead_letters import DeadLetterQueue, _slice_of
+from aiokproto.broker.share.dead_letters import DeadLetterQueue, _log_failure, _slice_of
 from aiokproto.client import Client
 from aiokproto.error_codes import ErrorCode
 from aiokproto.records import BatchRecord, decode, encode
@@ -182,3 +183,12 @@ async def test_before_level_2_of_the_feature_there_are_no_dead_letters() -> None
         await at.produce(1)
         await reject(one, 1)
         assert written(broker) == []
+
+
+def test_the_name_of_a_group_is_logged_on_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """Members choose it, and it may have any characters."""
+    source: Any = SimpleNamespace(topic="t", index=0)
+    _log_failure("g\r\nbroker 0 is fine\x1b[2J" + "x" * 30_000, source, OSError("full"))
+    (record,) = caplog.records
+    assert record.getMessage().isprintable()
+    assert len(record.getMessage()) < 500

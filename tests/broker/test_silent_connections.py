@@ -144,3 +144,17 @@ async def test_who_speaks_no_tls_gets_an_alert(certificates: Certificates) -> No
 
 async def alert(wire: Wire) -> bytes:
     return (await wire.reader.readexactly(7))[:3]
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
+async def test_sockets_that_wait_for_another_to_be_closed_have_a_limit(
+    protocol: SecurityProtocol, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is a file descriptor of the broker, and none of a client that has closed it meanwhile."""
+    monkeypatch.setattr(listener, "MOST_WAITING", 3)
+    async with secured(protocol, certificates, **{"max.connections": 2}) as broker, silent(broker, 2) as first:
+        await until(lambda: len(broker._servers[0]._connections) == 2)
+        async with silent(broker, 10) as ends:
+            await until(lambda: sum(end.done() for end in ends) >= 7)
+            assert len(broker._servers[0]._connections) == 2 + 3
+        assert not any(end.done() for end in first)

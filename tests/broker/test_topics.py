@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from itertools import pairwise
+
 import pytest
 
 from aiokproto.broker import Broker
@@ -111,6 +114,46 @@ async def test_create_topics(wire: Wire, topic: CreatableTopic, error: ErrorCode
 async def test_a_topic_named_twice_is_not_created(wire: Wire) -> None:
     response = await wire.ask(CreateTopicsRequest(topics=[creating("new"), creating("new"), creating("other")]))
     assert [ErrorCode(topic.error_code).name for topic in response.topics] == ["INVALID_REQUEST"] * 2 + ["NONE"]
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_the_new_partitions_of_a_request_have_a_limit(wire: Wire, dry_run: bool) -> None:
+    """As in Kafka: each topic of a short request could have the most that a topic can have."""
+    topics = [CreatableTopic(name=f"new{number}", num_partitions=4000, replication_factor=1) for number in range(3)]
+    created = await wire.ask(CreateTopicsRequest(topics=topics, validate_only=dry_run))
+    assert [each.error_code for each in created.topics] == [ErrorCode.POLICY_VIOLATION] * 3
+    await wire.ask(CreateTopicsRequest(topics=[creating("u"), creating("v")]))
+    grown = await wire.ask(
+        CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name=name, count=4000, assignments=None) for name in "tuv"],
+            validate_only=dry_run,
+        )
+    )
+    assert [each.error_code for each in grown.results] == [ErrorCode.POLICY_VIOLATION] * 3
+    found = (await wire.ask(MetadataRequest(topics=None))).topics
+    assert sorted((each.name, len(each.partitions)) for each in found) == [("t", 2), ("u", 1), ("v", 1)]
+
+
+async def test_others_have_their_turn_while_topics_are_created() -> None:
+    async with Broker() as broker, connect(broker) as wire:
+        topics, seen = broker._running.state.topics, [0]
+
+        async def count() -> None:
+            while True:
+                seen.append(len(topics))
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        try:
+            creation = CreateTopicsRequest(topics=[creating(f"a{number}") for number in range(20)])
+            assert not any(topic.error_code for topic in (await wire.ask(creation)).topics)
+            names = [MetadataRequestTopic(name=f"b{number}") for number in range(20)]
+            found = await wire.ask(MetadataRequest(topics=names, allow_auto_topic_creation=True))
+            assert not any(topic.error_code for topic in found.topics)
+        finally:
+            counting.cancel()
+    assert seen[-1] == 40
+    assert max(after - before for before, after in pairwise(seen)) == 1
 
 
 async def test_delete_topics_by_name_and_id(wire: Wire) -> None:

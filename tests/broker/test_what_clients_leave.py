@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from aiokproto.broker import VirtualClock
+from aiokproto.broker import Broker, VirtualClock
 from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.quotas.client_quota_manager import MAX_METERS, ClientQuotaManager
 from aiokproto.broker.quotas.client_quotas import ClientQuotas
 from aiokproto.broker.telemetry import MOST_PUSHED_BYTES, ClientMetricsOptions, ClientTelemetry, PushedMetrics
+from aiokproto.codec.messages.metadata import MetadataRequest
+from aiokproto.codec.messages.share_fetch import FetchPartition, FetchTopic, ShareFetchRequest
 from aiokproto.records import Compression, compress
 from tests.broker.reachable import reachable_bytes
+from tests.broker.wire import connect, fetch_request
 
 LONG = "x" * 32_000
 
@@ -54,3 +59,42 @@ def test_pushed_metrics_have_a_limit_of_bytes() -> None:
 def test_a_long_text_of_a_client_matches_no_subscription(text: str, matches: bool) -> None:
     options = ClientMetricsOptions({"match": "client_id=a*", "metrics": "*"}, BrokerOptions({}))
     assert options.matches({"client_id": text}) is matches
+
+
+@pytest.mark.parametrize("kind", ["Fetch", "ShareFetch", "ShareFetch beyond the limit"])
+async def test_the_longest_wait_of_a_client_that_is_gone_is_that_of_an_idle_connection(kind: str) -> None:
+    """It holds one of ``max.connections`` while it waits, and can ask for 24 days."""
+    version = 12
+    if kind == "Fetch":
+        request: Any = fetch_request("t", max_wait_ms=(1 << 31) - 1)
+    else:
+        request = ShareFetchRequest(
+            group_id="g",
+            member_id="m",
+            share_session_epoch=0,
+            max_wait_ms=(1 << 31) - 1,
+            min_bytes=1,
+            max_bytes=1,
+            max_records=1,
+            batch_size=1,
+            topics=[],
+        )
+        version = 1
+    config = {"max.connections": 1, "group.share.max.share.sessions": 1}
+    async with Broker(config=config) as broker:
+        await broker.create_topic("t")
+        if kind != "Fetch":
+            partition = FetchPartition(partition_index=0)
+            topic_id = broker._running.state.topics["t"].topic_id
+            request.topics = [FetchTopic(topic_id=topic_id, partitions=[partition])]
+        async with connect(broker) as wire:
+            if kind == "ShareFetch beyond the limit":
+                request.max_wait_ms = 0
+                await wire.ask(request, version)
+                request.member_id, request.max_wait_ms = "other", (1 << 31) - 1
+            # Now, so that none of the connections here is closed for it.
+            broker._running.state.options.static["connections.max.idle.ms"] = 1
+            wire.send(request, version)
+        # Has a connection once the other has none.
+        async with connect(broker) as wire:
+            assert (await wire.ask(MetadataRequest(topics=[]), 9)).brokers

@@ -371,18 +371,6 @@ async def test_fetch_sessions(wire: Wire) -> None:
     assert await go_on(4) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, -1)
 
 
-async def test_the_oldest_fetch_session_is_evicted() -> None:
-    config = {"max.incremental.fetch.session.cache.slots": 2}
-    async with Broker(config=config) as broker, connect(broker) as wire:
-        await broker.create_topic("t")
-        ids = [(await wire.ask(fetch_request("t", session_epoch=0), 12)).session_id for _ in range(3)]
-        errors = []
-        for session_id in ids:
-            response = await wire.ask(fetch_request("t", session_id=session_id, session_epoch=1), 12)
-            errors.append(response.error_code)
-        assert errors == [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, 0]
-
-
 # ---- offsets
 
 

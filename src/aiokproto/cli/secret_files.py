@@ -25,7 +25,7 @@ def pairs(path: str, separator: str, form: str) -> dict[str, str]:
             lines by their number: what is in them can be a secret.
     """
     try:
-        lines = existing(path).read_text(encoding="utf-8").splitlines()
+        lines = existing(path).read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
         raise argparse.ArgumentTypeError(f"{path}: {error}") from None
     except UnicodeDecodeError:
@@ -33,7 +33,7 @@ def pairs(path: str, separator: str, form: str) -> dict[str, str]:
         raise argparse.ArgumentTypeError(f"{path} is not UTF-8") from None
     found: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
-        if not line.strip() or line.startswith("#"):
+        if not line.strip() or line.lstrip().startswith("#"):
             continue
         name, separated, value = line.partition(separator)
         if not (name.strip() and separated):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from aiokproto.codec.messages.fetch import FetchRequest
@@ -70,16 +71,21 @@ def refuse_parts(asked: Struct, response: Struct, above: Names, version: int, er
 
 def _put(part: Struct, version: int, error: ErrorCode, message: str | None) -> bool:
     """Write the error into a struct; returns whether it has a field for it."""
-    filled = False
-    for spec in part.fields():
-        if version not in spec.versions or spec.array:
-            continue
-        if spec.name in _ERRORS:
-            setattr(part, spec.name, error)
-            filled = True
-        elif spec.name == "error_message" and version in spec.nullable:
-            setattr(part, spec.name, message)
-    return filled
+    errors, messages = _places(type(part), version)
+    for name in errors:
+        setattr(part, name, error)
+    for name in messages:
+        setattr(part, name, message)
+    return bool(errors)
+
+
+# What follows from a declaration is looked up once: a request can name a million partitions.
+@cache
+def _places(struct: type[Struct], version: int) -> tuple[list[str], list[str]]:
+    """Return the fields for an error code and for its text."""
+    fields = [spec for spec in struct.fields() if version in spec.versions and not spec.array]
+    errors = [spec.name for spec in fields if spec.name in _ERRORS]
+    return errors, [spec.name for spec in fields if spec.name == "error_message" and version in spec.nullable]
 
 
 def _fill_lists(
@@ -93,12 +99,14 @@ def _fill_lists(
 ) -> bool:
     """Add an item to the response for each of the request; returns whether any has the error."""
     filled = False
+    sources, targets = _sources(type(request), version), _targets(type(response), version)
+    if not sources or not targets:
+        return False
     about = above | _names(request)
-    sources, targets = list(_sources(request, version)), list(_targets(response, version))
     if len(targets) == 1:
         # The request has several lists, the response one for all of them.
         sources = [source for source in sources if _item_names(source) == _item_names(sources[0])]
-        targets *= len(sources)
+        targets = targets * len(sources)
     for source, target in zip(sources, targets, strict=False):
         assert target.struct is not None
         items = []
@@ -124,7 +132,7 @@ def _parts(request: Struct, source: FieldSpec, target: FieldSpec, version: int) 
     assert target.struct is not None
     wanted = {by for by, _ in _naming(target.struct)}
     for part in getattr(request, source.name) or ():
-        inner = list(_sources(part, version)) if isinstance(part, Struct) else []
+        inner = _sources(type(part), version) if isinstance(part, Struct) else []
         # AlterReplicaLogDirs lists topics by directory, and its response does not.
         within = [each for each in inner if wanted & _item_names(each)] if not wanted & _item_names(source) else []
         if not within:
@@ -133,16 +141,18 @@ def _parts(request: Struct, source: FieldSpec, target: FieldSpec, version: int) 
             yield from getattr(part, each.name) or ()
 
 
-def _sources(request: Struct, version: int) -> Iterator[FieldSpec]:
-    for spec in request.fields():
-        if spec.array and not spec.mentioned and version in spec.versions:
-            yield spec
+@cache
+def _sources(request: type[Struct], version: int) -> list[FieldSpec]:
+    return [spec for spec in request.fields() if spec.array and not spec.mentioned and version in spec.versions]
 
 
-def _targets(response: Struct, version: int) -> Iterator[FieldSpec]:
-    for spec in response.fields():
-        if spec.array and version in spec.versions and spec.struct is not None and _has_error(spec.struct, version):
-            yield spec
+@cache
+def _targets(response: type[Struct], version: int) -> list[FieldSpec]:
+    return [
+        spec
+        for spec in response.fields()
+        if spec.array and version in spec.versions and spec.struct is not None and _has_error(spec.struct, version)
+    ]
 
 
 def _has_error(struct: type[Struct], version: int) -> bool:
@@ -154,35 +164,47 @@ def _has_error(struct: type[Struct], version: int) -> bool:
 
 
 def _names(part: Struct) -> Names:
-    values = ((by, getattr(part, name)) for by, name in _naming(part))
+    values = ((by, getattr(part, name)) for by, name in _naming(type(part)))
     return {
         by: value for by, value in values if not isinstance(by, Role) or (value is not None and value not in _NOTHING)
     }
 
 
+@cache
 def _item_names(source: FieldSpec) -> set[Role | int | None]:
     return {source.role} if source.struct is None else {by for by, _ in _naming(source.struct)}
 
 
-def _naming(part: Struct | type[Struct]) -> Iterator[tuple[Role | int, str]]:
-    """Yield the fields that identify a part."""
+@cache
+def _naming(struct: type[Struct]) -> list[tuple[Role | int, str]]:
+    """Return the fields that identify a part."""
+    found: list[tuple[Role | int, str]] = []
     keys = 0
-    for spec in part.fields():
+    for spec in struct.fields():
         if spec.key:
-            yield keys, spec.name
+            found.append((keys, spec.name))
             keys += 1
         elif spec.role is not None and not spec.array:
-            yield spec.role, spec.name
+            found.append((spec.role, spec.name))
+    return found
 
 
 def _name(item: Struct, names: Names) -> None:
     """Copy the identity of the request's part into the item of the response."""
-    for by, name in _naming(item):
+    for by, name in _naming(type(item)):
         if by in names:
             setattr(item, name, names[by])
 
 
 def _fill_numbers(part: Struct, version: int) -> None:
-    for spec in part.fields():
-        if spec.refused is not MISSING and version in spec.versions:
-            setattr(part, spec.name, spec.refused)
+    for name, value in _numbers(type(part), version):
+        setattr(part, name, value)
+
+
+@cache
+def _numbers(struct: type[Struct], version: int) -> list[tuple[str, Any]]:
+    return [
+        (spec.name, spec.refused)
+        for spec in struct.fields()
+        if spec.refused is not MISSING and version in spec.versions
+    ]

@@ -5,7 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.metadata.topics import Partition
+
+
+def longest_wait(max_wait_ms: int, options: BrokerOptions) -> float:
+    """Return for how many seconds a request may wait: as long as it asks, up to ``connections.max.idle.ms``.
+
+    A client that is gone is noticed only when its response cannot be sent. It must not hold one of ``max.connections``
+    for the 24 days that it can ask for; Kafka closes the connection after the same time, whatever waits there.
+    """
+    return min(max_wait_ms, options.number("connections.max.idle.ms")) / 1000
 
 
 async def wait_for_change(partitions: Sequence[Partition], deadline: float) -> bool:

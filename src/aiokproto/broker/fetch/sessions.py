@@ -4,12 +4,16 @@ A full Fetch (epoch 0) creates a session. Incremental ones (epoch 1 and up) name
 forgotten, and their responses contain only partitions with records, an error, or a moved high watermark or log start
 offset. Epochs increase by one with each request, so a lost or repeated request is detected: the client then sends a
 full Fetch again.
+
+Sessions are worth something to their clients, and cost memory. So a new one takes the place of another as in Kafka:
+of one that nobody has used for two minutes, or of a smaller one that is older than that. Else, and beyond a number of
+partitions, a Fetch is served without a session, which every client understands.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, PartitionData
@@ -19,6 +23,12 @@ from aiokproto.runtime import current
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 NO_SESSION = 0
+
+MOST_PARTITIONS = 100_000
+"""Partitions of all sessions. Each takes some hundred bytes, also those that do not exist."""
+
+_EVICTION_SECONDS = 120.0
+"""Kafka's ``MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS``."""
 
 _MAX_EPOCH = (1 << 31) - 1
 
@@ -36,10 +46,13 @@ class CachedPartition:
 
 @dataclass
 class FetchSession:
-    """A fetch session. Id 0 is a full Fetch without a session."""
+    """A fetch session. Id 0 is a full Fetch without a session; ``wanted`` says whether it asks for one."""
 
     session_id: int
     by_id: bool
+    wanted: bool = False
+    created: float = 0.0
+    used: float = 0.0
     epoch: int = 1
     incremental: bool = False
     partitions: OrderedDict[Key, CachedPartition] = field(default_factory=OrderedDict)
@@ -86,10 +99,17 @@ class FetchSession:
 
 
 class FetchSessionCache:
-    """The fetch sessions of one node. When all slots are used, the least recently used session is evicted."""
+    """The fetch sessions of one node.
 
-    def __init__(self, slots: int) -> None:
+    Args:
+        slots: Most sessions.
+        now: Returns the time (s).
+    """
+
+    def __init__(self, slots: int, now: Callable[[], float]) -> None:
         self._slots = slots
+        self._now = now
+        # The least recently used one first.
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
     def begin(self, request: FetchRequest, version: int) -> FetchSession:
@@ -102,21 +122,30 @@ class FetchSessionCache:
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             # A full Fetch replaces the client's session, and one with the final epoch closes it.
             self._sessions.pop(request.session_id, None)
-            session = FetchSession(NO_SESSION, by_id)
-            if request.session_epoch == INITIAL_EPOCH and self._slots:
-                session.session_id = self._new_id()
-                self._sessions[session.session_id] = session
-                if len(self._sessions) > self._slots:
-                    self._sessions.popitem(last=False)
+            session = FetchSession(NO_SESSION, by_id, wanted=request.session_epoch == INITIAL_EPOCH)
         else:
             session = self._continue(request, by_id)
+        before = len(session.partitions)
         session.update(request)
+        if session.incremental and len(session.partitions) > before and self._size() > MOST_PARTITIONS:
+            self._sessions.pop(session.session_id)
+            raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.incremental and not session.partitions:
             # A session that has lost its last partition ends, as in Kafka: the response has session id 0, and the
             # client begins again.
             self._sessions.pop(session.session_id)
             return FetchSession(NO_SESSION, by_id)
         return session
+
+    def keep(self, session: FetchSession) -> None:
+        """Give a full Fetch that wants it a session, if there is room."""
+        size = len(session.partitions)
+        if session.session_id or not session.wanted:
+            return
+        if self._size() + size <= MOST_PARTITIONS and self._has_slot(size):
+            session.session_id = self._new_id()
+            session.created = session.used = self._now()
+            self._sessions[session.session_id] = session
 
     def partitions(self, session_id: int) -> list[Key]:
         """Return the partitions of a session; empty for an unknown one."""
@@ -138,10 +167,30 @@ class FetchSessionCache:
         if session.by_id != by_id:
             raise BrokerError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         self._sessions.move_to_end(session.session_id)
+        session.used = self._now()
         session.incremental = True
         # Wraps to 1: epoch 0 would mean a full Fetch.
         session.epoch = session.epoch % _MAX_EPOCH + 1
         return session
+
+    def _size(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def _has_slot(self, size: int) -> bool:
+        """Return whether there is a slot for a session of so many partitions; evict another one if need be."""
+        if len(self._sessions) < self._slots:
+            return True
+        if not self._slots:
+            return False
+        before = self._now() - _EVICTION_SECONDS
+        oldest = next(iter(self._sessions.values()))
+        if oldest.used >= before:
+            old = [each for each in self._sessions.values() if each.created < before]
+            oldest = min(old, key=lambda each: len(each.partitions), default=oldest)
+            if oldest.created >= before or len(oldest.partitions) >= size:
+                return False
+        del self._sessions[oldest.session_id]
+        return True
 
     def _new_id(self) -> int:
         while True:

@@ -5,9 +5,11 @@ Every node serves it, as Kafka's brokers forward it to the controller.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 from aiokproto.broker.handlers.describe_configs import topic_entries
+from aiokproto.broker.metadata.cluster_state import check_new_partitions
 from aiokproto.broker.metadata.topics import Topic
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
@@ -38,9 +40,21 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     times = Counter(topic.name for topic in request.topics)
     # Older clients do not know THROTTLING_QUOTA_EXCEEDED: they are throttled after the change instead (KIP-599).
     context.mutation_quota.strict = context.version >= 6
-    return CreateTopicsResponse(
-        topics=[_response(topic, times[topic.name], request.validate_only, context) for topic in request.topics]
-    )
+    check_new_partitions(_count(topic, context) for topic in request.topics)
+    response = CreateTopicsResponse(topics=[])
+    for topic in request.topics:
+        if response.topics:
+            # Each takes a directory, and a request can have thousands.
+            await asyncio.sleep(0)
+        response.topics.append(_response(topic, times[topic.name], request.validate_only, context))
+    return response
+
+
+def _count(requested: CreatableTopic, context: RequestContext) -> int:
+    if requested.assignments:
+        return len(requested.assignments)
+    default = context.state.options.number("num.partitions")
+    return default if requested.num_partitions == -1 else max(requested.num_partitions, 0)
 
 
 def _response(requested: CreatableTopic, times: int, dry_run: bool, context: RequestContext) -> CreatableTopicResult:
@@ -90,12 +104,8 @@ def _create(requested: CreatableTopic, dry_run: bool, context: RequestContext) -
             detail="num_partitions and replication_factor must be -1 with assignments, not"
             f" {requested.num_partitions} and {requested.replication_factor}",
         )
-    number = context.state.options.number
-    count = len(requested.assignments) or (
-        number("num.partitions") if requested.num_partitions == -1 else requested.num_partitions
-    )
     # Before the topic is created: it rejects what would exceed the quota. Partitions count, not requests.
-    context.mutation_quota.record(max(count, 0))
+    context.mutation_quota.record(_count(requested, context))
     return context.state.create_topic(
         requested.name,
         requested.num_partitions,

@@ -7,7 +7,8 @@ Documentation texts are never returned.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 
 from aiokproto.broker.config.dynamic_options import ClusterOptions, NodeOptions
 from aiokproto.broker.config.options import (
@@ -21,6 +22,7 @@ from aiokproto.broker.config.options import (
     ConfigOverrides,
     as_text,
 )
+from aiokproto.broker.handlers.once import Once
 from aiokproto.broker.metadata.topics import Topic, unknown_topic_error
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
@@ -49,12 +51,24 @@ REQUIRES = (
 
 
 async def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+    once = Once()
+    # Making the options of a resource takes much longer than its name does to send, whichever of them are wanted.
+    entries = cache(partial(_entries, context))
     return DescribeConfigsResponse(
-        results=[_response(resource, request.include_synonyms, context) for resource in request.resources],
+        results=[
+            _response(resource, request.include_synonyms, entries, context)
+            for resource in request.resources
+            if once(resource.resource_type, resource.resource_name, frozenset(resource.configuration_keys or ()))
+        ],
     )
 
 
-def _response(requested: DescribeConfigsResource, synonyms: bool, context: RequestContext) -> DescribeConfigsResult:
+def _response(
+    requested: DescribeConfigsResource,
+    synonyms: bool,
+    entries: Callable[[int, str], list[DescribeConfigsResourceResult]],
+    context: RequestContext,
+) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         error_code=ErrorCode.NONE,
         error_message=None,
@@ -63,13 +77,13 @@ def _response(requested: DescribeConfigsResource, synonyms: bool, context: Reque
         configs=[],
     )
     try:
-        entries = _entries(requested, context)
+        found = entries(requested.resource_type, requested.resource_name)
     except BrokerError as error:
         result.error_code, result.error_message = error.code, error.detail
         return result
-    wanted = requested.configuration_keys
+    wanted = frozenset(requested.configuration_keys or ())
     # An empty list means all, as null does: so Kafka reads it, whatever the protocol's text says.
-    result.configs = [entry for entry in entries if not wanted or entry.name in wanted]
+    result.configs = [entry for entry in found if not wanted or entry.name in wanted]
     for entry in result.configs:
         # v1 replaced the flag by the source (KIP-226).
         entry.is_default = context.version == 0 and entry.config_source == DEFAULT_CONFIG
@@ -78,33 +92,33 @@ def _response(requested: DescribeConfigsResource, synonyms: bool, context: Reque
     return result
 
 
-def _entries(requested: DescribeConfigsResource, context: RequestContext) -> list[DescribeConfigsResourceResult]:
-    require_for_configs(context, Operation.DESCRIBE_CONFIGS, requested.resource_type, requested.resource_name)
-    if requested.resource_type == TOPIC_RESOURCE:
-        topic = context.state.topics.get(requested.resource_name)
+def _entries(context: RequestContext, resource_type: int, name: str) -> list[DescribeConfigsResourceResult]:
+    require_for_configs(context, Operation.DESCRIBE_CONFIGS, resource_type, name)
+    if resource_type == TOPIC_RESOURCE:
+        topic = context.state.topics.get(name)
         if topic is None:
-            raise BrokerError(unknown_topic_error(requested.resource_name))
+            raise BrokerError(unknown_topic_error(name))
         return topic_entries(topic)
-    if requested.resource_type in (GROUP_RESOURCE, METRICS_RESOURCE) and not requested.resource_name:
+    if resource_type in (GROUP_RESOURCE, METRICS_RESOURCE) and not name:
         raise BrokerError(ErrorCode.INVALID_REQUEST, detail="the resource has no name")
-    if requested.resource_type == GROUP_RESOURCE:
-        return own_entries(context.groups.options(requested.resource_name), FROM_GROUP)
-    if requested.resource_type == METRICS_RESOURCE:
-        subscription = context.telemetry.subscriptions.get(requested.resource_name)
+    if resource_type == GROUP_RESOURCE:
+        return own_entries(context.groups.options(name), FROM_GROUP)
+    if resource_type == METRICS_RESOURCE:
+        subscription = context.telemetry.subscriptions.get(name)
         return own_entries(subscription or ClientMetricsOptions({}, context.state.options), FROM_METRICS)
-    if requested.resource_type == BROKER_RESOURCE:
-        check_broker_name(context, requested.resource_name)
-        changed = context.state.dynamic_options(requested.resource_name)
+    if resource_type == BROKER_RESOURCE:
+        check_broker_name(context, name)
+        changed = context.state.dynamic_options(name)
         # For all brokers only what was set is listed, as in Kafka: the defaults are those of each node.
         if isinstance(changed, ClusterOptions):
             return [
-                _entry(name, changed.TABLE[name].code, [(name, DYNAMIC_DEFAULT_BROKER_CONFIG, text)])
-                for name, text in changed.overrides.items()
+                _entry(option, changed.TABLE[option].code, [(option, DYNAMIC_DEFAULT_BROKER_CONFIG, text)])
+                for option, text in changed.overrides.items()
             ]
         return _node_entries(changed, context)
     raise BrokerError(
         ErrorCode.INVALID_REQUEST,
-        detail=f"the embedded broker has no options for resource type {requested.resource_type}",
+        detail=f"the embedded broker has no options for resource type {resource_type}",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokproto.broker.handlers.once import Once
 from aiokproto.broker.log.producer_state import ProducerStateEntry, ProducerStateManager
 from aiokproto.broker.metadata.topics import check_topic_name
 from aiokproto.broker.request_context import RequestContext
@@ -21,11 +22,16 @@ REQUIRES = (Required(Operation.READ, ResourceType.TOPIC),)
 
 
 async def handle(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
+    once = Once()
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
                 name=topic.name,
-                partitions=[_describe(topic.name, index, context) for index in topic.partition_indexes],
+                partitions=[
+                    _describe(topic.name, index, context)
+                    for index in topic.partition_indexes
+                    if once(topic.name, index)
+                ],
             )
             for topic in request.topics
         ],

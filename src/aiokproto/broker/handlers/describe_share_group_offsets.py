@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from aiokproto.broker.handlers.once import Once
 from aiokproto.broker.metadata.topics import Topic
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
@@ -33,7 +34,10 @@ REQUIRES = (
 async def handle(
     request: DescribeShareGroupOffsetsRequest, context: RequestContext
 ) -> DescribeShareGroupOffsetsResponse:
-    return DescribeShareGroupOffsetsResponse(groups=[_response(requested, context) for requested in request.groups])
+    once = Once()
+    return DescribeShareGroupOffsetsResponse(
+        groups=[_response(requested, context) for requested in request.groups if once(requested.group_id)]
+    )
 
 
 def _response(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokproto.broker.handlers.once import Once
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.security.required import Required
@@ -21,8 +22,9 @@ REQUIRES = (
 
 
 async def handle(request: DescribeTransactionsRequest, context: RequestContext) -> DescribeTransactionsResponse:
+    once = Once()
     return DescribeTransactionsResponse(
-        transaction_states=[_describe(each, context) for each in request.transactional_ids]
+        transaction_states=[_describe(each, context) for each in request.transactional_ids if once(each)]
     )
 
 

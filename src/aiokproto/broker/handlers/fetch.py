@@ -14,7 +14,7 @@ import asyncio
 from functools import partial
 from itertools import groupby
 
-from aiokproto.broker.fetch.long_poll import wait_for_change
+from aiokproto.broker.fetch.long_poll import longest_wait, wait_for_change
 from aiokproto.broker.fetch.sessions import FetchSession, Key
 from aiokproto.broker.handlers.yield_budget import YieldBudget
 from aiokproto.broker.log import Span
@@ -57,7 +57,7 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
         return FetchResponse(error_code=error.code, responses=[])
     # From here, not from the last change: a Fetch that is woken again and again still returns in time. On the clock of
     # the event loop, which wait_for_change() sleeps on.
-    deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1000
+    deadline = asyncio.get_running_loop().time() + longest_wait(request.max_wait_ms, context.state.options)
     timed_out = request.max_wait_ms <= 0
     while True:
         # Found, not read: while the request waits, it would hold the bytes of records that it then reads again.
@@ -85,6 +85,9 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
         if response.aborted_transactions:
             _drop_later_aborted(response)
         await turns.spend(len(response.records))
+    # Not for what is refused as a whole: everyone can send it, and sessions take memory, and the place of others.
+    if not found or any(response.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED for _, response, _ in found):
+        context.sessions.keep(session)
     # Last, when the responses are final: a session leaves out partitions that have not changed since the last response.
     changed = session.select((key, response) for key, response, _ in found)
     return _respond(session, changed, context)

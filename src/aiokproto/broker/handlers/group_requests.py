@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
 from aiokproto.broker.groups.assignment import HeartbeatResult, by_topic
+from aiokproto.broker.handlers.once import Once
 from aiokproto.broker.metadata import features
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import ResourceType
@@ -110,7 +111,8 @@ def describe_groups(
         context: The context of the request.
         operations: Whether to add the operations that the client is permitted to do (KIP-430).
     """
-    groups = [describe(group_id, context) for group_id in group_ids]
+    once = Once()
+    groups = [describe(group_id, context) for group_id in group_ids if once(group_id)]
     if operations:
         for group in groups:
             if not group.error_code:

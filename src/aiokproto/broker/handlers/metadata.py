@@ -6,6 +6,9 @@ Kafka, the response has its leaders: they are elected at once.
 
 from __future__ import annotations
 
+import asyncio
+
+from aiokproto.broker.handlers.once import Once
 from aiokproto.broker.metadata.topics import INTERNAL, NO_LEADER, Partition, Topic, unknown_topic_error
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
@@ -50,9 +53,14 @@ async def handle(request: MetadataRequest, context: RequestContext) -> MetadataR
         ]
         topics = [_describe(topic, context) for topic in visible]
     else:
-        topics = [
-            _find_or_create(requested, request.allow_auto_topic_creation, context) for requested in request.topics
-        ]
+        once, topics = Once(), []
+        for requested in request.topics:
+            if once(requested.name, requested.topic_id):
+                before = len(state.topics)
+                topics.append(_find_or_create(requested, request.allow_auto_topic_creation, context))
+                if len(state.topics) != before:
+                    # Creating takes longer than describing, and a request can have thousands.
+                    await asyncio.sleep(0)
     if request.include_topic_authorized_operations:
         for found in topics:
             if not found.error_code:

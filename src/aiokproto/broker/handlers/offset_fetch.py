@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from aiokproto.broker.groups.records import OffsetAndMetadata
+from aiokproto.broker.handlers.once import Once
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.security.required import Required
@@ -41,8 +42,11 @@ REQUIRES = (
 
 async def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     if context.version >= 8:
+        once = Once()
         return OffsetFetchResponse(
-            groups=[_fetch_group(group, request.require_stable, context) for group in request.groups]
+            groups=[
+                _fetch_group(group, request.require_stable, context) for group in request.groups if once(group.group_id)
+            ]
         )
     topics = request.topics
     requested = None
@@ -108,7 +112,8 @@ def _fetch_group(requested: OffsetFetchRequestGroup, stable: bool, context: Requ
     if requested.topics is None:
         topics = list(_all_topics(offsets, context))
     else:
-        topics = [_topic(topic, offsets, context) for topic in requested.topics]
+        once = Once()
+        topics = [_topic(topic, offsets, once, context) for topic in requested.topics]
     return OffsetFetchResponseGroup(group_id=requested.group_id, topics=topics)
 
 
@@ -126,7 +131,10 @@ def _all_topics(
 
 
 def _topic(
-    requested: OffsetFetchRequestTopics, offsets: dict[tuple[str, int], OffsetAndMetadata], context: RequestContext
+    requested: OffsetFetchRequestTopics,
+    offsets: dict[tuple[str, int], OffsetAndMetadata],
+    once: Once,
+    context: RequestContext,
 ) -> OffsetFetchResponseTopics:
     error = ErrorCode.NONE
     name = requested.name
@@ -138,7 +146,9 @@ def _topic(
         name=requested.name,
         topic_id=requested.topic_id,
         partitions=[
-            _partition(index, offsets.get((name, index), _NONE), error) for index in requested.partition_indexes
+            _partition(index, offsets.get((name, index), _NONE), error)
+            for index in requested.partition_indexes
+            if once(requested.name, requested.topic_id, index)
         ],
     )
 

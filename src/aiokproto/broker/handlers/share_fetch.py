@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from aiokproto.broker.fetch.long_poll import wait_for_change
+from aiokproto.broker.fetch.long_poll import longest_wait, wait_for_change
 from aiokproto.broker.handlers.share_requests import (
     RENEW_VERSION,
     AcknowledgeError,
@@ -48,6 +48,7 @@ from aiokproto.codec.messages.share_fetch import (
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, CorruptRecordError, UnsupportedCompressionError
 from aiokproto.records.batch import CONTROL, TRANSACTIONAL
+from aiokproto.security.shown import shown
 
 log = logging.getLogger("aiokproto.broker")
 
@@ -90,7 +91,7 @@ async def handle(request: ShareFetchRequest, context: RequestContext) -> ShareFe
     except BrokerError as error:
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             # As in Kafka: a client retries at once, and would send requests in a loop.
-            await asyncio.sleep(request.max_wait_ms / 1000)
+            await asyncio.sleep(longest_wait(request.max_wait_ms, context.state.options))
         return ShareFetchResponse(error_code=error.code, error_message=error.detail, responses=[], node_endpoints=[])
     # Acknowledgements first: the records that they release can be acquired by this same request.
     acknowledged = acknowledge(session_key, _acknowledgements(request), renew, context)
@@ -146,7 +147,7 @@ def _acknowledgements(request: ShareFetchRequest) -> dict[TopicIdPartition, list
 
 async def _fetch(session: ShareSession, request: ShareFetchRequest, context: RequestContext) -> list[FetchedPartition]:
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + request.max_wait_ms / 1000
+    deadline = loop.time() + longest_wait(request.max_wait_ms, context.state.options)
     timed_out = request.max_wait_ms <= 0
     settings = context.shares.settings(session.key.group_id)
     while True:
@@ -181,7 +182,7 @@ async def _starts(session: ShareSession, context: RequestContext) -> dict[TopicI
             found = await offset_at_time(partition.log, time, context.opening) if time is not None else None
         except (BrokerError, CorruptRecordError, UnsupportedCompressionError) as error:
             # What cannot be read has no start: the response has the error of this.
-            log.debug("share group %s: %s: %s", session.key.group_id, partition_id, error)
+            log.debug("share group %s: %s: %s", shown(session.key.group_id), partition_id, error)
         else:
             if found is not None:
                 starts[partition_id] = found.offset

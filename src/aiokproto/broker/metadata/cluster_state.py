@@ -28,8 +28,8 @@ from aiokproto.plurals import counted
 from aiokproto.runtime import current
 
 MAX_PARTITIONS = 10_000
-"""Most partitions per CreateTopics or CreatePartitions entry: each one costs memory, and a directory once written
-to."""
+"""Most new partitions of a topic, and of a CreateTopics or CreatePartitions request: each one costs memory, and a
+directory once written to."""
 
 _PRODUCER_ID_BLOCK = 1000
 
@@ -37,6 +37,21 @@ _CLUSTER, _TOPIC, _BROKER = "cluster", "topic", "broker"
 """Kinds of entries in the metadata log."""
 
 _CHECKPOINTS = (checkpoints.LOG_START, checkpoints.RECOVERY_POINT, checkpoints.CLEANED)
+
+
+def check_new_partitions(counts: Iterable[int]) -> None:
+    """Check how many partitions a request adds in all, as Kafka does: a topic takes some bytes of it.
+
+    Args:
+        counts: Those of its topics. One of more than a topic can have is refused by itself.
+
+    Raises:
+        BrokerError: POLICY_VIOLATION.
+    """
+    total = sum(count for count in counts if count <= MAX_PARTITIONS)
+    if total > MAX_PARTITIONS:
+        detail = f"the request has {total} new partitions, and the limit is {MAX_PARTITIONS}"
+        raise BrokerError(ErrorCode.POLICY_VIOLATION, detail=detail)
 
 
 @dataclass

@@ -6,10 +6,11 @@ user; then client id, default client id.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from ipaddress import ip_address
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from aiokproto.broker.addresses import parse_address
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
@@ -82,12 +83,13 @@ class ClientQuotas:
             BrokerError: INVALID_REQUEST with the reason, or POLICY_VIOLATION. Nothing is changed then.
         """
         keys = _check_entity(entity)
+        known = _entity(entity)
         if len({key for key, _ in changes}) < len(changes):
             raise _invalid("Duplicate quota key, not updating quota for this entity")
         for key, value in changes:
             if value is not None:
                 _check_quota(key, value, keys)
-        quotas = dict(self._quotas.get(frozenset(entity), {}))
+        quotas = dict(self._quotas.get(known, {}))
         for key, value in changes:
             if value is None:
                 quotas.pop(key, None)
@@ -96,13 +98,13 @@ class ClientQuotas:
         if dry_run:
             return
         if not quotas:
-            self._quotas.pop(frozenset(entity), None)
-        elif frozenset(entity) not in self._quotas and len(self._quotas) >= MAX_ENTITIES:
+            self._quotas.pop(known, None)
+        elif known not in self._quotas and len(self._quotas) >= MAX_ENTITIES:
             raise BrokerError(
                 ErrorCode.POLICY_VIOLATION, detail=f"{MAX_ENTITIES} entities have quotas, which is the limit"
             )
         else:
-            self._quotas[frozenset(entity)] = quotas
+            self._quotas[known] = quotas
 
     # ---- queries
 
@@ -116,6 +118,7 @@ class ClientQuotas:
             BrokerError: INVALID_REQUEST or UNSUPPORTED_VERSION, with the reason.
         """
         _check_components(components)
+        components = [each._replace(name=_name(each.kind, each.name)) for each in components]
         return [
             (entity, quotas)
             for entity, quotas in self._quotas.items()
@@ -140,7 +143,7 @@ class ClientQuotas:
 
     def for_address(self, key: QuotaType, address: str) -> float | None:
         """Return the quota of an IP address, or None."""
-        own = self._get(key, (IP, address))
+        own = self._get(key, (IP, _name(IP, address)))
         return own if own is not None else self._get(key, (IP, None))
 
     def _get(self, key: QuotaType, *entity: tuple[str, str | None]) -> float | None:
@@ -159,9 +162,25 @@ class ClientQuotas:
             entity, quotas = entry["entity"], entry["quotas"]
             if not isinstance(entity, list) or not isinstance(quotas, dict):
                 raise TypeError("a quota needs an entity (list) and quotas (object)")
-            self._quotas[frozenset((str(kind), name) for kind, name in entity)] = {
+            self._quotas[_entity((str(kind), name) for kind, name in entity)] = {
                 str(key): float(value) for key, value in quotas.items()
             }
+
+
+def _entity(parts: Iterable[tuple[str, str | None]]) -> Entity:
+    return frozenset((kind, _name(kind, name)) for kind, name in parts)
+
+
+# For each connection; clients with many addresses push out others.
+@lru_cache(4096)
+def _name(kind: str, name: str | None) -> str | None:
+    """Return a name as quotas are looked up by it: an address can be written in several ways."""
+    if kind != IP or name is None:
+        return name
+    try:
+        return str(parse_address(name))
+    except ValueError:
+        return name
 
 
 def _check_entity(entity: Sequence[tuple[str, str | None]]) -> tuple[str, ...]:
@@ -188,7 +207,7 @@ def _check_entity(entity: Sequence[tuple[str, str | None]]) -> tuple[str, ...]:
 
 def _is_address(name: str) -> bool:
     try:
-        ip_address(name)
+        parse_address(name)
     except ValueError:
         return False
     return True

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from enum import IntEnum
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import NamedTuple
 
+from aiokproto.broker.addresses import parse_address
 from aiokproto.error_codes import ErrorCode
 
 
@@ -217,18 +218,12 @@ def _has(pattern: str, host: str) -> bool:
     Kafka compares text, as Java writes addresses: ``0:0:0:0:0:0:0:1``. An entry may have that form, or any other.
     """
     try:
-        client = _address(host)
+        client = parse_address(host)
         if "/" in pattern:
             return client in _network(pattern)
-        return _address(pattern) == client
+        return parse_address(pattern) == client
     except ValueError:
         return False
-
-
-def _address(text: str) -> IPv4Address | IPv6Address:
-    # The zone of a link-local address is of the broker's machine.
-    found = ip_address(text.partition("%")[0])
-    return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
 
 
 def _network(text: str) -> IPv4Network | IPv6Network:

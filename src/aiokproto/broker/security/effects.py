@@ -6,8 +6,10 @@ of an option are asked. What is wrong with an option's value is checked where it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
+from aiokproto.broker.security.acls import WILDCARD
 from aiokproto.broker.security.mechanisms import JWKS_URL, SCRAM, SecurityConfig, check_mechanisms
 from aiokproto.broker.security.principal import ANONYMOUS, parse_principal
 from aiokproto.errors import ConfigurationError
@@ -113,12 +115,23 @@ def _check_super_users(config: SecurityConfig) -> None:
             principal = parse_principal(user)
         except ValueError as error:
             raise ConfigurationError(f"{_SUPER_USERS}: {error}") from None
+        _check_spelling(user, principal.name)
         if principal.kind != ANONYMOUS.kind:
             raise ConfigurationError(
                 f"{_SUPER_USERS}: no client is {user!r}: the type of all principals is {ANONYMOUS.kind!r}"
             )
         if everybody is not None and principal.name not in everybody:
             raise ConfigurationError(f"{_SUPER_USERS}: no client can log in as {user!r}")
+
+
+def _check_spelling(user: str, name: str) -> None:
+    """Check for what is a name of its own, and meant otherwise: a client that got it would be a super user."""
+    if name == WILDCARD:
+        raise ConfigurationError(f"{_SUPER_USERS}: {user!r} is not everybody: name each of them")
+    if re.search(rf",\s*{ANONYMOUS.kind}:", name):
+        raise ConfigurationError(f"{_SUPER_USERS}: {user!r}: users are separated by semicolons")
+    if name != name.strip():
+        raise ConfigurationError(f"{_SUPER_USERS}: {user!r} has white space before the name")
 
 
 def _everybody(config: SecurityConfig) -> set[str] | None:

@@ -20,6 +20,9 @@ _ALGORITHMS = {
 }
 """The kind of key, and the size of the hash or of the curve. Not ``none``, and no algorithm with a shared key."""
 
+_WHITE = "".join(map(chr, range(33)))
+"""What Java's ``trim()`` removes. Python's ``strip()`` removes more: two subjects of a provider would be one."""
+
 
 class JwtValidator:
     """Validates tokens.
@@ -66,9 +69,9 @@ class JwtValidator:
         if not isinstance(scope, str) and not (isinstance(scope, list) and all(isinstance(one, str) for one in scope)):
             raise ValueError(f"the claim {self._scope!r} is neither text nor a list of texts")
         user = claims.get(self._subject)
-        if not isinstance(user, str) or not user.strip():
+        if not isinstance(user, str) or not user.strip(_WHITE):
             raise ValueError(f"the claim {self._subject!r} is missing")
-        return Token(user.strip(), int(expires * 1000))
+        return Token(user.strip(_WHITE), int(expires * 1000))
 
     def _check_parties(self, claims: dict[str, Any]) -> None:
         audience = claims.get("aud", [])

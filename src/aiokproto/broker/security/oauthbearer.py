@@ -43,7 +43,9 @@ class OAuthBearerSaslServer:
         self._refused = False
 
     def step(self, token: bytes) -> bytes:
-        if self._refused and token == b"\x01":
+        # The client is to acknowledge the error with %x01. Another token is refused as well: a connection that is not
+        # authenticated could send them without end.
+        if self._refused:
             raise AuthenticationFailed(_REFUSED.decode())
         message = _INITIAL.fullmatch(token.decode("utf-8", "replace"))
         if message is None:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from aiokproto.broker.security.oauthbearer import TokenValidator
 from aiokproto.errors import ConfigurationError
+from aiokproto.texts import is_unicode
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -123,3 +124,12 @@ def _check_secrets(argument: str, secrets: Mapping[str, str], nameless: str, wha
             raise ConfigurationError(f"{argument}: the {what} of {name!r} is no text")
         if not secret:
             raise ConfigurationError(f"{argument}: the {what} of {name!r} is empty")
+        if not _can_be_sent(name):
+            raise ConfigurationError(f"{argument}: no login can carry {name!r}")
+        if not _can_be_sent(secret):
+            raise ConfigurationError(f"{argument}: no login can carry the {what} of {name!r}")
+
+
+def _can_be_sent(text: str) -> bool:
+    # PLAIN separates by NUL.
+    return is_unicode(text) and "\0" not in text

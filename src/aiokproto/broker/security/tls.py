@@ -84,6 +84,8 @@ def server_context(security: Security, options: BrokerOptions) -> ssl.SSLContext
     secrets = {_spell(name): value for name, value in values.items() if _spell(name) in parsed.secrets}
     context = make_context(parsed, contents, secrets)
     context.sslobject_class = AlertingObject
+    # As Kafka: it costs the broker more than the client, which may ask for it as often as it likes.
+    context.options |= ssl.OP_NO_RENEGOTIATION
     context.verify_mode = _CLIENT_AUTH[str(options.value("ssl.client.auth"))]
     if context.verify_mode is not ssl.CERT_NONE and parsed.trusted is None:
         raise ConfigurationError(

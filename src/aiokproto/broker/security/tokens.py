@@ -113,8 +113,10 @@ class DelegationTokens:
             BrokerError: DELEGATION_TOKEN_AUTH_DISABLED, INVALID_PRINCIPAL_TYPE; POLICY_VIOLATION: too many tokens, in
                 all or of the owner, or principals.
         """
-        if any(renewer.kind != "User" for renewer in renewers):
-            raise BrokerError(ErrorCode.INVALID_PRINCIPAL_TYPE, detail="only users can renew a token")
+        # The login has the owner's name alone. Kafka checks only renewers: there a token for "Group:alice", to which
+        # other ACLs apply, is one for "User:alice".
+        if any(each.kind != "User" for each in (owner, *renewers)):
+            raise BrokerError(ErrorCode.INVALID_PRINCIPAL_TYPE, detail="only users can own and renew a token")
         self.check_enabled()
         names = sum(len(str(each)) for each in (owner, requester, *renewers))
         if self._owned[owner] >= MAX_OF_OWNER or len(self._tokens) >= MAX_TOKENS or names > MAX_NAMES:

@@ -46,12 +46,16 @@ from aiokproto.codec.wire import Limits
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, DecodeError
 
-_LIMITS = Limits(memory=256 << 20)
-"""Of one decoded request: a tenth of it, 100,000 partitions with their objects, is more than any client sends. Decoding
-takes the event loop's time, up to a second for this much."""
+_LIMITS = Limits(memory=64 << 20)
+"""Of one decoded request: 100,000 partitions with their objects take a third of it, and are more than any client sends.
+Decoding and refusing as many as it has room for takes the event loop's time, some seconds."""
 
 _LONG = 1 << 14
 """Bytes of a request from which on others have their turn between its steps: each of them may take milliseconds."""
+
+_SHORT = 1 << 10
+"""Longest request in bytes that is decoded to refuse it before a login, in the form of its own response: strangers send
+it, and decoding and refusing takes a second for 500 KB."""
 
 _API_VERSIONS_OF_2_4 = 3
 """The version of ApiVersions that Kafka 2.4 added. A broker that serves it also has KIP-511."""
@@ -96,7 +100,9 @@ class Dispatcher:
         self._served = served
         self._quotas = quotas
         options = runtime.state.options
-        self._sessions = FetchSessionCache(options.number("max.incremental.fetch.session.cache.slots"))
+        self._sessions = FetchSessionCache(
+            options.number("max.incremental.fetch.session.cache.slots"), runtime.clock.time
+        )
         self._share_sessions = ShareSessions(options.number("group.share.max.share.sessions"))
 
     def disconnected(self, connection: ClientSession) -> None:
@@ -124,7 +130,7 @@ class Dispatcher:
         # By the header alone: the body of most requests that come before authentication is never decoded.
         refusal = connection.sasl.check_request(header.api_key) if connection.sasl is not None else None
         # With a refusal the client gets its response first, and the connection is closed after that.
-        if refusal is None:
+        if refusal is None or len(data) > _SHORT:
             _close_if_authentication_failed(connection)
         # By this broker's own table, not by Kafka's latest: versions that ApiVersions does not list are not served.
         handler = find(header.api_key) or self._unsupported_api_handler(header.api_key)

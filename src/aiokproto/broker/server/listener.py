@@ -28,6 +28,11 @@ LOGIN_MEMORY = 16 << 20
 """Bytes of all frames that are being received from clients which have not authenticated yet: everyone can announce one,
 and memory is allocated for it. Longer ones wait."""
 
+MOST_WAITING = 128
+"""Sockets that wait for one of ``max.connections``, or for the end of their quota: as many as a listen backlog usually
+has. Kafka stops accepting instead; a socket that waits here is not read, so that nobody learns whether its client has
+closed it, and it would take a file descriptor for as long as others stay."""
+
 SMALL_LOGIN = 1 << 16
 """Longest frame in bytes that needs none of it: logins do not wait for those who announce more than they send."""
 
@@ -55,6 +60,7 @@ class Listener:
         # A client that has not authenticated yet must not make the broker allocate 100 MB (CVE-2022-34917).
         self._max_unauthenticated_frame = min(self._max_frame, options.number("sasl.server.max.receive.size"))
         self._slots = asyncio.Semaphore(options.number("max.connections"))
+        self._waiting = 0
         self._per_address = options.number("max.connections.per.ip")
         self._max_idle = options.seconds("connections.max.idle.ms")
         memory = options.number("queued.max.request.bytes")
@@ -93,14 +99,8 @@ class Listener:
         # Counted before it waits for anything: otherwise one address could hold any number of sockets that wait.
         self._addresses[host] += 1
         try:
-            if throttle:
-                # Kafka keeps the socket open for the throttle time (KIP-612): closing it at once would make clients
-                # reconnect at once.
-                await sleep(self._clock, throttle)
-                raise CloseConnection(
-                    f"{host} opens connections faster than its quota connection_creation_rate permits"
-                )
-            async with self._slots:
+            await self._wait_for_slot(host, throttle)
+            try:
                 if self.tls is not None:
                     await client.start_tls(self.tls, TLS_HANDSHAKE_SECONDS)
                 # After the handshake, so that the client certificate is known.
@@ -110,11 +110,29 @@ class Listener:
                     yield session
                 finally:
                     late.cancel()
+            finally:
+                self._slots.release()
         finally:
             self._idle_since.pop(client, None)
             self._addresses[host] -= 1
             if not self._addresses[host]:
                 del self._addresses[host]
+
+    async def _wait_for_slot(self, host: str, throttle: float) -> None:
+        if (throttle or self._slots.locked()) and self._waiting >= MOST_WAITING:
+            raise CloseConnection(f"{counted(MOST_WAITING, 'connection')} wait for others (max.connections, quotas)")
+        self._waiting += 1
+        try:
+            if throttle:
+                # Kafka keeps the socket open for the throttle time (KIP-612): closing it at once would make clients
+                # reconnect at once.
+                await sleep(self._clock, throttle)
+                raise CloseConnection(
+                    f"{host} opens connections faster than its quota connection_creation_rate permits"
+                )
+            await self._slots.acquire()
+        finally:
+            self._waiting -= 1
 
     async def receive(self, client: ClientConnection, connection: ClientSession) -> bytes | memoryview:
         """Return the connection's next request frame, without its length. Pass it to :meth:`served` in any case.

@@ -21,6 +21,7 @@ from aiokproto.broker.opening import OpeningThread
 from aiokproto.errors import BrokerError, CorruptRecordError, UnsupportedCompressionError
 from aiokproto.records import BatchRecord, encode
 from aiokproto.records.slices import Slices
+from aiokproto.security.shown import shown
 from aiokproto.types import Header
 
 log = logging.getLogger("aiokproto.broker")
@@ -144,7 +145,8 @@ _Written = tuple[bytes | None, bytes | None, tuple[Header, ...]]
 
 
 def _log_failure(group: str, source: Partition, error: Exception) -> None:
-    log.error("share group %s: dead letters of %s-%d were not written: %s", group, source.topic, source.index, error)
+    where = f"{source.topic}-{source.index}"
+    log.error("share group %s: dead letters of %s were not written: %s", shown(group), where, error)
 
 
 def _filled(group: str, source: Partition, letter: DeadLetter, begin: int, end: int) -> Iterator[_Written]:

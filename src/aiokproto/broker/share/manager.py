@@ -32,6 +32,7 @@ from aiokproto.broker.share.state import SharePersister
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.runtime import create_task
+from aiokproto.security.shown import shown
 
 log = logging.getLogger("aiokproto.broker")
 
@@ -371,7 +372,9 @@ class SharePartitionManager:
             self._persister.write(group, *partition_id, cached.share.persisted_state(StateTransition(runs, archived)))
         except BrokerError as error:
             # They stay in the state ARCHIVING: whoever loads it next writes the dead letters again.
-            log.debug("share group %s: archived records of %s not persisted: %s", group, cached.partition.topic, error)
+            log.debug(
+                "share group %s: archived records of %s not persisted: %s", shown(group), cached.partition.topic, error
+            )
         cached.share.written([range(letter.first, letter.last + 1) for letter in letters])
 
     def _apply(
@@ -399,7 +402,9 @@ class SharePartitionManager:
         try:
             self._persist(group, partition_id, cached, transition)
         except BrokerError as error:
-            log.debug("share group %s: expired locks of %s not persisted: %s", group, cached.partition.topic, error)
+            log.debug(
+                "share group %s: expired locks of %s not persisted: %s", shown(group), cached.partition.topic, error
+            )
             # The lock ends even if that cannot be persisted: nothing was confirmed to a member that a crash could lose.
             # _persist() has removed it if the state is out of date; then there is nothing to release here.
             if self._cache.get((group, partition_id)) is cached:
