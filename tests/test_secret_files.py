@@ -65,6 +65,18 @@ def test_files_of_loads(tmp_path: Path) -> None:
     assert load._parser().parse_args([*needed, "--conf-file", file]).conf_file == Path(file)
 
 
+def test_lines_end_as_in_other_files_of_pairs(tmp_path: Path) -> None:
+    """Not within a password, at one of the characters that only Python takes for a line end; nor is a byte order mark,
+    which some editors write, a part of the first name."""
+    secrets = [f"a{char}b" for char in "\v\f\x1c\x1d\x1e\x85\u2028\u2029"]
+    file = tmp_path / "file"
+    lines = [f"user{number}:{secret}" for number, secret in enumerate(secrets)]
+    file.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode() + b"\nlast:x")
+    file.chmod(0o600)
+    expected = {f"user{number}": secret for number, secret in enumerate(secrets)}
+    assert pairs(str(file), ":", "NAME:PASSWORD") == expected | {"last": "x"}
+
+
 @pytest.mark.parametrize("content", [SECRET.encode(), b"a=b\n\xff" + SECRET.encode()])
 def test_what_is_wrong_in_a_file_is_not_shown(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "file"

@@ -18,10 +18,10 @@ from tests.broker.secure import USERS
 REMOTE = "kafka.example.org:9092"
 
 
-def context(*, verifies: bool = True, host: bool = True) -> ssl.SSLContext:
+def context(*, mode: ssl.VerifyMode = ssl.CERT_REQUIRED, host: bool = True) -> ssl.SSLContext:
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    made.check_hostname = host and verifies
-    made.verify_mode = ssl.CERT_REQUIRED if verifies else ssl.CERT_NONE
+    made.check_hostname = host and mode is not ssl.CERT_NONE
+    made.verify_mode = mode
     return made
 
 
@@ -49,15 +49,16 @@ EXPOSED: dict[str, list[dict[str, Any]]] = {
         login("PLAIN", servers="192.168.0.1:9092"),
     ],
     "any certificate": [
-        tls(ssl_context=context(verifies=False)),
-        tls(ssl_context=context(verifies=False), **CANONICAL),
-        login("PLAIN", "SASL_SSL") | {"ssl_context": context(verifies=False)},
-        tls(ssl_context=context(verifies=False)) | {"bootstrap_servers": "localhost:9092"},
+        tls(ssl_context=context(mode=ssl.CERT_NONE)),
+        tls(ssl_context=context(mode=ssl.CERT_NONE), **CANONICAL),
+        login("PLAIN", "SASL_SSL") | {"ssl_context": context(mode=ssl.CERT_NONE)},
+        tls(ssl_context=context(mode=ssl.CERT_NONE)) | {"bootstrap_servers": "localhost:9092"},
     ],
     "any host": [
         tls(ssl_check_hostname=False),
         tls(ssl_endpoint_identification_algorithm=""),
         tls(ssl_context=context(host=False)),
+        tls(ssl_context=context(mode=ssl.CERT_OPTIONAL, host=False)),
         login("SCRAM-SHA-512", "SASL_SSL") | {"ssl_check_hostname": False},
         tls(ssl_check_hostname=False, **CANONICAL),
     ],
@@ -74,6 +75,8 @@ PROTECTED: list[dict[str, Any]] = [
     login("OAUTHBEARER", "SASL_SSL"),
     tls(),
     tls(ssl_context=context()),
+    # To a client that is the same: it verifies the broker's certificate.
+    tls(ssl_context=context(mode=ssl.CERT_OPTIONAL)),
     tls(ssl_server_hostname="kafka.example.org", **CANONICAL),
 ]
 

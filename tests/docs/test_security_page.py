@@ -24,4 +24,5 @@ def test_what_shows_a_claim_exists(shown_by: str) -> None:
         return
     path, _, name = shown_by.partition("::")
     text = (ROOT / path).read_text(encoding="utf-8")
-    assert not name or re.search(rf"^(async )?def {name}\(", text, re.MULTILINE)
+    assert name, "a claim has a test, not a file of many"
+    assert re.search(rf"^(async )?def {name}\(", text, re.MULTILINE)

@@ -86,11 +86,15 @@ def anonymous(purpose: ssl.Purpose) -> ssl.SSLContext:
     return made
 
 
-async def test_a_broker_without_certificate_is_refused() -> None:
+# To a client both say the same: the broker's certificate is verified.
+@pytest.mark.parametrize("mode", [ssl.CERT_REQUIRED, ssl.CERT_OPTIONAL])
+async def test_a_broker_without_certificate_is_refused(mode: ssl.VerifyMode) -> None:
     """Although the application's own context permits it, and OpenSSL calls the handshake complete."""
+    permitting = anonymous(ssl.Purpose.SERVER_AUTH)
+    permitting.verify_mode = mode
     async with peer(ANSWERS, ssl_context=anonymous(ssl.Purpose.CLIENT_AUTH)) as broker:
         with pytest.raises(AuthenticationError, match=rf"127.0.0.1:{broker.port} has no certificate: .*ssl_context"):
-            async with connected(broker.port, tls=Given(anonymous(ssl.Purpose.SERVER_AUTH))):
+            async with connected(broker.port, tls=Given(permitting)):
                 pass
         assert broker.requests == []
 

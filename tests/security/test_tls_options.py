@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +85,10 @@ def test_every_option_is_declared() -> None:
             },
             "ssl_cipher_suites has no suite of ssl_enabled_protocols",
         ),
-        ({"ssl_cafile": 3}, "ssl_cafile=3: expected the path of a file"),
-        ({"ssl_cafile": ""}, "ssl_cafile='': expected the path of a file"),
+        ({"ssl_ciphers": "ALL\0:aNULL"}, "ssl_ciphers='ALL\\x00:aNULL': expected text"),
+        ({"ssl_ciphers": "ALL\udcff"}, "ssl_ciphers='ALL\\udcff': expected text"),
+        ({"ssl_cafile": 3}, "ssl_cafile: expected the path of a file, got int"),
+        ({"ssl_cafile": ""}, "ssl_cafile: expected the path of a file, got an empty text"),
         ({"ssl_keystore_password": 3, "ssl_keystore_location": "a"}, "ssl_keystore_password: expected text"),
         (
             {"ssl_context": ssl.create_default_context(), "ssl_cafile": "a"},
@@ -107,6 +110,16 @@ def test_a_key_in_place_of_a_file_is_not_shown(files: Files) -> None:
     key = files.text("client.key")
     with pytest.raises(ConfigurationError, match=r"ssl_certfile: expected the path of a file") as raised:
         parse_tls({"ssl_certfile": key})
+    assert "PRIVATE" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["ssl_certfile", "ssl_keyfile", "ssl_keystore_location"])
+@pytest.mark.parametrize("form", [str.encode, lambda key: bytearray(key.encode()), lambda key: [key], Path])
+def test_a_key_in_another_form_is_not_shown_either(files: Files, name: str, form: Callable[[str], Any]) -> None:
+    key = files.text("client.key")
+    beside = {"ssl_certfile": "a"} if name == "ssl_keyfile" else {}
+    with pytest.raises(ConfigurationError, match=rf"{name}: expected the path of a file") as raised:
+        parse_tls({**beside, name: form(key)})
     assert "PRIVATE" not in str(raised.value)
 
 

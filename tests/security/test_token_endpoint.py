@@ -257,9 +257,11 @@ async def test_https_with_a_context() -> None:
         assert token.value == "t"
 
 
-async def test_a_token_endpoint_without_certificate_gets_nothing() -> None:
+@pytest.mark.parametrize("mode", [ssl.CERT_REQUIRED, ssl.CERT_OPTIONAL])
+async def test_a_token_endpoint_without_certificate_gets_nothing(mode: ssl.VerifyMode) -> None:
     """The application's own context permits it, and OpenSSL calls the handshake complete."""
     tls = Tls("127.0.0.1")
+    tls.client.verify_mode = mode
     for context in (tls.server, tls.client):
         context.maximum_version = ssl.TLSVersion.TLSv1_2
         context.set_ciphers("aNULL:@SECLEVEL=0")

@@ -144,3 +144,36 @@ def test_a_password_that_is_rejected_is_one_entry_of_the_log(
     (text,) = messages(caplog, logging.ERROR)
     assert text.startswith("the client has failed: ")
     assert "rejected the credentials of 'alice'" in text
+
+
+class ClosedVault(Vault):
+    """Says in the client's own terms that there is no password any more; the cause has the vault's token."""
+
+    def __call__(self) -> str:
+        try:
+            return super().__call__()
+        except OSError:
+            raise AuthenticationError("the vault is closed") from ValueError("hvs.zq-token-zq")
+
+
+@pytest.mark.parametrize("work", [consume, share, produce])
+def test_the_log_has_the_text_of_an_error_of_the_application_and_not_that_of_its_cause(
+    work: Callable[[dict[str, Any]], Awaitable[None]], caplog: pytest.LogCaptureFixture
+) -> None:
+    vault = ClosedVault()
+
+    async def main() -> None:
+        async with Cluster(1, security=SECURITY) as cluster:
+            await cluster.create_topic("t")
+            works = asyncio.ensure_future(work(vault.options(cluster)))
+            await asyncio.sleep(10)
+            vault.sealed = True
+            await restart(cluster)
+            with pytest.raises(AuthenticationError, match="the vault is closed"):
+                await works
+
+    with caplog.at_level(logging.DEBUG):
+        Simulation(1).run(main())
+    (text,) = messages(caplog, logging.ERROR)
+    assert text.endswith("the vault is closed")
+    assert "zq-token-zq" not in caplog.text

@@ -1,6 +1,7 @@
 """Jobs with secrets in their options: they write, read, stream and load, and print all that Spark shows of their plans.
+Then statements of SQL with secrets in their text, in a session with the redaction that the documentation has.
 
-Run as ``python -m tests.spark.secured_job '[[{"kafka.bootstrap.servers": …}, topic], …]' folder``.
+Run as ``python -m tests.spark.secured_job '[[{"kafka.bootstrap.servers": …}, topic], …]' folder secret``.
 """
 
 from __future__ import annotations
@@ -26,13 +27,27 @@ token = UnsecuredToken("etl")
 """A function, for all processes of a job."""
 
 
-def logged_session(folder: Path) -> SparkSession:
+REDACTION = "(?i)secret|password|token|access[.]?key|jaas|passphrase|user[.]info|keystore[.]key"
+"""What Spark leaves out of plans, in the documentation: by default it is the part before ``jaas``."""
+IN_SQL = (
+    "kafka.sasl.jaas.config",
+    "kafka.sasl.oauthbearer.assertion.private.key.passphrase",
+    "kafka.sasl.password",
+    "kafka.ssl.keystore.key",
+    "schema.registry.basic.auth.user.info",
+    "schema.registry.bearer.auth.token",
+    "schema.registry.url",
+)
+"""Options with secrets that statements have in their text."""
+
+
+def logged_session(folder: Path, more: Mapping[str, str] | None = None) -> SparkSession:
     """Start a session that logs all it does."""
     events = folder / "events"
     events.mkdir()
     settings = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
     # Compressed ones cannot be searched.
-    settings |= {"spark.eventLog.compress": "false", "spark.log.level": "INFO"}
+    settings |= {"spark.eventLog.compress": "false", "spark.log.level": "INFO", **(more or {})}
     spark = start_session(folder / "warehouse", settings)
     spark.sparkContext.setLogLevel("INFO")
     return spark
@@ -77,12 +92,26 @@ def run(spark: SparkSession, options: Mapping[str, str], topic: str, folder: Pat
     return found
 
 
-def main(jobs: list[tuple[dict[str, str], str]], folder: Path) -> None:
+def run_sql(spark: SparkSession, secret: str) -> None:
+    """Create views with options that have the secret; nothing connects."""
+    for option in IN_SQL:
+        view = "CREATE OR REPLACE TEMPORARY VIEW v USING aiokproto OPTIONS (`kafka.bootstrap.servers` 'h:1', subscribe"
+        view += f" 't', `{option}` '{secret}')"
+        for statement in (view, f"EXPLAIN EXTENDED {view}", "DESCRIBE EXTENDED v"):
+            with contextlib.suppress(Exception):
+                spark.sql(statement).show(100, truncate=False)
+
+
+def main(jobs: list[tuple[dict[str, str], str]], folder: Path, secret: str) -> None:
     spark = logged_session(folder)
     for options, topic in jobs:
         sys.stdout.write(f"FOUND {json.dumps(run(spark, options, topic, folder / topic))}\n")
     spark.stop()
+    (folder / "sql").mkdir()
+    spark = logged_session(folder / "sql", {"spark.redaction.regex": REDACTION})
+    run_sql(spark, secret)
+    spark.stop()
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]), Path(sys.argv[2]))
+    main(json.loads(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

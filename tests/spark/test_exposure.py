@@ -50,6 +50,47 @@ def test_the_driver_warns_once_by_the_names_of_its_options(caplog: pytest.LogCap
     assert USERS["alice"] not in line
 
 
+@pytest.fixture
+def referring(cluster: ThreadedCluster, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Options that say nothing before their references are resolved."""
+    monkeypatch.setattr("aiokproto.cluster.exposure.is_loopback", lambda host: False)
+    monkeypatch.setenv("ETL_SERVERS", cluster.bootstrap_servers)
+    monkeypatch.setenv("ETL_CLIENT", "zq-client-zq")
+    return {**CONNECTION, "kafka.bootstrap.servers": "${env:ETL_SERVERS}", "kafka.client.id": "${env:ETL_CLIENT}"}
+
+
+def test_the_driver_warns_of_references_when_it_has_resolved_them(
+    referring: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    options = parse_read_options({**referring, "subscribe": "t"})
+    assert warned(caplog) == []
+    for _ in range(2):
+        plan_now(options)
+    worker = Worker()
+    try:
+        worker.cluster(options.connection, "t")
+    finally:
+        worker.close()
+    (line,) = warned(caplog)
+    assert line.endswith("set kafka.security.protocol='SASL_SSL'")
+    assert "zq-client-zq" not in line
+
+
+def test_tasks_that_write_warn_of_references_since_no_client_of_the_driver_does(
+    referring: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    options = parse_write_options({**referring, "topic": "t"})
+    assert warned(caplog) == []
+    worker = Worker()
+    try:
+        for _ in range(2):
+            worker.producer(options.producer)
+    finally:
+        worker.close()
+    (line,) = warned(caplog)
+    assert "the login is sent without TLS" in line
+
+
 def test_clients_of_the_driver_and_of_tasks_do_not_warn(
     cluster: ThreadedCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

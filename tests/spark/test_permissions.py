@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -15,7 +16,7 @@ from aiokproto.spark.credentials import client_options
 from aiokproto.spark.options import CLIENT, PROVIDER_OPTIONS, parse_connection, parse_read_options
 from aiokproto.spark.payloads.options import RegistryOptions
 from aiokproto.spark.payloads.registry import Registry
-from aiokproto.spark.permissions import EVERYTHING, FUNCTIONS, PATHS, URLS, VARIABLES
+from aiokproto.spark.permissions import EVERYTHING, FUNCTIONS, PATHS, URLS, VARIABLES, steps_up
 from aiokproto.spark.sink.options import parse_write_options
 
 BASE = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
@@ -202,6 +203,12 @@ def test_a_pattern_that_is_none_allows_nothing(monkeypatch: pytest.MonkeyPatch) 
         ("https://idp.example/a", "https://idp.example/a/../admin", False),
         ("https://idp.example/a", "https://idp.example/a/%2e%2E/admin", False),
         ("https://idp.example/a", "https://idp.example/a/%252e%252e/admin", False),
+        ("https://idp.example/a", "https://idp.example/a/%25252e%25252e/admin", False),
+        ("https://idp.example/a", "https://idp.example/a/..;/admin", False),
+        ("https://idp.example/a", "https://idp.example/a/%2e%2e%3bx=1/admin", False),
+        ("https://idp.example/a", "https://idp.example/a/..%00/admin", False),
+        ("https://idp.example/a", "https://idp.example/a/.%0a.%20/admin", False),
+        ("https://idp.example/a", "https://idp.example/a/..b;/c..%3b/...", True),
         ("https://idp.example/", "http://idp.example/", False),
         ("https://idp.example/", "https://idp.example:8443/", False),
         ("https://idp.example/", "https://idp.example.evil.example/", False),
@@ -223,6 +230,21 @@ def test_urls_are_allowed_with_what_is_below(
             client_options(options)
         with pytest.raises(ConfigurationError, match=r"^schema\.registry\.url"):
             Registry(registry)
+
+
+def test_what_is_escaped_again_and_again_is_not_followed_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry can send a megabyte of it as a subject."""
+    calls: list[str] = []
+
+    def counted(text: str) -> str:
+        calls.append(text)
+        return unquote(text)
+
+    monkeypatch.setattr("aiokproto.spark.permissions.unquote", counted)
+    assert not steps_up("%25252541")
+    calls.clear()
+    assert steps_up(f"%{'25' * 1000}41")
+    assert len(calls) < 20
 
 
 def test_a_registry_must_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,12 +14,12 @@ import pytest
 from aiokproto.broker import Broker, Security, ThreadedCluster
 from tests.broker.secure import Certificates
 from tests.patience import PATIENCE
-from tests.spark.secured_job import ROWS
+from tests.spark.secured_job import IN_SQL, REDACTION, ROWS
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.extended, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
-SECRET = "bread-and-butter"
+SECRET, IN_STATEMENTS = "bread-and-butter", "jam-and-honey"
 WITH_PASSWORD, WITH_TOKENS = "with-password", "with-tokens"
 """The topics, each of a job."""
 SEEN = {"batch": ROWS, "view": ROWS, "stream": 2 * ROWS, "load": 2 * ROWS}
@@ -77,7 +77,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
         for _, topic in jobs:
             cluster.create_topic(topic, partitions=2)
         done = subprocess.run(
-            [sys.executable, "-m", "tests.spark.secured_job", json.dumps(jobs), str(folder)],
+            [sys.executable, "-m", "tests.spark.secured_job", json.dumps(jobs), str(folder), IN_STATEMENTS],
             cwd=ROOT,
             env={**os.environ, "KAFKA_SERVERS": cluster.bootstrap_servers},
             stdout=subprocess.PIPE,
@@ -96,6 +96,14 @@ def test_a_password_in_the_options_is_in_no_file_and_no_output(done: Done) -> No
     assert SECRET not in done.output
     assert done.places(SECRET) == []
     assert done.places(WITH_PASSWORD) != []
+
+
+def test_a_secret_in_a_statement_is_redacted_as_the_documentation_says(done: Done) -> None:
+    """Spark shows the options of ``CREATE … OPTIONS (…)``, but for those that its setting matches."""
+    assert f"spark.redaction.regex  {REDACTION}\n" in (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
+    assert IN_STATEMENTS not in done.output
+    assert done.places(IN_STATEMENTS) == []
+    assert all(option in done.output for option in IN_SQL)
 
 
 def test_functions_and_the_environment_of_tasks(done: Done) -> None:

@@ -25,7 +25,8 @@ def pairs(path: str, separator: str, form: str) -> dict[str, str]:
             lines by their number: what is in them can be a secret.
     """
     try:
-        lines = existing(path).read_text(encoding="utf-8-sig").splitlines()
+        # Not splitlines(), which would end lines within passwords: at a form feed, or a line separator of Unicode.
+        lines = existing(path).read_text(encoding="utf-8-sig").split("\n")
     except OSError as error:
         raise argparse.ArgumentTypeError(f"{path}: {error}") from None
     except UnicodeDecodeError:

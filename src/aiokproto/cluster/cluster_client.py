@@ -529,7 +529,8 @@ class ClusterClient(AsyncContext):
             end = "was cancelled" if task.cancelled() else f"failed: {repr_of(cause)}"
             error = ClientClosedError(f"the client's metadata task {end}")
             error.__cause__ = cause
-            self._stop(error)
+            # The traceback of a CancelledError does not show who cancelled.
+            self._stop(error, cause if isinstance(cause, Exception) else None)
 
     def _last_used(self, topic: str) -> float:
         # Read for each call: a consumer is made after its cluster.
@@ -539,14 +540,18 @@ class ClusterClient(AsyncContext):
         # Made after the pool, which needs this.
         self._metadata.rebootstrap(reason)
 
-    def _stop(self, error: KafkaError) -> None:
-        """Close because of an error: pending calls raise it, and every later one."""
+    def _stop(self, error: KafkaError, bug: Exception | None = None) -> None:
+        """Close because of an error: pending calls raise it, and every later one.
+
+        Args:
+            error: The error.
+            bug: What is logged with its traceback. Not the cause of any other error, which can be the application's,
+                with a secret in its text.
+        """
         # The first cause counts: what follows (every connection lost) is its consequence.
         if self._closed is not None:
             return
-        # The traceback of a CancelledError does not show who cancelled.
-        cause = error.__cause__ if isinstance(error.__cause__, Exception) else None
-        logger.error("the client has failed: %s", error, exc_info=cause)
+        logger.error("the client has failed: %s", error, exc_info=bug)
         # Set before the parts fail: a callback that they run may call in here.
         self._closed = self._failure = error
         self._metadata.close(error)

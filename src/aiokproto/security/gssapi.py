@@ -274,5 +274,8 @@ def _text(option: str, value: object) -> str:
 def _located(option: str, value: object) -> str:
     if isinstance(value, Path):
         value = f"FILE:{value}"
+    if not isinstance(value, str):
+        # Without the value: it may be the keys.
+        raise ConfigurationError(f"{option}: expected the path of a file, got {type(value).__name__}")
     text = _text(option, value)
     return text if _TYPED.match(text) else f"FILE:{text}"

@@ -28,6 +28,7 @@ from aiokproto.spark.credentials import (
     check_providers,
     check_references,
     checkable,
+    client_options,
     function_name,
     java_name,
     provider_class,
@@ -387,9 +388,25 @@ _warned = set[str]()
 logger = logging.getLogger("aiokproto.spark")
 
 
+def client_config(connection: Mapping[str, Any]) -> ClusterConfig:
+    """Return the configuration of a client in the driver.
+
+    Args:
+        connection: Options of the client, as :func:`connection_options` returns them.
+
+    Raises:
+        ConfigurationError: One is invalid, or what it refers to does not exist, or is not allowed.
+    """
+    config = ClusterConfig.parse(client_options(connection))
+    if checkable(connection) is None:
+        _warn_once(config, {name: option for option, name in _NAMES.items()})
+    return config
+
+
 def _warn_once(config: ClusterConfig, names: Mapping[str, str]) -> None:
-    """Warn of what the connection lacks: here, where the driver parses options, and once in its process. The clients
-    of the driver and of tasks, which are many, do not."""
+    """Warn of what the connection lacks, in the driver and once in its process: where it parses options, or, if
+    references hide it there, where it has resolved them. The clients of the driver and of tasks are too many for that.
+    """
     for text in exposures(config):
         if text not in _warned:
             _warned.add(text)

@@ -34,6 +34,8 @@ EVERYTHING = {PATHS: str(Path("/").resolve()), VARIABLES: ".*", URLS: "*", FUNCT
 """For an application whose options are all its owner's."""
 
 _PORTS = {"http": 80, "https": 443}
+_MOST_ESCAPED = 8
+"""How often a URL's path can be escaped."""
 
 
 def check_file(option: str, path: str | Path) -> None:
@@ -75,6 +77,20 @@ def check_function(option: str, name: str) -> None:
         raise _refused(option, f"the function {name}", FUNCTIONS)
 
 
+def steps_up(path: str) -> bool:
+    """Return whether a server may take a part of a URL's path for a step upwards, however often it is escaped."""
+    for _ in range(_MOST_ESCAPED):
+        if (unescaped := unquote(path)) == path:
+            break
+        path = unescaped
+    else:
+        # Nothing honest is: each round takes time, and a registry can send a megabyte.
+        return True
+    # Some leave out a segment's parameters (Tomcat), and characters that are not shown.
+    names = (part.partition(";")[0] for part in re.split(r"[/\\]", path))
+    return any("".join(filter(str.isprintable, name)).strip() in (".", "..") for name in names)
+
+
 def _refused(option: str, what: str, setting: str) -> ConfigurationError:
     return ConfigurationError(
         f"{option}: {what} is not allowed: an administrator can allow it by {setting}, in the environment of the"
@@ -111,8 +127,7 @@ def _is_below(url: str, allowed: str) -> bool:
             return False
     except ValueError:
         return False
-    # A server may take these for a step upwards.
-    if {".", ".."} & set(re.split(r"[/\\]", unquote(unquote(one.path)))):
+    if steps_up(one.path):
         return False
     base = other.path.rstrip("/")
     return one.path == base or one.path.startswith(f"{base}/")

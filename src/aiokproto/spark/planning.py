@@ -22,15 +22,13 @@ from aiokproto.codec.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from aiokproto.codec.wire import ZERO_UUID
-from aiokproto.config import ClusterConfig
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, ConfigurationError, KafkaError, UnsupportedVersionError
 from aiokproto.net.features import TIMES, TRANSACTIONS
 from aiokproto.plurals import counted
-from aiokproto.spark.credentials import client_options
 from aiokproto.spark.leaders import request_leaders
 from aiokproto.spark.offsets import EARLIEST, LATEST, Bound, Log, OffsetRange, resolve
-from aiokproto.spark.options import ReadOptions
+from aiokproto.spark.options import ReadOptions, client_config
 from aiokproto.spark.pushdown import Conditions
 from aiokproto.types import TopicPartition
 
@@ -75,7 +73,7 @@ async def _plan_with_new_client(
     options: ReadOptions, resume: Mapping[TopicPartition, int] | None, conditions: Conditions | None
 ) -> Plan:
     REPORTED_ELSEWHERE.set(True)
-    async with ClusterClient(ClusterConfig.parse(client_options(options.connection))) as cluster:
+    async with ClusterClient(client_config(options.connection)) as cluster:
         found = await plan(cluster, options, resume)
         return found if conditions is None else await narrow(cluster, options, found, conditions)
 

@@ -19,7 +19,7 @@ from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.exposure import REPORTED_ELSEWHERE
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import ClientClosedError, KafkaError
-from aiokproto.spark.credentials import client_options, fingerprint
+from aiokproto.spark.credentials import checkable, client_options, fingerprint
 
 if TYPE_CHECKING:
     from aiokproto.producer import Producer
@@ -91,7 +91,7 @@ class Worker:
         # Here, since most tasks read.
         from aiokproto.producer import Producer
 
-        options = client_options(options)
+        given, options = options, client_options(options)
         key = fingerprint(options)
         found = self._producers.get(key)
         if found is not None and not found.health().ended:
@@ -99,7 +99,8 @@ class Worker:
             return found
         if found is not None:
             await self._discard(found)
-        REPORTED_ELSEWHERE.set(True)
+        # The driver has no client where tasks write, and knows what it parsed, which references can hide.
+        REPORTED_ELSEWHERE.set(checkable(given) is not None)
         producer = Producer(**options)
         await producer.start()
         self._producers[key] = producer

@@ -78,6 +78,21 @@ async def test_what_is_not_there_is_an_error_of_its_own(server: SchemaRegistry) 
         await client(server).by_id(1)
 
 
+@pytest.mark.parametrize("subject", ["..", ".", "../../admin", "a/../../b", "..;", "..\\admin", "%2e%2e"])
+async def test_a_subject_is_no_way_to_other_paths_of_the_server(server: SchemaRegistry, subject: str) -> None:
+    """Neither that of an option nor one to which a schema refers: an administrator allows URLs with what is below."""
+    number = server.register("s", "int", [{"name": "N", "subject": subject, "version": 1}])
+    registry = client(server)
+    for call in (
+        lambda: registry.of_subject(subject, "latest"),
+        lambda: registry.id_of(subject, AvroSchema('"int"'), register=True),
+        lambda: registry.by_id(number),
+    ):
+        with pytest.raises(RegistryError, match=r"the subject '.*' would be another path of the registry"):
+            await call()
+    assert server.requests == [f"GET /schemas/ids/{number}"]
+
+
 async def test_a_registry_that_fails_is_tried_again(server: SchemaRegistry) -> None:
     server.register("s", "int")
     server.failures = module.ATTEMPTS - 1

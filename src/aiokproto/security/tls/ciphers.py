@@ -7,6 +7,7 @@ import ssl
 from typing import Any
 
 from aiokproto.errors import ConfigurationError
+from aiokproto.texts import is_unicode
 
 _NEVER = ":!aNULL:!eNULL"
 """Ciphers without authentication, with which anyone is the broker, and without encryption. They are in ``ALL``, and in
@@ -29,7 +30,7 @@ def checked_ciphers(name: str, value: Any) -> str:
     Raises:
         ConfigurationError: It is no text, names no cipher that this OpenSSL has, or only such ones.
     """
-    if not isinstance(value, str):
+    if not isinstance(value, str) or "\0" in value or not is_unicode(value):
         raise ConfigurationError(f"{name}={value!r}: expected text, as OpenSSL has it: 'ECDHE+AESGCM'")
     if not _is_known(value):
         raise ConfigurationError(

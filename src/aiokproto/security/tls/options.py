@@ -272,8 +272,10 @@ def words_of(name: str, value: Any) -> list[str]:
 
 def _path(name: str, value: Any) -> Path:
     # PEM text in place of a file is a common mistake, and may be a private key.
-    if isinstance(value, str) and "-----BEGIN" in value:
+    if isinstance(value, (str, os.PathLike)) and "-----BEGIN" in str(value):
         raise ConfigurationError(f"{name}: expected the path of a file; PEM text has options of its own")
     if not isinstance(value, (str, os.PathLike)) or not str(value):
-        raise ConfigurationError(f"{name}={value!r}: expected the path of a file")
+        # Without the value, for the same reason.
+        got = "an empty text" if value == "" else type(value).__name__
+        raise ConfigurationError(f"{name}: expected the path of a file, got {got}")
     return Path(value)

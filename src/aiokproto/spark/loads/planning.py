@@ -11,11 +11,9 @@ from typing import TypeVar
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.exposure import REPORTED_ELSEWHERE
-from aiokproto.config import ClusterConfig
-from aiokproto.spark.credentials import client_options
 from aiokproto.spark.loads.history import History
 from aiokproto.spark.loads.manifest import LoadedPartition
-from aiokproto.spark.options import ReadOptions
+from aiokproto.spark.options import ReadOptions, client_config
 from aiokproto.spark.planning import TopicChangedError, find_partitions, plan
 from aiokproto.spark.positions import Position
 from aiokproto.spark.truncation import TruncationError, describe, find_divergences, request_epochs
@@ -120,7 +118,7 @@ def _run_with_client(options: ReadOptions, work: Callable[[ClusterClient], Await
 
     async def run() -> T:
         REPORTED_ELSEWHERE.set(True)
-        async with ClusterClient(ClusterConfig.parse(client_options(options.connection))) as cluster:
+        async with ClusterClient(client_config(options.connection)) as cluster:
             return await work(cluster)
 
     with ThreadPoolExecutor(1, "aiokproto-plan") as executor:

@@ -24,7 +24,7 @@ from aiokproto.security.shown import shown
 from aiokproto.security.tls.defaults import default_context
 from aiokproto.spark.credentials import fingerprint, refers, resolve
 from aiokproto.spark.payloads.options import RegistryOptions
-from aiokproto.spark.permissions import check_url
+from aiokproto.spark.permissions import check_url, steps_up
 
 ATTEMPTS = 4
 """Requests to each URL, before a request fails."""
@@ -145,7 +145,7 @@ class Registry:
 
     async def id_of(self, subject: str, schema: AvroSchema, *, register: bool) -> int:
         """Return the id of a schema in a subject; ``register`` adds it. Raises as :meth:`by_id`."""
-        path = f"/subjects/{quote(subject, safe='')}" + ("/versions" if register else "")
+        path = _subject(subject) + ("/versions" if register else "")
         found = _id(await self._request("POST", path, {"schema": schema.schema}))
         if found is None:
             raise RegistryError(f"POST {self._shown}{path}: the response has no id")
@@ -247,7 +247,14 @@ class Registry:
 
 
 def _path(subject: str, version: object) -> str:
-    return f"/subjects/{quote(subject, safe='')}/versions/{version}"
+    return f"{_subject(subject)}/versions/{version}"
+
+
+def _subject(subject: str) -> str:
+    # It comes from an option, or from the registry's references, and neither leads elsewhere on the server.
+    if steps_up(subject):
+        raise RegistryError(f"the subject {shown(repr(subject))} would be another path of the registry")
+    return f"/subjects/{quote(subject, safe='')}"
 
 
 def _parsed(found: Mapping[str, Any]) -> _Found:

@@ -21,10 +21,8 @@ from aiokproto.codec.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from aiokproto.config import ClusterConfig
 from aiokproto.errors import ConfigurationError, KafkaError, error_for
-from aiokproto.spark.credentials import client_options
-from aiokproto.spark.options import parse_connection
+from aiokproto.spark.options import client_config, parse_connection
 from aiokproto.spark.stream.offsets import CheckpointError, StreamOffset, parse_offset
 from aiokproto.spark.worker import worker
 
@@ -86,7 +84,7 @@ class GroupOffsets(StreamingQueryListener):
         )
         REPORTED_ELSEWHERE.set(True)
         # A client for each commit: batches may be hours apart, and Spark never says that it needs no more.
-        async with ClusterClient(ClusterConfig.parse(client_options(self._connection))) as cluster:
+        async with ClusterClient(client_config(self._connection)) as cluster:
             response = await cluster.request(request)
         for result in response.topics:
             for partition_result in result.partitions:

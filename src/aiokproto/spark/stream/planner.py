@@ -15,12 +15,11 @@ from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.exposure import REPORTED_ELSEWHERE
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from aiokproto.codec.wire import ZERO_UUID
-from aiokproto.config import ClusterConfig
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import error_for
 from aiokproto.net.timeouts import deadline
-from aiokproto.spark.credentials import client_options
 from aiokproto.spark.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, resolve, split
+from aiokproto.spark.options import client_config
 from aiokproto.spark.planning import TopicChangedError, find_partitions, list_offsets, request_logs
 from aiokproto.spark.positions import Epochs
 from aiokproto.spark.stream.limits import Patience, divide
@@ -62,7 +61,7 @@ class StreamPlanner:
     def __init__(self, options: StreamOptions) -> None:
         self._options = options
         self._read = options.read
-        self._cluster = ClusterClient(ClusterConfig.parse(client_options(options.read.connection)))
+        self._cluster = ClusterClient(client_config(options.read.connection))
         self._initial: StreamOffset | None = None
         self._target: Ends | None = None
         self._patience = Patience(options.min_offsets or 0, options.max_delay)

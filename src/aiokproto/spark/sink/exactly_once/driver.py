@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.exposure import REPORTED_ELSEWHERE
-from aiokproto.config import ClusterConfig
 from aiokproto.spark.credentials import client_options
+from aiokproto.spark.options import client_config
 from aiokproto.spark.sink.exactly_once.coordinator import Coordinator
 from aiokproto.spark.sink.exactly_once.protocol import OnLoss
 from aiokproto.spark.sink.exactly_once.state_topic import StateTopic
@@ -32,7 +32,7 @@ def run(options: TransactionOptions, call: Callable[[Coordinator], Awaitable[T]]
 async def _run(options: TransactionOptions, call: Callable[[Coordinator], Awaitable[T]]) -> T:
     REPORTED_ELSEWHERE.set(True)
     connection = client_options(options.connection)
-    async with ClusterClient(ClusterConfig.parse(connection)) as cluster:
+    async with ClusterClient(client_config(options.connection)) as cluster:
         state = StateTopic(cluster, connection, options.state_topic, options.prefix)
         transactions = Transactions(cluster, options.timeout_ms)
         return await call(Coordinator(options.prefix, state, transactions, OnLoss(options.on_loss)))
