@@ -6,17 +6,24 @@ from libc.stdint cimport int32_t, int64_t
 from aiokproto.accelerator.naming cimport PyObject_GC_UnTrack
 
 
+cdef class Origin:
+    """What all records of a batch have in common. Never changed: records share it."""
+
+    cdef object topic
+    cdef int32_t partition
+    cdef int32_t leader_epoch
+    cdef object timestamp_type
+    cdef object ownership
+
+
 cdef class Record:
-    cdef public object topic
-    cdef public int32_t partition
-    cdef public int32_t leader_epoch
+    cdef Origin origin
     cdef public int64_t offset
     cdef public int64_t timestamp
     cdef public object key
     cdef public object value
     cdef public object headers
-    cdef public object timestamp_type
-    cdef public object _ownership
+    cdef Origin known(self)
 
 
 cdef class RecordMetadata:
@@ -27,29 +34,28 @@ cdef class RecordMetadata:
     cdef tuple fields(self)
 
 
+cdef inline Origin new_origin(
+    object topic, int32_t partition, object timestamp_type, int32_t leader_epoch, object ownership
+):
+    cdef Origin origin = Origin.__new__(Origin)
+    origin.topic = topic
+    origin.partition = partition
+    origin.timestamp_type = timestamp_type
+    origin.leader_epoch = leader_epoch
+    origin.ownership = ownership
+    return origin
+
+
 cdef inline Record new_record(
-    object topic,
-    int32_t partition,
-    int64_t offset,
-    int64_t timestamp,
-    object key,
-    object value,
-    object headers,
-    object timestamp_type,
-    int32_t leader_epoch,
-    object ownership,
+    int64_t offset, int64_t timestamp, object key, object value, object headers, Origin origin
 ):
     cdef Record record = Record.__new__(Record)
     # What a reader puts into a record cannot refer back to it: the collector need not walk over millions of them.
     PyObject_GC_UnTrack(record)
-    record.topic = topic
-    record.partition = partition
     record.offset = offset
     record.timestamp = timestamp
     record.key = key
     record.value = value
     record.headers = headers
-    record.timestamp_type = timestamp_type
-    record.leader_epoch = leader_epoch
-    record._ownership = ownership
+    record.origin = origin
     return record

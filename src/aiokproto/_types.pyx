@@ -23,6 +23,15 @@ cdef object create_time():
     return TimestampType.CREATE_TIME
 
 
+@cython.final
+cdef class Origin:
+    pass
+
+
+# Of a record that was made without a constructor, as pickle does it.
+cdef Origin NOWHERE = new_origin(None, 0, None, 0, None)
+
+
 @cython.freelist(1024)
 cdef class Record:
     __doc__ = Documentation()
@@ -40,17 +49,64 @@ cdef class Record:
         timestamp_type=CREATE_TIME,
         int32_t leader_epoch=-1,
     ):
-        self.topic = topic
-        self.partition = partition
+        if timestamp_type is CREATE_TIME:
+            timestamp_type = create_time()
+        self.origin = new_origin(topic, partition, timestamp_type, leader_epoch, None)
         self.offset = offset
         self.timestamp = timestamp
         self.key = key
         self.value = value
         self.headers = headers
-        self.timestamp_type = create_time() if timestamp_type is CREATE_TIME else timestamp_type
-        self.leader_epoch = leader_epoch
 
     __class_getitem__ = classmethod(GenericAlias)
+
+    cdef inline Origin known(self):
+        return NOWHERE if self.origin is None else self.origin
+
+    @property
+    def topic(self):
+        return self.known().topic
+
+    @topic.setter
+    def topic(self, value):
+        cdef Origin of = self.known()
+        self.origin = new_origin(value, of.partition, of.timestamp_type, of.leader_epoch, of.ownership)
+
+    @property
+    def partition(self):
+        return self.known().partition
+
+    @partition.setter
+    def partition(self, int32_t value):
+        cdef Origin of = self.known()
+        self.origin = new_origin(of.topic, value, of.timestamp_type, of.leader_epoch, of.ownership)
+
+    @property
+    def timestamp_type(self):
+        return self.known().timestamp_type
+
+    @timestamp_type.setter
+    def timestamp_type(self, value):
+        cdef Origin of = self.known()
+        self.origin = new_origin(of.topic, of.partition, value, of.leader_epoch, of.ownership)
+
+    @property
+    def leader_epoch(self):
+        return self.known().leader_epoch
+
+    @leader_epoch.setter
+    def leader_epoch(self, int32_t value):
+        cdef Origin of = self.known()
+        self.origin = new_origin(of.topic, of.partition, of.timestamp_type, value, of.ownership)
+
+    @property
+    def _ownership(self):
+        return self.known().ownership
+
+    @_ownership.setter
+    def _ownership(self, value):
+        cdef Origin of = self.known()
+        self.origin = new_origin(of.topic, of.partition, of.timestamp_type, of.leader_epoch, value)
 
     @property
     def error(self):

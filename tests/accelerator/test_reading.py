@@ -79,6 +79,30 @@ def test_records_of_a_partition(read: Any, maker: Any) -> None:
 
 
 @each_reader
+@each_maker
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("topic", "others"),
+        ("partition", 8),
+        ("timestamp_type", TimestampType.CREATE_TIME),
+        ("leader_epoch", 6),
+        ("_ownership", object()),
+    ],
+)
+def test_a_change_of_one_record_changes_no_other(read: Any, maker: Any, name: str, value: object) -> None:
+    """The compiled form stores once what all records of a batch have in common."""
+    names = ("topic", "partition", "timestamp_type", "leader_epoch", "_ownership")
+    make = maker("flights", 7, TimestampType.LOG_APPEND_TIME, 5)
+    changed, other = read(section(encode(simple_records(2))), 2, 0, BASE_TIMESTAMP, None, make)
+    before = {each: getattr(other, each) for each in names}
+    setattr(changed, name, value)
+    assert {each: getattr(changed, each) for each in names} == {**before, name: value}
+    assert {each: getattr(other, each) for each in names} == before
+    assert getattr(make(0, 0, None, None, ()), name) == before[name]
+
+
+@each_reader
 def test_a_custom_make_function(read: Any) -> None:
     body = section(encode(simple_records(20)))
     made = read(body, 20, 5, BASE_TIMESTAMP, None, lambda *fields: fields)

@@ -12,7 +12,7 @@ from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 
-from aiokproto._types cimport Record, new_record
+from aiokproto._types cimport Origin, Record, new_origin, new_record
 from aiokproto.accelerator.layout cimport Bytes, Fields, read_bytes, read_fields
 from aiokproto.accelerator.naming cimport PyObject_GC_UnTrack, name_type, reduce_slots, set_attribute
 from aiokproto.accelerator.varints cimport read_unsigned
@@ -107,35 +107,13 @@ cdef class RecordMaker:
     __doc__ = Documentation()
     __signature__ = Signature()
 
-    cdef object topic
-    cdef int32_t partition
-    cdef object timestamp_type
-    cdef int32_t leader_epoch
-    cdef object ownership
+    cdef Origin origin
 
     def __init__(self, topic, int32_t partition, timestamp_type, int32_t leader_epoch, ownership=None):
-        self.topic = topic
-        self.partition = partition
-        self.timestamp_type = timestamp_type
-        self.leader_epoch = leader_epoch
-        self.ownership = ownership
+        self.origin = new_origin(topic, partition, timestamp_type, leader_epoch, ownership)
 
     def __call__(self, int64_t offset, int64_t timestamp, key, value, headers):
-        return self.make(offset, timestamp, key, value, headers)
-
-    cdef inline Record make(self, int64_t offset, int64_t timestamp, key, value, headers):
-        return new_record(
-            self.topic,
-            self.partition,
-            offset,
-            timestamp,
-            key,
-            value,
-            headers,
-            self.timestamp_type,
-            self.leader_epoch,
-            self.ownership,
-        )
+        return new_record(offset, timestamp, key, value, headers, self.origin)
 
 
 def read_records(data, int64_t count, int64_t base_offset, int64_t base_timestamp, append_time, make):
@@ -209,11 +187,7 @@ cdef list read_all(const uint8_t *first, Py_ssize_t size, Slice *part, RecordMak
     cdef int64_t offset
     cdef list records = []
     cdef tuple headers
-    cdef object topic = None, timestamp_type = None, ownership = None
-    cdef int32_t partition = 0, leader_epoch = 0
-    if maker is not None:
-        topic, timestamp_type, ownership = maker.topic, maker.timestamp_type, maker.ownership
-        partition, leader_epoch = maker.partition, maker.leader_epoch
+    cdef Origin origin = None if maker is None else maker.origin
     for _ in range(part.most):
         end = read_fields(at, stop, &fields)
         if end == NULL:
@@ -233,18 +207,7 @@ cdef list read_all(const uint8_t *first, Py_ssize_t size, Slice *part, RecordMak
             records.append(new_batch_record(offset, timestamp, content(&fields.key), content(&fields.value), headers))
         else:
             records.append(
-                new_record(
-                    topic,
-                    partition,
-                    offset,
-                    timestamp,
-                    content(&fields.key),
-                    content(&fields.value),
-                    headers,
-                    timestamp_type,
-                    leader_epoch,
-                    ownership,
-                )
+                new_record(offset, timestamp, content(&fields.key), content(&fields.value), headers, origin)
             )
         at = end
     part.read = at - first
