@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from aiokproto.broker.metadata.topics import Partition
+
+
+def count_changes(partitions: Iterable[Partition]) -> int:
+    """Return how many appends and changes of leader the partitions had. Whoever paused after looking at them must not
+    wait for a change if there was one since."""
+    return sum(partition.changes for partition in partitions)
 
 
 async def wait_for_change(partitions: Sequence[Partition], deadline: float) -> bool:

@@ -39,7 +39,10 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     # Older clients do not know THROTTLING_QUOTA_EXCEEDED: they are throttled after the change instead (KIP-599).
     context.mutation_quota.strict = context.version >= 6
     return CreateTopicsResponse(
-        topics=[_response(topic, times[topic.name], request.validate_only, context) for topic in request.topics]
+        topics=[
+            _response(topic, times[topic.name], request.validate_only, context)
+            async for topic in context.each(request.topics)
+        ]
     )
 
 

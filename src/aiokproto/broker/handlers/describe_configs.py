@@ -50,7 +50,9 @@ REQUIRES = (
 
 async def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
-        results=[_response(resource, request.include_synonyms, context) for resource in request.resources],
+        results=[
+            _response(resource, request.include_synonyms, context) async for resource in context.each(request.resources)
+        ],
     )
 
 

@@ -22,7 +22,7 @@ REQUIRES = (
 
 async def handle(request: DescribeTransactionsRequest, context: RequestContext) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
-        transaction_states=[_describe(each, context) for each in request.transactional_ids]
+        transaction_states=[_describe(each, context) async for each in context.each(request.transactional_ids)]
     )
 
 

@@ -95,7 +95,7 @@ def named_topics(subtopologies: Iterable[Any]) -> set[str]:
     }
 
 
-def describe_groups(
+async def describe_groups(
     group_ids: Iterable[str],
     describe: Callable[[str, RequestContext], G],
     context: RequestContext,
@@ -110,9 +110,9 @@ def describe_groups(
         context: The context of the request.
         operations: Whether to add the operations that the client is permitted to do (KIP-430).
     """
-    groups = [describe(group_id, context) for group_id in group_ids]
+    groups = [describe(group_id, context) async for group_id in context.each(group_ids)]
     if operations:
-        for group in groups:
+        async for group in context.each(groups):
             if not group.error_code:
                 group.authorized_operations = context.authorized_operations(ResourceType.GROUP, group.group_id)
     return groups

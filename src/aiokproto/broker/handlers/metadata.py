@@ -43,18 +43,18 @@ async def handle(request: MetadataRequest, context: RequestContext) -> MetadataR
     if request.topics is None or (context.version == 0 and not request.topics):
         # Topics that the client may not describe are left out, not returned as errors: their names would show that they
         # exist.
-        visible = [
-            topic
-            for topic in state.topics.values()
+        topics = [
+            _describe(topic, context)
+            async for topic in context.each(list(state.topics.values()))
             if context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         ]
-        topics = [_describe(topic, context) for topic in visible]
     else:
         topics = [
-            _find_or_create(requested, request.allow_auto_topic_creation, context) for requested in request.topics
+            _find_or_create(requested, request.allow_auto_topic_creation, context)
+            async for requested in context.each(request.topics)
         ]
     if request.include_topic_authorized_operations:
-        for found in topics:
+        async for found in context.each(topics):
             if not found.error_code:
                 found.topic_authorized_operations = context.authorized_operations(ResourceType.TOPIC, found.name or "")
     response = MetadataResponse(

@@ -13,7 +13,6 @@ from __future__ import annotations
 from functools import partial
 
 from aiokproto.broker.config.options import TopicOptions
-from aiokproto.broker.handlers.yield_budget import YieldBudget
 from aiokproto.broker.log.header import BatchHeader
 from aiokproto.broker.log.validation import InvalidRecords, check_records, is_quick
 from aiokproto.broker.metadata.topics import Partition
@@ -57,10 +56,7 @@ REQUIRES = (
 
 
 async def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
-    # A large request must not hold up the other connections of the event loop while its batches are checked and
-    # appended.
-    turns = YieldBudget()
-    responses = [await _append_topic(topic, request, context, turns) for topic in request.topic_data]
+    responses = [await _append_topic(topic, request, context) async for topic in context.each(request.topic_data)]
     partitions = [partition for topic in responses for partition in topic.partition_responses]
     if request.acks == 0:
         failed = [partition for partition in partitions if partition.error_code]
@@ -81,12 +77,13 @@ async def handle(request: ProduceRequest, context: RequestContext) -> ProduceRes
 
 
 async def _append_topic(
-    requested: TopicProduceData, request: ProduceRequest, context: RequestContext, turns: YieldBudget
+    requested: TopicProduceData, request: ProduceRequest, context: RequestContext
 ) -> TopicProduceResponse:
     responses: list[PartitionProduceResponse] = []
-    for partition in requested.partition_data:
+    async for partition in context.each(requested.partition_data):
         responses.append(await _response(requested, partition, request, context))
-        await turns.spend(len(partition.records or b""))
+        # A large request must not hold up the other connections while its batches are checked and appended.
+        await context.turns.spend(len(partition.records or b""))
     return TopicProduceResponse(name=requested.name, topic_id=requested.topic_id, partition_responses=responses)
 
 

@@ -15,7 +15,6 @@ unavailable broker would. Quotas run outside of both: a refused request still us
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -30,15 +29,22 @@ from aiokproto.broker.metadata.cluster_state import Node
 from aiokproto.broker.quotas.client_quota_manager import ClientQuotaManager
 from aiokproto.broker.quotas.request_quotas import ProcessingTimer, record_and_throttle
 from aiokproto.broker.request_context import CloseConnection, RequestContext
-from aiokproto.broker.security.authorization import authorize_request
+from aiokproto.broker.security.authorization import authorizing_request
 from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.share.session import ShareSessions
-from aiokproto.codec.entities import merge
-from aiokproto.codec.frames import RequestFrame, decode_request_header, encode_response
+from aiokproto.broker.yield_budget import ITEM, YieldBudget
+from aiokproto.codec.entities import merging
+from aiokproto.codec.frames import (
+    RequestFrame,
+    decode_request_header,
+    decoding_request_header,
+    encode_response,
+    encoding_response,
+)
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse
 from aiokproto.codec.messages.produce import ProduceRequest
-from aiokproto.codec.refusal import refuse
+from aiokproto.codec.refusal import refusing
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.registry import request as request_type
 from aiokproto.codec.schema import NEVER, Request, Response, Versions
@@ -47,11 +53,19 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, DecodeError
 
 _LIMITS = Limits(memory=256 << 20)
-"""Of one decoded request: a tenth of it, 100,000 partitions with their objects, is more than any client sends. Decoding
-takes the event loop's time, up to a second for this much."""
+"""Of one decoded request: a tenth of it, 100,000 partitions with their objects, is more than any client sends."""
 
-_LONG = 1 << 14
-"""Bytes of a request from which on others have their turn between its steps: each of them may take milliseconds."""
+_LONG = 1 << 12
+"""Bytes of a request from which on it is decoded in steps: at once, this much takes a millisecond or two."""
+
+_REQUEST = 8 * ITEM
+"""What a request counts as in the budget of its connection, besides its items: a client can send thousands at once."""
+
+_BYTE = 16
+"""What a byte of a request counts as that is decoded at once."""
+
+_MANY = 64
+"""Items of a request from which on its response is encoded in steps."""
 
 _API_VERSIONS_OF_2_4 = 3
 """The version of ApiVersions that Kafka 2.4 added. A broker that serves it also has KIP-511."""
@@ -77,6 +91,18 @@ def _close_if_authentication_failed(connection: ClientSession, frame: bytearray 
     """Close the connection of a client that failed to authenticate, after sending it the response with the error."""
     if connection.failure is not None:
         raise CloseConnection(connection.failure, bytes(frame or b""))
+
+
+async def _decode(request: type[Request[Any]], header: RequestFrame, turns: YieldBudget) -> Request[Any]:
+    # Kafka ignores bytes after the body, and librdkafka's Metadata request has some.
+    body, version = header.body, header.api_version
+    if len(body) > _LONG:
+        await turns.spend(_REQUEST)
+        decoded, _ = await turns.finish(request.decoding_from(body, 0, version, limits=_LIMITS))
+    else:
+        await turns.spend(_REQUEST + _BYTE * len(body))
+        decoded, _ = request.decode_from(body, 0, version, limits=_LIMITS)
+    return decoded
 
 
 class Dispatcher:
@@ -117,7 +143,10 @@ class Dispatcher:
             _close_if_authentication_failed(connection)
             return DispatchResult(len(token).to_bytes(4, "big") + token)
         try:
-            header = decode_request_header(data)
+            if len(data) > _LONG:
+                header = await connection.turns.finish(decoding_request_header(data))
+            else:
+                header = decode_request_header(data)
         except DecodeError as error:
             # Without a header there is no correlation id to respond to.
             raise CloseConnection(f"a request header cannot be decoded: {error}") from None
@@ -131,19 +160,17 @@ class Dispatcher:
         if handler is None or header.api_version not in self._served.get(header.api_key, handler.refused):
             return DispatchResult(self._unsupported_version(header))
         name = f"{api_name(header.api_key)} v{header.api_version}"
+        turns = connection.turns
+        before = turns.items
         try:
-            # Kafka ignores bytes after the body, and librdkafka's Metadata request has some.
-            request, _ = handler.request.decode_from(header.body, 0, header.api_version, limits=_LIMITS)
+            request = await _decode(handler.request, header, turns)
         except DecodeError as error:
             raise CloseConnection(f"{name} from {header.client_id!r} cannot be decoded: {error}") from None
         context = self._context(header, connection)
-        # A Produce request has few parts for its size.
-        long = len(data) > _LONG and header.api_key != ProduceRequest.api_key
-        if long:
-            await asyncio.sleep(0)
         try:
             if refusal is not None:
-                response, throttle = refuse(request, header.api_version, refusal.code, refusal.detail), 0.0
+                steps = refusing(request, header.api_version, refusal.code, refusal.detail)
+                response, throttle = await turns.finish(steps), 0.0
             # The usual broker has no quotas: then nothing is measured, and no response is encoded twice to count its
             # bytes.
             elif self._quotas.client_quotas:
@@ -152,9 +179,10 @@ class Dispatcher:
                 response, throttle = await self._handle_with_faults(handler, request, context), 0.0
             frame = None
             if response is not None:
-                if long:
-                    await asyncio.sleep(0)
-                frame = encode_response(response, header.api_version, header.correlation_id)
+                if turns.items - before > _MANY:
+                    frame = await turns.finish(encoding_response(response, header.api_version, header.correlation_id))
+                else:
+                    frame = encode_response(response, header.api_version, header.correlation_id)
             _close_if_authentication_failed(connection, frame)
             return DispatchResult(frame, throttle)
         except TruncatedResponse as truncated:
@@ -241,13 +269,13 @@ class Dispatcher:
             # Nothing to split, in the usual broker without ACLs.
             if self._runtime.security.authorizer is None:
                 return await handler.handle(request, context)
-            permitted, refused = authorize_request(
-                request, context.version, handler.requires, context.is_authorized, self._name_of
+            permitted, refused = await context.turns.finish(
+                authorizing_request(request, context.version, handler.requires, context.is_authorized, self._name_of)
             )
             # When all is refused there is no response to merge into: one of the refusals is it.
             response = await handler.handle(permitted, context) if permitted is not None else refused.pop()
         except BrokerError as error:
-            refusal = refuse(request, context.version, error.code, error.detail)
+            refusal = await context.turns.finish(refusing(request, context.version, error.code, error.detail))
             # Some responses have no error code at all, and Produce with acks=0 has no response.
             if refusal is None or _has_no_response(request):
                 raise CloseConnection(f"{type(request).__name__} failed with {error.code.name}") from None
@@ -258,7 +286,7 @@ class Dispatcher:
                 raise CloseConnection("Produce with acks=0 to topics that the client is not authorized to write to")
             return None
         assert response is not None, "only Produce has no response"
-        merge(response, refused, self._name_of)
+        await context.turns.finish(merging(response, refused, self._name_of))
         return response
 
     def _name_of(self, topic_id: bytes) -> str | None:
