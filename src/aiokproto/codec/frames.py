@@ -84,19 +84,14 @@ def decode_request_header(frame: Buffer) -> RequestFrame:
     """
     message, version = _request_of(frame)
     header, pos = RequestHeader.decode_from(frame, 0, message.header_version(version))
-    return _request_frame(frame, header, pos)
+    return RequestFrame(message.api_key, version, header.correlation_id, header.client_id, memoryview(frame)[pos:])
 
 
 def decoding_request_header(frame: Buffer) -> Steps[RequestFrame]:
     """Do the same as :func:`decode_request_header` in steps: a header can have as many tags as there are bytes."""
     message, version = _request_of(frame)
     header, pos = yield from RequestHeader.decoding_from(frame, 0, message.header_version(version))
-    return _request_frame(frame, header, pos)
-
-
-def _request_frame(frame: Buffer, header: RequestHeader, pos: int) -> RequestFrame:
-    key, version, body = header.request_api_key, header.request_api_version, memoryview(frame)[pos:]
-    return RequestFrame(key, version, header.correlation_id, header.client_id, body)
+    return RequestFrame(message.api_key, version, header.correlation_id, header.client_id, memoryview(frame)[pos:])
 
 
 def _request_of(frame: Buffer) -> tuple[type[Request[Any]], int]:

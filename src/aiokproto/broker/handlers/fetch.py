@@ -23,6 +23,7 @@ from aiokproto.broker.metadata.topics import Partition
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.security.required import Required
+from aiokproto.broker.yield_budget import ITEM
 from aiokproto.codec.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -76,7 +77,8 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
         timed_out = changes == count_changes(partitions) and await wait_for_change(partitions, deadline)
         timed_out = timed_out or asyncio.get_running_loop().time() >= deadline
     # Reading goes on in turns, since a response can have 50 MB; the limits were counted when the records were found.
-    async for key, response, span, _ in context.each(found):
+    turns = context.turns
+    for key, response, span, _ in found:
         response.records = b"" if span is None else _read(response, span)
         if context.version < NEW_FETCH:
             # In a thread, since converting decodes and encodes every record.
@@ -84,7 +86,8 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
             await context.opening.run(partial(_downgrade, response, wanted, context.version))
         if response.aborted_transactions:
             _drop_later_aborted(response)
-        await context.turns.spend(len(response.records))
+        if turns.uses_up(ITEM + len(response.records)):
+            await turns.pause()
     # Last, when the responses are final: a session leaves out partitions that have not changed since the last response.
     changed = session.select((key, response) for key, response, _, _ in found)
     return _respond(session, changed, context)
@@ -133,7 +136,9 @@ async def _find_records(
     changes = 0
     committed = request.isolation_level == READ_COMMITTED
     # A copy: another request can use the session while this one pauses.
-    async for key, wanted in context.each(list(session.partitions.items())):
+    for key, wanted in list(session.partitions.items()):
+        if context.turns.uses_up():
+            await context.turns.pause()
         response, span, partition = _find_partition_records(
             key, wanted.request, request.rack_id, remaining, at_least_one, committed, context
         )

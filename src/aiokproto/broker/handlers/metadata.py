@@ -49,10 +49,11 @@ async def handle(request: MetadataRequest, context: RequestContext) -> MetadataR
             if context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         ]
     else:
-        topics = [
-            _find_or_create(requested, request.allow_auto_topic_creation, context)
-            async for requested in context.each(request.topics)
-        ]
+        topics = []
+        for requested in request.topics:
+            if context.turns.uses_up():
+                await context.turns.pause()
+            topics.append(_find_or_create(requested, request.allow_auto_topic_creation, context))
     if request.include_topic_authorized_operations:
         async for found in context.each(topics):
             if not found.error_code:

@@ -20,6 +20,7 @@ from aiokproto.broker.request_context import CloseConnection, RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.security.required import Required
 from aiokproto.broker.transactions.transaction_metadata import ProducerIdAndEpoch
+from aiokproto.broker.yield_budget import ITEM
 from aiokproto.codec.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -56,7 +57,7 @@ REQUIRES = (
 
 
 async def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
-    responses = [await _append_topic(topic, request, context) async for topic in context.each(request.topic_data)]
+    responses = [await _append_topic(topic, request, context) for topic in request.topic_data]
     partitions = [partition for topic in responses for partition in topic.partition_responses]
     if request.acks == 0:
         failed = [partition for partition in partitions if partition.error_code]
@@ -80,10 +81,14 @@ async def _append_topic(
     requested: TopicProduceData, request: ProduceRequest, context: RequestContext
 ) -> TopicProduceResponse:
     responses: list[PartitionProduceResponse] = []
-    async for partition in context.each(requested.partition_data):
+    turns = context.turns
+    if turns.uses_up():
+        await turns.pause()
+    for partition in requested.partition_data:
         responses.append(await _response(requested, partition, request, context))
         # A large request must not hold up the other connections while its batches are checked and appended.
-        await context.turns.spend(len(partition.records or b""))
+        if turns.uses_up(ITEM + len(partition.records or b"")):
+            await turns.pause()
     return TopicProduceResponse(name=requested.name, topic_id=requested.topic_id, partition_responses=responses)
 
 

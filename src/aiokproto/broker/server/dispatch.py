@@ -32,7 +32,7 @@ from aiokproto.broker.request_context import CloseConnection, RequestContext
 from aiokproto.broker.security.authorization import authorizing_request
 from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.share.session import ShareSessions
-from aiokproto.broker.yield_budget import ITEM, YieldBudget
+from aiokproto.broker.yield_budget import ITEM
 from aiokproto.codec.entities import merging
 from aiokproto.codec.frames import (
     RequestFrame,
@@ -93,18 +93,6 @@ def _close_if_authentication_failed(connection: ClientSession, frame: bytearray 
         raise CloseConnection(connection.failure, bytes(frame or b""))
 
 
-async def _decode(request: type[Request[Any]], header: RequestFrame, turns: YieldBudget) -> Request[Any]:
-    # Kafka ignores bytes after the body, and librdkafka's Metadata request has some.
-    body, version = header.body, header.api_version
-    if len(body) > _LONG:
-        await turns.spend(_REQUEST)
-        decoded, _ = await turns.finish(request.decoding_from(body, 0, version, limits=_LIMITS))
-    else:
-        await turns.spend(_REQUEST + _BYTE * len(body))
-        decoded, _ = request.decode_from(body, 0, version, limits=_LIMITS)
-    return decoded
-
-
 class Dispatcher:
     """Serves the requests of one node's connections."""
 
@@ -136,6 +124,9 @@ class Dispatcher:
         Raises:
             CloseConnection: The request is not served, cannot be decoded, or its handler failed.
         """
+        turns = connection.turns
+        if turns.uses_up(_REQUEST + _BYTE * min(len(data), _LONG)):
+            await turns.pause()
         # After SaslHandshake v0 the frames are bare tokens (KIP-43): they have no header to decode.
         if connection.sasl is not None and connection.sasl.raw:
             token = connection.sasl.token(bytes(data))
@@ -144,7 +135,7 @@ class Dispatcher:
             return DispatchResult(len(token).to_bytes(4, "big") + token)
         try:
             if len(data) > _LONG:
-                header = await connection.turns.finish(decoding_request_header(data))
+                header = await turns.finish(decoding_request_header(data))
             else:
                 header = decode_request_header(data)
         except DecodeError as error:
@@ -160,17 +151,21 @@ class Dispatcher:
         if handler is None or header.api_version not in self._served.get(header.api_key, handler.refused):
             return DispatchResult(self._unsupported_version(header))
         name = f"{api_name(header.api_key)} v{header.api_version}"
-        turns = connection.turns
         before = turns.items
         try:
-            request = await _decode(handler.request, header, turns)
+            # Kafka ignores bytes after the body, and librdkafka's Metadata request has some.
+            if len(data) > _LONG:
+                steps = handler.request.decoding_from(header.body, 0, header.api_version, limits=_LIMITS)
+                request, _ = await turns.finish(steps)
+            else:
+                request, _ = handler.request.decode_from(header.body, 0, header.api_version, limits=_LIMITS)
         except DecodeError as error:
             raise CloseConnection(f"{name} from {header.client_id!r} cannot be decoded: {error}") from None
         context = self._context(header, connection)
         try:
             if refusal is not None:
-                steps = refusing(request, header.api_version, refusal.code, refusal.detail)
-                response, throttle = await turns.finish(steps), 0.0
+                refused = refusing(request, header.api_version, refusal.code, refusal.detail)
+                response, throttle = await turns.finish(refused), 0.0
             # The usual broker has no quotas: then nothing is measured, and no response is encoded twice to count its
             # bytes.
             elif self._quotas.client_quotas:
@@ -286,7 +281,8 @@ class Dispatcher:
                 raise CloseConnection("Produce with acks=0 to topics that the client is not authorized to write to")
             return None
         assert response is not None, "only Produce has no response"
-        await context.turns.finish(merging(response, refused, self._name_of))
+        if refused:
+            await context.turns.finish(merging(response, refused, self._name_of))
         return response
 
     def _name_of(self, topic_id: bytes) -> str | None:
