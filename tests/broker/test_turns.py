@@ -83,6 +83,7 @@ async def serve(api_key: int, user: str, shape: Shape) -> Turns:
     items = 40 if api_name(api_key) == "StreamsGroupTopologyDescriptionUpdate" and shape == "deep" else ITEMS
     async with guarded(**{"delegation.token.secret.key": "x"}) as broker:
         await broker.create_topic("t", partitions=1)
+        turns = Turns()
         for salt in "ab":
             async with logged_in(broker, user) as wire:
                 made = request(api_key, served.highest, items, shape, salt)
@@ -109,6 +110,7 @@ async def test_many_small_requests_give_others_their_turn() -> None:
 async def test_finding_what_is_wrong_with_a_request_gives_others_their_turn() -> None:
     names = [f"group{number}" for number in range(ITEMS)]
     async with guarded() as broker:
+        turns = Turns()
         for _ in range(2):
             async with logged_in(broker, "alice") as wire:
                 frame = encode_request(DescribeGroupsRequest(groups=names), 5, 1, "")
@@ -121,6 +123,7 @@ async def test_finding_what_is_wrong_with_a_request_gives_others_their_turn() ->
 async def test_unknown_tags_give_others_their_turn(where: str) -> None:
     tags = dict.fromkeys(range(100, 6100), b"")
     async with guarded() as broker:
+        turns = Turns()
         for _ in range(2):
             async with logged_in(broker, "alice") as wire:
                 body = DescribeGroupsRequest(unknown_tags=tags if where == "body" else None).encode(5)
