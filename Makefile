@@ -10,7 +10,7 @@ unexport PYTHONSAFEPATH
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo check test test-all test-rest style types bench bench-quick bench-spark bench-docs docs wheels pythons asan kafka schema-check clean
+.PHONY: help demo check test test-all test-rest style types bench bench-quick bench-spark bench-turns bench-docs docs wheels pythons asan kafka schema-check clean
 
 # Without what is slow to start.
 HERE := -m "not kafka and not java and not spark and not kerberos and not slow and not extended and not thorough"
@@ -84,6 +84,9 @@ bench-quick:  ## the same in under a minute: fewer messages, the main clients
 
 bench-spark:  ## measure the PySpark part beside Spark's own connector (ARGS="--scale 0.1" fits some minutes)
 	@$(SETUP) test-all -- $(BIN)/python -m benchmarks.spark $(ARGS)
+
+bench-turns:  ## measure how long others wait while a client sends the embedded broker its worst 100 KB
+	@$(SETUP) bench -- $(BIN)/python -m benchmarks.brokers.turns $(ARGS)
 
 bench-docs:  ## put the newest run of `make bench`, and new profiles, into docs/performance.md
 	@$(SETUP) bench -- $(BIN)/python -m benchmarks.pages

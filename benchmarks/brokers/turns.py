@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import logging
+import sys
 import time
 from typing import NamedTuple
 
@@ -21,37 +23,53 @@ from tests.broker.secure import guarded, logged_in
 
 SIZE = 100_000
 """Bytes of a request."""
-GOAL_MS = 50.0
+LIMIT_MS = 50.0
 USERS = {"admin": "all permissions", "alice": "none"}
 SAMPLE = (50, 100)
 
 
 class Turn(NamedTuple):
-    """The longest turn of a request: of which API, user and shape, with how many items, and its CPU time."""
+    """The longest turn of a request: of which API, user and shape, with how many items, and its CPU time.
+
+    ``collecting`` is the part of it in which Python collected garbage: it looks at all objects of the process.
+    """
 
     api: str
     user: str
     shape: Shape
     items: int
     milliseconds: float
+    collecting: float
 
 
 class Watch:
     """Measures the turns of the event loop from now on."""
 
     def __init__(self) -> None:
-        self.longest = 0.0
+        self.longest = self.collecting = 0.0
+        self._collected = self._collection = 0.0
+        # What is left of other measurements counts for none.
+        gc.collect()
+        gc.callbacks.append(self._collects)
         self._since = time.thread_time()
         self._next = asyncio.get_running_loop().call_soon(self._turn)
 
     def end(self) -> None:
         """Stop."""
         self._next.cancel()
+        gc.callbacks.remove(self._collects)
+
+    def _collects(self, phase: str, _: dict[str, int]) -> None:
+        if phase == "start":
+            self._collection = time.thread_time()
+        else:
+            self._collected += time.thread_time() - self._collection
 
     def _turn(self) -> None:
         now = time.thread_time()
-        self.longest = max(self.longest, now - self._since)
-        self._since = now
+        if now - self._since > self.longest:
+            self.longest, self.collecting = now - self._since, self._collected
+        self._since, self._collected = now, 0.0
         self._next = asyncio.get_running_loop().call_soon(self._turn)
 
 
@@ -72,7 +90,7 @@ async def measure(api_key: int, user: str, shape: Shape) -> Turn:
                 break
             finally:
                 watch.end()
-    return Turn(api_name(api_key), USERS[user], shape, items, watch.longest * 1000)
+    return Turn(api_name(api_key), USERS[user], shape, items, watch.longest * 1000, watch.collecting * 1000)
 
 
 def main() -> None:
@@ -80,15 +98,17 @@ def main() -> None:
     parser.add_argument("apis", nargs="*", type=int, metavar="KEY", help="of these APIs (default all)")
     wanted = parser.parse_args().apis or list(SERVED)
     logging.getLogger("aiokproto").setLevel(logging.CRITICAL)
-    print(f"{'API':36}{'permissions':17}{'shape':7}{'items':>7}{'longest turn, ms':>18}")
+    print(f"{'API':38}{'permissions':17}{'shape':7}{'items':>7}{'longest turn, ms':>18}{'of it GC':>10}{'limit':>7}")
     above = 0
     for api_key in wanted:
         for user in USERS:
             turns = [asyncio.run(measure(api_key, user, shape)) for shape in SHAPES]
             worst = max(turns, key=lambda turn: turn.milliseconds)
-            above += worst.milliseconds > GOAL_MS
-            print(f"{worst.api:36}{worst.user:17}{worst.shape:7}{worst.items:7}{worst.milliseconds:18.1f}", flush=True)
-    print(f"{above} above {GOAL_MS:g} ms")
+            above += worst.milliseconds > LIMIT_MS
+            named = f"{worst.api:38}{worst.user:17}{worst.shape:7}{worst.items:7}"
+            print(f"{named}{worst.milliseconds:18.1f}{worst.collecting:10.1f}{LIMIT_MS:7.0f}", flush=True)
+    print(f"{above} above {LIMIT_MS:g} ms")
+    sys.exit(above > 0)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from aiokproto.broker.security.acls import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
 from aiokproto.broker.security.authorizer import Authorizer
+from aiokproto.codec.steps import finish
 from tests.counting import counted_calls
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
@@ -189,7 +190,7 @@ ANYTHING = AclFilter(ResourceType.ANY, None, PatternType.ANY, None, None, Operat
 def test_filters(wanted: AclFilter, found: list[Acl]) -> None:
     authorizer = Authorizer()
     authorizer.add([LITERAL_AB, PREFIX_A, ALL_GROUPS])
-    assert authorizer.find(wanted) == found
+    assert finish(authorizer.finding(wanted)) == found
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from types import FrameType, SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -16,6 +16,8 @@ import aiokproto
 from aiokproto.broker import Broker, Security
 from aiokproto.broker.handlers import SERVED, describe_user_scram_credentials
 from aiokproto.broker.security.credentials import ScramCredentials
+from aiokproto.broker.server import dispatch
+from aiokproto.broker.yield_budget import YieldBudget
 from aiokproto.codec.frames import encode_request
 from aiokproto.codec.messages.describe_quorum import DescribeQuorumRequest
 from aiokproto.codec.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
@@ -74,8 +76,15 @@ async def user_of_a_broker(name: str) -> AsyncIterator[tuple[Broker, Wire]]:
             yield broker, wire
 
 
-async def exchange(wire: Wire, api_key: int, number: int, shape: Shape, salt: str) -> int:
-    """Send a request, and wait until the broker answers or closes the connection. Returns the calls that this took."""
+class Cost(NamedTuple):
+    """The bytes of a request, and the calls that it took."""
+
+    size: int
+    calls: int
+
+
+async def exchange(wire: Wire, api_key: int, number: int, shape: Shape, salt: str) -> Cost:
+    """Send a request, and wait until the broker answers or closes the connection."""
     version = SERVED[api_key].highest
     frame = encode_request(request(api_key, version, number, shape, salt), version, 1, "client")
     with counting() as calls:
@@ -85,10 +94,10 @@ async def exchange(wire: Wire, api_key: int, number: int, shape: Shape, salt: st
         # Not every response can say that all was refused.
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
-    return calls.number
+    return Cost(len(frame), calls.number)
 
 
-async def calls_of(api_key: int, user: str, shape: Shape) -> list[int]:
+async def costs_of(api_key: int, user: str, shape: Shape) -> list[Cost]:
     """Of requests of the sizes."""
     found = []
     one = request(api_key, SERVED[api_key].highest, 1, shape)
@@ -97,8 +106,8 @@ async def calls_of(api_key: int, user: str, shape: Shape) -> list[int]:
         type(one).decode(one.encode(SERVED[api_key].highest), SERVED[api_key].highest, limits=Limits(memory=100))
     for size in SIZES:
         async with user_of_a_broker(user) as (_, wire):
-            # What is imported and compiled with the first request.
-            await exchange(wire, api_key, 1, shape, "a")
+            # What is imported and compiled with the first request of its size.
+            await exchange(wire, api_key, size, shape, "a")
         async with user_of_a_broker(user) as (_, wire):
             found.append(await exchange(wire, api_key, size, shape, "b"))
     return found
@@ -106,11 +115,18 @@ async def calls_of(api_key: int, user: str, shape: Shape) -> list[int]:
 
 @pytest.mark.parametrize("user", ["admin", "alice"])
 @pytest.mark.parametrize("api_key", SERVED, ids=api_name)
-async def test_the_work_of_a_request_grows_with_its_size(api_key: int, user: str) -> None:
+async def test_the_work_of_a_request_grows_with_its_size(
+    api_key: int, user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The small ones in steps, too, each of which is a call.
+    monkeypatch.setattr(dispatch, "_LONG", -1)
+    monkeypatch.setattr(dispatch, "_MANY", -1)
     for shape in SHAPES:
-        few, some, many = await calls_of(api_key, user, shape)
-        # Each further item costs as much as those before it; a few calls more for a buffer that is full.
-        assert many - some <= 2.2 * max(some - few, 0) + 100, (shape, few, some, many)
+        few, some, many = await costs_of(api_key, user, shape)
+        # A request has a size of its own, and in each further byte costs as much as before.
+        growth = (many.size - some.size) / max(some.size - few.size, 1)
+        # A few calls more for a buffer that is full.
+        assert many.calls - some.calls <= 1.1 * growth * max(some.calls - few.calls, 0) + 100, (shape, few, some, many)
 
 
 @pytest.mark.parametrize(
@@ -118,8 +134,8 @@ async def test_the_work_of_a_request_grows_with_its_size(api_key: int, user: str
 )
 async def test_refusing_a_partition_takes_few_calls(kind: type[Request[Any]]) -> None:
     """A request can name a hundred thousand: what follows from its declaration is looked up once."""
-    _, some, many = await calls_of(kind.api_key, "alice", "deep")
-    assert many - some <= 20 * (SIZES[2] - SIZES[1])
+    _, some, many = await costs_of(kind.api_key, "alice", "deep")
+    assert many.calls - some.calls <= 20 * (SIZES[2] - SIZES[1])
 
 
 async def test_a_request_with_more_parts_than_any_client_sends_closes_the_connection() -> None:
@@ -177,7 +193,7 @@ async def test_users_are_not_compared_with_each_other(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Name, "comparisons", 0)
     users = [UserName(name=Name(f"user{number}")) for number in range(1000)]
     security = SimpleNamespace(credentials=ScramCredentials({"alice": "secret"}))
-    context: Any = SimpleNamespace(security=security)
+    context: Any = SimpleNamespace(security=security, each=YieldBudget().each)
     answer = await describe_user_scram_credentials.handle(DescribeUserScramCredentialsRequest(users=users), context)
     assert len(answer.results) == 1000
     assert Name.comparisons < 10_000

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiokproto.broker.handlers.yield_budget import YieldBudget
 from aiokproto.broker.server.client_connection import ClientConnection
+from aiokproto.broker.yield_budget import YieldBudget
 
 
 class Pipe(asyncio.Transport):

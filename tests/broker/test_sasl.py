@@ -27,6 +27,7 @@ from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest
 from aiokproto.codec.messages.sasl_handshake import SaslHandshakeRequest
+from aiokproto.codec.steps import finish
 from aiokproto.error_codes import ErrorCode
 from tests.broker.secure import ScramClient, unsecured
 
@@ -312,9 +313,9 @@ def test_credentials_from_code_and_from_requests() -> None:
     assert before.users == ["alice"]
     assert list(before.to_json()) == []
     old, new = (Upsertion("bob", mechanism, 8192, b"salt", b"salted") for mechanism in (1, 2))
-    assert before.alter([], [old]) == {"bob": None}
-    assert before.alter([], [new]) == {"bob": None}
-    assert before.alter([Deletion("bob", 1)], []) == {"bob": None}
+    assert finish(before.altering([], [old])) == {"bob": None}
+    assert finish(before.altering([], [new])) == {"bob": None}
+    assert finish(before.altering([Deletion("bob", 1)], [])) == {"bob": None}
     assert list(before.of("bob")) == [Mechanism.SCRAM_SHA_512]
     assert list(before.of("alice")) == list(Mechanism)
     after = ScramCredentials({})
@@ -326,8 +327,8 @@ def test_credentials_from_code_and_from_requests() -> None:
 def test_a_user_named_twice_is_not_changed() -> None:
     credentials = ScramCredentials({})
     for mechanism in (1, 2):
-        credentials.alter([], [Upsertion("alice", mechanism, 8192, b"salt", b"salted")])
-    results = credentials.alter([Deletion("alice", 1)], [Upsertion("alice", 2, 8192, b"salt", b"salted")])
+        finish(credentials.altering([], [Upsertion("alice", mechanism, 8192, b"salt", b"salted")]))
+    results = finish(credentials.altering([Deletion("alice", 1)], [Upsertion("alice", 2, 8192, b"salt", b"salted")]))
     assert results["alice"] is not None
     assert results["alice"].code == ErrorCode.DUPLICATE_RESOURCE
     assert len(credentials.of("alice")) == 2

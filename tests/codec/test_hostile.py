@@ -23,6 +23,7 @@ from aiokproto.codec.messages.metadata import (
 )
 from aiokproto.codec.registry import api_keys, response
 from aiokproto.codec.schema import Message
+from aiokproto.codec.steps import finish
 from aiokproto.codec.wire import write_uvarint
 from aiokproto.errors import DecodeError, EncodeError
 from tests.codec.fill import all_messages, all_versions, fill
@@ -63,7 +64,7 @@ class _Finder(_Walker):
 def lengths(message: type[Message], data: bytes, version: int) -> list[Length]:
     """Every length, count, tag and tag's size in ``data``."""
     finder = _Finder(data, version, version in message.flexible)
-    finder.struct(message, "")
+    finish(finder.struct(message, ""))
     assert finder.pos == len(data)
     return finder.found
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aiokproto.codec import limits
-from aiokproto.codec.compiler import compile_counting_decoder
+from aiokproto.codec.compiler import compile_careful_decoder
 from aiokproto.codec.frames import decode_response, encode_response
 from aiokproto.codec.messages.fetch import FetchRequest
 from aiokproto.codec.messages.list_groups import ListedGroup, ListGroupsResponse
@@ -20,6 +20,7 @@ from aiokproto.codec.messages.metadata import (
     MetadataResponseTopic,
 )
 from aiokproto.codec.schema import FieldSpec, Message, Struct
+from aiokproto.codec.steps import finish
 from aiokproto.codec.wire import ZERO_UUID, Limits
 from aiokproto.errors import DecodeError
 from tests.codec.fill import all_messages, all_versions, fill
@@ -136,11 +137,11 @@ def test_memory_stays_below_the_limit_that_is_set(message: type[Message], memory
 
 
 @pytest.mark.parametrize("message", all_messages(), ids=lambda m: m.__name__)
-def test_a_counting_decoder_reads_the_same(message: type[Message]) -> None:
+def test_a_careful_decoder_reads_the_same(message: type[Message]) -> None:
     for version in range(message.versions.lowest, message.versions.highest + 1):
         made = fill(message, version, seed=4)
         data = made.encode(version)
-        assert compile_counting_decoder(message, version)(data, 0, 1 << 40) == (made, len(data))
+        assert finish(compile_careful_decoder(message, version)(data, 0, 1 << 40)) == (made, len(data))
 
 
 @pytest.mark.parametrize("message", all_messages(), ids=lambda m: m.__name__)

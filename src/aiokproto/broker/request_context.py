@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from aiokproto.broker.fetch.sessions import FetchSessionCache
 from aiokproto.broker.groups.coordinator import GroupCoordinator
@@ -18,10 +19,13 @@ from aiokproto.broker.share.manager import SharePartitionManager
 from aiokproto.broker.share.session import ShareSessions
 from aiokproto.broker.telemetry import ClientTelemetry
 from aiokproto.broker.transactions.coordinator import TransactionCoordinator
+from aiokproto.broker.yield_budget import YieldBudget
 from aiokproto.codec.schema import Versions
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+T = TypeVar("T")
 
 _NO_LIMIT = 1 << 31
 
@@ -84,6 +88,18 @@ class RequestContext:
     mutation_quota: ControllerMutationQuota
     telemetry: ClientTelemetry
     opening: OpeningThread
+
+    @property
+    def turns(self) -> YieldBudget:
+        """Counts the work for the connection, and yields to others."""
+        return self.connection.turns
+
+    def each(self, items: Iterable[T]) -> AsyncIterator[T]:
+        """Iterate over items of a request, and let others have their turn in between.
+
+        Every handler goes through its items with this. Between two of them, all that was checked before can change.
+        """
+        return self.turns.each(items)
 
     def is_authorized(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Return whether the client is authorized for an operation on a resource."""

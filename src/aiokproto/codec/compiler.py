@@ -19,6 +19,7 @@ from aiokproto.codec.limits import OverLimit, worst
 
 if TYPE_CHECKING:
     from aiokproto.codec.schema import Message, Struct
+    from aiokproto.codec.steps import Steps
 
 
 def compile_decoder(message: type[Message], version: int) -> tuple[Callable[[Any, int], tuple[Any, int]], int]:
@@ -30,11 +31,12 @@ def compile_decoder(message: type[Message], version: int) -> tuple[Callable[[Any
 
 
 @lru_cache(maxsize=256)
-def compile_counting_decoder(message: type[Message], version: int) -> Callable[[Any, int, int], tuple[Any, int]]:
-    """Return ``decode(data, pos, memory) -> (message, end)``, which raises before it takes more memory."""
-    writer = DecoderWriter(version, version in message.flexible, counting=True)
-    title = f"{message.__name__} v{version} decode, counting"
-    decode: Callable[[Any, int, int], tuple[Any, int]] = _build(writer.function(message), "decode", writer.names, title)
+def compile_careful_decoder(message: type[Message], version: int) -> Callable[[Any, int, int], Steps[tuple[Any, int]]]:
+    """Return ``decode(data, pos, memory)``, steps to (message, end), which raises before it takes more memory."""
+    writer = DecoderWriter(version, version in message.flexible, careful=True)
+    title = f"{message.__name__} v{version} decode, careful"
+    decode: Callable[[Any, int, int], Steps[tuple[Any, int]]]
+    decode = _build(writer.function(message), "decode", writer.names, title)
     return decode
 
 
@@ -43,6 +45,15 @@ def compile_encoder(message: type[Message], version: int) -> Callable[[Any, byte
     writer = EncoderWriter(version, version in message.flexible)
     title = f"{message.__name__} v{version} encode"
     encode: Callable[[Any, bytearray], None] = _build(writer.function(message), "encode", writer.names, title)
+    return encode
+
+
+@lru_cache(maxsize=256)
+def compile_careful_encoder(message: type[Message], version: int) -> Callable[[Any, bytearray], Steps[None]]:
+    """Return ``encode(message, out)`` of a version, in steps."""
+    writer = EncoderWriter(version, version in message.flexible, careful=True)
+    title = f"{message.__name__} v{version} encode, careful"
+    encode: Callable[[Any, bytearray], Steps[None]] = _build(writer.function(message), "encode", writer.names, title)
     return encode
 
 
@@ -88,6 +99,7 @@ _RUNTIME: dict[str, Any] = {
     "read_tag": wire.read_tag,
     "read_tags": wire.read_tags,
     "read_uvarint": wire.read_uvarint,
+    "reading_tags": wire.reading_tags,
     "write_tags": wire.write_tags,
     "write_uuids": wire.write_uuids,
     "write_uvarint": wire.write_uvarint,

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 from aiokproto.codec.schema import FieldSpec, Role, Struct
+from aiokproto.codec.steps import Steps, finish
 from aiokproto.codec.wire import ZERO_UUID
 
 S = TypeVar("S", bound=Struct)
@@ -119,6 +120,11 @@ def divide(part: S, by: Callable[[Entity], K], name_of: NameOf, within: Entity =
 
     Every part has the message's other fields. Values that are not divided are shared with the message, not copied.
     """
+    return finish(dividing(part, by, name_of, within))
+
+
+def dividing(part: S, by: Callable[[Entity], K], name_of: NameOf, within: Entity = ANY_ENTITY) -> Steps[dict[K, S]]:
+    """Do the same as :func:`divide` in steps."""
     about = entity_of(part, within, name_of)
     inner = list(listings(part))
     if not inner:
@@ -130,11 +136,12 @@ def divide(part: S, by: Callable[[Entity], K], name_of: NameOf, within: Entity =
             if spec.struct is None:
                 pieces = {by(_narrowed(about, spec, item, name_of)): item}
             else:
-                pieces = divide(item, by, name_of, about)
+                pieces = yield from dividing(item, by, name_of, about)
             for key, piece in pieces.items():
                 if key not in divided:
                     divided[key] = _without(part, inner)
                 getattr(divided[key], spec.name).append(piece)
+            yield
     return divided
 
 
@@ -153,23 +160,31 @@ def split(part: S, wanted: Entity, name_of: NameOf) -> tuple[S | None, S | None]
 
 def merge(into: Struct, others: Iterable[Struct], name_of: NameOf) -> None:
     """Add the entries of other responses to a response of the same class: the reverse of :func:`divide`."""
+    finish(merging(into, others, name_of))
+
+
+def merging(into: Struct, others: Iterable[Struct], name_of: NameOf) -> Steps[None]:
+    """Do the same as :func:`merge` in steps."""
     others = list(others)
     for spec in _lists(type(into)):
         added = [getattr(other, spec.name) or [] for other in others]
         if any(added):
             have: list[Any] = getattr(into, spec.name) or []
             setattr(into, spec.name, have)
-            _merge_items(have, added, spec, name_of)
+            yield from _merging_items(have, added, spec, name_of)
 
 
-def _merge_items(have: list[Any], added: list[list[Any]], spec: FieldSpec, name_of: NameOf) -> None:
+def _merging_items(have: list[Any], added: list[list[Any]], spec: FieldSpec, name_of: NameOf) -> Steps[None]:
     if spec.struct is None:
         for items in added:
             have.extend(items)
         return
     # The items are indexed once, however many are added: a response may have 100,000, and each of them may have its
     # own refusal, or name the same entity again.
-    known = {entity_of(item, ANY_ENTITY, name_of): item for item in have}
+    known: dict[Entity, Struct] = {}
+    for item in have:
+        known[entity_of(item, ANY_ENTITY, name_of)] = item
+        yield
     inner: dict[Entity, list[Struct]] = {}
     for items in added:
         appended: dict[Entity, Struct] = {}
@@ -180,6 +195,8 @@ def _merge_items(have: list[Any], added: list[list[Any]], spec: FieldSpec, name_
             else:
                 have.append(item)
                 appended[about] = item
+            yield
         known |= appended
     for about, parts in inner.items():
-        merge(known[about], parts, name_of)
+        yield from merging(known[about], parts, name_of)
+        yield

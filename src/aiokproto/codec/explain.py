@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from aiokproto.codec import wire
 from aiokproto.codec.limits import TAG, TAGS, item_cost
+from aiokproto.codec.steps import finish
 from aiokproto.codec.wire import FORMATS, packer
 from aiokproto.errors import DecodeError, EncodeError
 
 if TYPE_CHECKING:
     from aiokproto.codec.schema import FieldSpec, Message, Struct
+    from aiokproto.codec.steps import Steps
 
 
 class _Mismatch(Exception):
@@ -31,10 +33,17 @@ def explain_decode(
     message: type[Message], data: Any, pos: int, version: int, limits: wire.Limits, cause: Exception
 ) -> DecodeError:
     """Return the error that names message, version, field path and position of the bytes that a decoder rejected."""
+    return finish(explaining_decode(message, data, pos, version, limits, cause))
+
+
+def explaining_decode(
+    message: type[Message], data: Any, pos: int, version: int, limits: wire.Limits, cause: Exception
+) -> Steps[DecodeError]:
+    """Do the same in steps."""
     walker = _Walker(memoryview(data).cast("B"), pos, version, version in message.flexible, limits.memory)
     title = f"{message.__name__} v{version}"
     try:
-        walker.struct(message, "")
+        yield from walker.struct(message, "")
     except _Mismatch as found:
         return DecodeError(
             f"{title}: {found.path.lstrip('.') or 'body'} at byte {walker.pos} of {len(data)}: {found.why}"
@@ -54,16 +63,16 @@ class _Walker:
         self.limit = memory
         self.present: dict[type[Struct], list[FieldSpec]] = {}
 
-    def struct(self, struct: type[Struct], path: str) -> None:
+    def struct(self, struct: type[Struct], path: str) -> Steps[None]:
         if struct not in self.present:
             self.present[struct] = [spec for spec in struct.fields() if self.version in spec.versions]
         for spec in self.present[struct]:
             if spec.tag is None:
-                self.field(spec, f"{path}.{spec.name}")
+                yield from self.field(spec, f"{path}.{spec.name}")
         if self.flexible:
-            self.tag_section(struct, path)
+            yield from self.tag_section(struct, path)
 
-    def field(self, spec: FieldSpec, path: str) -> None:
+    def field(self, spec: FieldSpec, path: str) -> Steps[None]:
         compact = self.flexible and spec.flexible
         if spec.array:
             count = self.length(path, compact, short=False, nullable=self.version in spec.nullable)
@@ -76,14 +85,15 @@ class _Walker:
                 return
             item = spec.item
             for index in range(count):
-                self.single(item, f"{path}[{index}]")
+                yield from self.single(item, f"{path}[{index}]")
+                yield
         else:
-            self.single(spec, path)
+            yield from self.single(spec, path)
 
-    def single(self, spec: FieldSpec, path: str) -> None:
+    def single(self, spec: FieldSpec, path: str) -> Steps[None]:
         if spec.struct is not None:
             if self.version not in spec.nullable or self.marker(spec, path):
-                self.struct(spec.struct, path)
+                yield from self.struct(spec.struct, path)
         elif spec.kind in FORMATS:
             self.take(packer(FORMATS[spec.kind]).size, path, spec.kind)
         else:
@@ -141,7 +151,7 @@ class _Walker:
             raise _Mismatch(path, "null, but the field is not nullable" if value == -1 else f"length {value}")
         return max(value, 0)
 
-    def tag_section(self, struct: type[Struct], path: str) -> None:
+    def tag_section(self, struct: type[Struct], path: str) -> Steps[None]:
         count = self.uvarint(f"{path}.tags")
         if count * 2 > len(self.data) - self.pos:
             raise _Mismatch(f"{path}.tags", f"{count} tagged fields in {len(self.data) - self.pos} bytes")
@@ -162,9 +172,10 @@ class _Walker:
             self.take(size, where, "tagged field")
             if spec is not None:
                 stop, self.pos = self.pos, start
-                self.field(spec, where)
+                yield from self.field(spec, where)
                 if self.pos != stop:
                     raise _Mismatch(where, f"takes {self.pos - start} bytes, but its tagged field has {size}")
+            yield
 
 
 def explain_encode(message: Message, version: int, cause: Exception) -> EncodeError:

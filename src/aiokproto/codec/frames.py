@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mmap import mmap
 from struct import Struct as Packer
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from aiokproto.accelerator import twin
 from aiokproto.codec.messages.api_versions import ApiVersionsResponse
@@ -12,6 +12,7 @@ from aiokproto.codec.messages.header import RequestHeader, ResponseHeader
 from aiokproto.codec.registry import request as request_type
 from aiokproto.codec.registry_table import APIS
 from aiokproto.codec.schema import Buffer, Request, Response
+from aiokproto.codec.steps import Steps
 from aiokproto.codec.wire import DEFAULT_LIMITS, Limits
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DecodeError
@@ -63,6 +64,15 @@ def encode_response(response: Response, version: int, correlation_id: int) -> by
     return out
 
 
+def encoding_response(response: Response, version: int, correlation_id: int) -> Steps[bytearray]:
+    """Do the same as :func:`encode_response` in steps."""
+    out = bytearray(4)
+    ResponseHeader(correlation_id=correlation_id).encode_into(out, response.header_version(version))
+    yield from response.encoding_into(out, version)
+    _LENGTH.pack_into(out, 0, len(out) - 4)
+    return out
+
+
 def decode_request_header(frame: Buffer) -> RequestFrame:
     """Decode the header of a request frame without its length.
 
@@ -72,16 +82,27 @@ def decode_request_header(frame: Buffer) -> RequestFrame:
     Raises:
         DecodeError: The frame is too short, its ApiKey is unknown, or it still begins with its length.
     """
+    message, version = _request_of(frame)
+    header, pos = RequestHeader.decode_from(frame, 0, message.header_version(version))
+    return RequestFrame(message.api_key, version, header.correlation_id, header.client_id, memoryview(frame)[pos:])
+
+
+def decoding_request_header(frame: Buffer) -> Steps[RequestFrame]:
+    """Do the same as :func:`decode_request_header` in steps: a header can have as many tags as there are bytes."""
+    message, version = _request_of(frame)
+    header, pos = yield from RequestHeader.decoding_from(frame, 0, message.header_version(version))
+    return RequestFrame(message.api_key, version, header.correlation_id, header.client_id, memoryview(frame)[pos:])
+
+
+def _request_of(frame: Buffer) -> tuple[type[Request[Any]], int]:
+    """Return the class and version of a request. Raises as :func:`decode_request_header`."""
     if len(frame) < _KEY_VERSION_ID.size:
         raise DecodeError(f"a request frame of {counted(len(frame), 'byte')} is too short for its header")
     api_key, version, _ = _KEY_VERSION_ID.unpack_from(frame)
     # The commonest mistake of a caller, which would otherwise be reported as an unknown ApiKey.
     if api_key << 16 | version & 0xFFFF == len(frame) - _LENGTH.size and not _may_be_header(api_key, version):
         raise DecodeError(f"the request frame still begins with its length, {len(frame) - _LENGTH.size}")
-    message = request_type(api_key)
-    header, pos = RequestHeader.decode_from(frame, 0, message.header_version(version))
-    body = memoryview(frame)[pos:]
-    return RequestFrame(api_key, version, header.correlation_id, header.client_id, body)
+    return request_type(api_key), version
 
 
 def _may_be_header(api_key: int, version: int) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from aiokproto.codec.messages.fetch import FetchRequest
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.schema import MISSING, FieldSpec, Request, Response, Role, Struct
+from aiokproto.codec.steps import Steps, finish
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 
@@ -45,13 +46,20 @@ def refuse(
     Returns:
         The response; None if it has no field for an error, so that only closing the connection can report it.
     """
+    return finish(refusing(request, version, error, message, of_parts=of_parts))
+
+
+def refusing(
+    request: Request[Any], version: int, error: ErrorCode, message: str | None = None, *, of_parts: bool = False
+) -> Steps[Response | None]:
+    """Do the same as :func:`refuse` in steps."""
     response: Response = request.response()
     _fill_numbers(response, version)
     of_parts = of_parts or request.api_key in _OF_PARTS
     if of_parts and error in _OF_SESSION:
         filled = _put(response, version, error, message)
         return response if filled else None
-    inside = _fill_lists(request, response, {}, version, error, message, of_parts)
+    inside = yield from _filling_lists(request, response, {}, version, error, message, of_parts)
     on_top = not (of_parts and inside) and _put(response, version, error, message)
     return response if inside or on_top else None
 
@@ -66,29 +74,28 @@ def refuse_parts(asked: Struct, response: Struct, above: Names, version: int, er
         version: The version of both.
         error: The error code.
     """
-    _fill_lists(asked, response, above, version, error, None, of_parts=False)
+    finish(_filling_lists(asked, response, above, version, error, None, of_parts=False))
 
 
 def _put(part: Struct, version: int, error: ErrorCode, message: str | None) -> bool:
     """Write the error into a struct; returns whether it has a field for it."""
-    errors, messages = _places(type(part), version)
-    for name in errors:
+    codes, texts = _places(type(part), version)
+    for name in codes:
         setattr(part, name, error)
-    for name in messages:
+    for name in texts:
         setattr(part, name, message)
-    return bool(errors)
+    return bool(codes)
 
 
-# What follows from a declaration is looked up once: a request can name a million partitions.
 @cache
-def _places(struct: type[Struct], version: int) -> tuple[list[str], list[str]]:
-    """Return the fields for an error code and for its text."""
-    fields = [spec for spec in struct.fields() if version in spec.versions and not spec.array]
-    errors = [spec.name for spec in fields if spec.name in _ERRORS]
-    return errors, [spec.name for spec in fields if spec.name == "error_message" and version in spec.nullable]
+def _places(struct: type[Struct], version: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the fields for the error code, and for the message."""
+    own = [spec for spec in struct.fields() if version in spec.versions and not spec.array]
+    codes = tuple(spec.name for spec in own if spec.name in _ERRORS)
+    return codes, tuple(spec.name for spec in own if spec.name == "error_message" and version in spec.nullable)
 
 
-def _fill_lists(
+def _filling_lists(
     request: Struct,
     response: Struct,
     above: Names,
@@ -96,18 +103,14 @@ def _fill_lists(
     error: ErrorCode,
     message: str | None,
     of_parts: bool,
-) -> bool:
-    """Add an item to the response for each of the request; returns whether any has the error."""
+) -> Steps[bool]:
+    """Add an item to the response for each of the request, in steps; returns whether any has the error."""
     filled = False
     sources, targets = _sources(type(request), version), _targets(type(response), version)
     if not sources or not targets:
         return False
     about = above | _names(request)
-    if len(targets) == 1:
-        # The request has several lists, the response one for all of them.
-        sources = [source for source in sources if _item_names(source) == _item_names(sources[0])]
-        targets = targets * len(sources)
-    for source, target in zip(sources, targets, strict=False):
+    for source, target in _pairs(type(request), type(response), version):
         assert target.struct is not None
         items = []
         for part in _parts(request, source, target, version):
@@ -116,25 +119,33 @@ def _fill_lists(
             inside = False
             if isinstance(part, Struct):
                 _name(item, about | _names(part))
-                inside = _fill_lists(part, item, about, version, error, message, of_parts)
+                inside = yield from _filling_lists(part, item, about, version, error, message, of_parts)
             else:
                 _name(item, about | {source.role or 0: part})
             filled |= inside
             if not (of_parts and inside):
                 filled |= _put(item, version, error, message)
             items.append(item)
+            yield
         setattr(response, target.name, getattr(response, target.name) + items)
     return filled
 
 
+@cache
+def _pairs(request: type[Struct], response: type[Struct], version: int) -> tuple[tuple[FieldSpec, FieldSpec], ...]:
+    """Return each list of a request with the one of its response."""
+    sources, targets = _sources(request, version), _targets(response, version)
+    if len(targets) == 1:
+        # The request has several lists, the response one for all of them.
+        sources = tuple(source for source in sources if _item_names(source) == _item_names(sources[0]))
+        targets *= len(sources)
+    return tuple(zip(sources, targets, strict=False))
+
+
 def _parts(request: Struct, source: FieldSpec, target: FieldSpec, version: int) -> Iterator[Any]:
     """Yield the items that the response has an item for: those of the list, or of the lists in these."""
-    assert target.struct is not None
-    wanted = {by for by, _ in _naming(target.struct)}
+    within = _within(source, target, version)
     for part in getattr(request, source.name) or ():
-        inner = _sources(type(part), version) if isinstance(part, Struct) else []
-        # AlterReplicaLogDirs lists topics by directory, and its response does not.
-        within = [each for each in inner if wanted & _item_names(each)] if not wanted & _item_names(source) else []
         if not within:
             yield part
         for each in within:
@@ -142,17 +153,28 @@ def _parts(request: Struct, source: FieldSpec, target: FieldSpec, version: int) 
 
 
 @cache
-def _sources(request: type[Struct], version: int) -> list[FieldSpec]:
-    return [spec for spec in request.fields() if spec.array and not spec.mentioned and version in spec.versions]
+def _within(source: FieldSpec, target: FieldSpec, version: int) -> tuple[FieldSpec, ...]:
+    """Return the lists in a list's items whose items the response has an item for; none if those of the list itself."""
+    assert target.struct is not None
+    wanted = {by for by, _ in _naming(target.struct)}
+    # AlterReplicaLogDirs lists topics by directory, and its response does not.
+    if source.struct is None or wanted & _item_names(source):
+        return ()
+    return tuple(each for each in _sources(source.struct, version) if wanted & _item_names(each))
 
 
 @cache
-def _targets(response: type[Struct], version: int) -> list[FieldSpec]:
-    return [
+def _sources(request: type[Struct], version: int) -> tuple[FieldSpec, ...]:
+    return tuple(spec for spec in request.fields() if spec.array and not spec.mentioned and version in spec.versions)
+
+
+@cache
+def _targets(response: type[Struct], version: int) -> tuple[FieldSpec, ...]:
+    return tuple(
         spec
         for spec in response.fields()
         if spec.array and version in spec.versions and spec.struct is not None and _has_error(spec.struct, version)
-    ]
+    )
 
 
 def _has_error(struct: type[Struct], version: int) -> bool:
@@ -176,17 +198,17 @@ def _item_names(source: FieldSpec) -> set[Role | int | None]:
 
 
 @cache
-def _naming(struct: type[Struct]) -> list[tuple[Role | int, str]]:
+def _naming(struct: type[Struct]) -> tuple[tuple[Role | int, str], ...]:
     """Return the fields that identify a part."""
-    found: list[tuple[Role | int, str]] = []
+    naming: list[tuple[Role | int, str]] = []
     keys = 0
     for spec in struct.fields():
         if spec.key:
-            found.append((keys, spec.name))
+            naming.append((keys, spec.name))
             keys += 1
         elif spec.role is not None and not spec.array:
-            found.append((spec.role, spec.name))
-    return found
+            naming.append((spec.role, spec.name))
+    return tuple(naming)
 
 
 def _name(item: Struct, names: Names) -> None:
@@ -202,9 +224,10 @@ def _fill_numbers(part: Struct, version: int) -> None:
 
 
 @cache
-def _numbers(struct: type[Struct], version: int) -> list[tuple[str, Any]]:
-    return [
+def _numbers(struct: type[Struct], version: int) -> tuple[tuple[str, Any], ...]:
+    """Return the fields of a refusal that have another value than their default."""
+    return tuple(
         (spec.name, spec.refused)
         for spec in struct.fields()
         if spec.refused is not MISSING and version in spec.versions
-    ]
+    )

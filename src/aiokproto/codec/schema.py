@@ -29,6 +29,7 @@ from enum import Enum
 from functools import cache, lru_cache
 from types import GenericAlias
 
+from aiokproto.codec.steps import finish
 from aiokproto.codec.wire import DEFAULT_LIMITS, FORMATS, Limits
 from aiokproto.errors import DecodeError, EncodeError
 from aiokproto.plurals import counted
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
     from typing_extensions import Self, dataclass_transform
+
+    from aiokproto.codec.steps import Steps
 
     R_co = TypeVar("R_co", bound="Response", covariant=True)
 else:
@@ -401,12 +404,17 @@ class _Codecs(dict[int, "Any"]):
         from aiokproto.codec.compiler import compile_decoder, compile_encoder
 
         message = self.message
-        if version not in message.versions:
-            error = DecodeError if self.decode else EncodeError
-            raise error(f"{message.__name__} has versions {message.versions}, not {version}")
+        self.check(version)
         found: Any = compile_decoder(message, version) if self.decode else compile_encoder(message, version)
         self[version] = found
         return found
+
+    def check(self, version: int) -> None:
+        """Raise the error of a version that does not exist."""
+        message = self.message
+        if version not in message.versions:
+            error = DecodeError if self.decode else EncodeError
+            raise error(f"{message.__name__} has versions {message.versions}, not {version}")
 
 
 class Message(Struct):
@@ -450,6 +458,20 @@ class Message(Struct):
 
             raise explain_encode(self, version, error) from error
 
+    def encoding_into(self, out: bytearray, version: int) -> Steps[None]:
+        """Do the same as :meth:`encode_into` in steps. The message stays as it is until the last."""
+        from aiokproto.codec.compiler import compile_careful_encoder
+
+        self._encoders.check(version)
+        start = len(out)
+        try:
+            yield from compile_careful_encoder(type(self), version)(self, out)
+        except Exception as error:
+            del out[start:]
+            from aiokproto.codec.explain import explain_encode
+
+            raise explain_encode(self, version, error) from error
+
     @classmethod
     def decode(cls, data: Buffer, version: int, *, limits: Limits = DEFAULT_LIMITS, exact: bool = True) -> Self:
         """Read a whole body.
@@ -484,12 +506,10 @@ class Message(Struct):
         """Read a body that starts at ``pos``; returns it and the position after it. Raises as :meth:`decode`."""
         decoder, worst = cls._decoders[version]
         size = len(data) - pos
+        if size > limits.size or size * worst > limits.memory:
+            return finish(cls.decoding_from(data, pos, version, limits=limits))
         try:
-            if size > limits.size or size * worst > limits.memory:
-                return cls._decode_within(limits, data, pos, version)
             result: tuple[Self, int] = decoder(data, pos)
-        except DecodeError:
-            raise
         except Exception as error:
             from aiokproto.codec.explain import explain_decode
 
@@ -497,14 +517,22 @@ class Message(Struct):
         return result
 
     @classmethod
-    def _decode_within(cls, limits: Limits, data: Buffer, pos: int, version: int) -> tuple[Self, int]:
-        """Decode with a memory count, for input that could exceed the limit."""
-        from aiokproto.codec.compiler import compile_counting_decoder
+    def decoding_from(
+        cls, data: Buffer, pos: int, version: int, *, limits: Limits = DEFAULT_LIMITS
+    ) -> Steps[tuple[Self, int]]:
+        """Do the same as :meth:`decode_from` in steps, counting the memory that is taken."""
+        from aiokproto.codec.compiler import compile_careful_decoder
 
+        cls._decoders.check(version)
         if len(data) - pos > limits.size:
             raise DecodeError(f"{cls.__name__} v{version}: {len(data) - pos} bytes, over the limit of {limits.size}")
-        decoded: tuple[Self, int] = compile_counting_decoder(cls, version)(data, pos, limits.memory)
-        return decoded
+        try:
+            result: tuple[Self, int] = yield from compile_careful_decoder(cls, version)(data, pos, limits.memory)
+        except Exception as error:
+            from aiokproto.codec.explain import explaining_decode
+
+            raise (yield from explaining_decode(cls, data, pos, version, limits, error)) from error
+        return result
 
     @classmethod
     def source(cls, version: int) -> str:

@@ -9,12 +9,16 @@ from __future__ import annotations
 from functools import lru_cache
 from struct import Struct as Packer
 
+from aiokproto.codec.steps import finish
+
 # See ``schema``: typing is not imported.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+    from aiokproto.codec.steps import Steps
 
 ZERO_UUID = bytes(16)
 """The uuid that stands for "none"."""
@@ -163,12 +167,18 @@ def read_tag(data: Any, pos: int, last: int) -> tuple[int, int, int]:
 
 def read_tags(data: Any, pos: int, count: int) -> tuple[dict[int, bytes], int]:
     """Read ``count`` tagged fields that no schema knows."""
+    return finish(reading_tags(data, pos, count))
+
+
+def reading_tags(data: Any, pos: int, count: int) -> Steps[tuple[dict[int, bytes], int]]:
+    """Do the same in steps."""
     tags: dict[int, bytes] = {}
     tag = -1
     for _ in range(count):
         tag, end, pos = read_tag(data, pos, tag)
         tags[tag] = bytes(data[pos:end])
         pos = end
+        yield
     return tags, pos
 
 

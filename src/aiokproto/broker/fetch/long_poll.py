@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.metadata.topics import Partition
@@ -16,6 +16,12 @@ def longest_wait(max_wait_ms: int, options: BrokerOptions) -> float:
     for the 24 days that it can ask for; Kafka closes the connection after the same time, whatever waits there.
     """
     return min(max_wait_ms, options.number("connections.max.idle.ms")) / 1000
+
+
+def count_changes(partitions: Iterable[Partition]) -> int:
+    """Return how many appends and changes of leader the partitions had. Whoever paused after looking at them must not
+    wait for a change if there was one since."""
+    return sum(partition.changes for partition in partitions)
 
 
 async def wait_for_change(partitions: Sequence[Partition], deadline: float) -> bool:

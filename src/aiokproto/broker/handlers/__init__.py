@@ -33,11 +33,13 @@ connection are handled one after the other; those of different connections inter
   create or delete partitions count them with ``context.mutation_quota.record`` before they do so, and set
   ``mutation_quota.strict`` from the version on in which the client knows THROTTLING_QUOTA_EXCEEDED (KIP-599). Fetches
   respect ``context.fetch_limit()``.
-- **The event loop.** A handler awaits nothing between checking and changing state, so that no other request comes
-  between. One that works on many bytes yields with :mod:`~aiokproto.broker.handlers.yield_budget`; one that waits for
-  records uses :mod:`~aiokproto.broker.fetch.long_poll` and afterwards looks up everything again, since topics, leaders
-  and sessions can have changed. A handler is cancelled when its node stops; a client that disconnects does not cancel
-  it.
+- **The event loop.** A handler goes through the items of a request with ``async for item in context.each(items)``,
+  which lets other connections have their turn (:mod:`~aiokproto.broker.yield_budget`): 100 KB can have 50,000 items.
+  What was checked before can have changed after each of them. So it awaits nothing between checking and changing the
+  state of one item; what concerns all items, such as the membership of a group, is checked behind the loop, at once
+  with the change. One that works on many bytes spends them with ``context.turns``. One that waits for records uses
+  :mod:`~aiokproto.broker.fetch.long_poll` and afterwards looks up everything again, since topics, leaders and sessions
+  can have changed. A handler is cancelled when its node stops; a client that disconnects does not cancel it.
 
 A handler module is imported when its first request arrives: most brokers serve only a few APIs, and start faster so.
 """

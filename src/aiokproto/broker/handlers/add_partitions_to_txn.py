@@ -31,7 +31,7 @@ REQUIRES = (
 
 async def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> AddPartitionsToTxnResponse:
     if context.version >= 4:
-        results = [_result(transaction, _add(transaction, context)) for transaction in request.transactions]
+        results = [await _result(each, context) async for each in context.each(request.transactions)]
         return AddPartitionsToTxnResponse(results_by_transaction=results)
     transaction = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
@@ -39,14 +39,19 @@ async def handle(request: AddPartitionsToTxnRequest, context: RequestContext) ->
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    result = _result(transaction, _add(transaction, context))
+    result = await _result(transaction, context)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
 
 
-def _add(transaction: AddPartitionsToTxnTransaction, context: RequestContext) -> dict[TopicPartition, ErrorCode]:
+async def _add(transaction: AddPartitionsToTxnTransaction, context: RequestContext) -> dict[TopicPartition, ErrorCode]:
     """Return the error of each partition. If one is unknown, none is added."""
-    partitions = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
-    unknown = {partition for partition in partitions if context.state.find_partition(*partition) is None}
+    partitions: list[TopicPartition] = []
+    unknown: set[TopicPartition] = set()
+    async for topic in context.each(transaction.topics):
+        async for index in context.each(topic.partitions):
+            partitions.append((topic.name, index))
+            if context.state.find_partition(topic.name, index) is None:
+                unknown.add((topic.name, index))
     if unknown:
         # All or nothing, as in KafkaApis: half of the partitions would leave the producer in doubt about the
         # transaction.
@@ -67,21 +72,13 @@ def _add(transaction: AddPartitionsToTxnTransaction, context: RequestContext) ->
     return {partition: not_added if partition in missing else ErrorCode.NONE for partition in partitions}
 
 
-def _result(
-    transaction: AddPartitionsToTxnTransaction, errors: dict[TopicPartition, ErrorCode]
-) -> AddPartitionsToTxnResult:
-    return AddPartitionsToTxnResult(
-        transactional_id=transaction.transactional_id,
-        topic_results=[
-            AddPartitionsToTxnTopicResult(
-                name=topic.name,
-                results_by_partition=[
-                    AddPartitionsToTxnPartitionResult(
-                        partition_index=index, partition_error_code=errors[topic.name, index]
-                    )
-                    for index in topic.partitions
-                ],
-            )
-            for topic in transaction.topics
-        ],
-    )
+async def _result(transaction: AddPartitionsToTxnTransaction, context: RequestContext) -> AddPartitionsToTxnResult:
+    errors = await _add(transaction, context)
+    topics: list[AddPartitionsToTxnTopicResult] = []
+    async for topic in context.each(transaction.topics):
+        partitions = [
+            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=errors[topic.name, index])
+            async for index in context.each(topic.partitions)
+        ]
+        topics.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=partitions))
+    return AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=topics)

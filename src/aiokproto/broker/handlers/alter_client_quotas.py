@@ -19,22 +19,22 @@ REQUIRES = (Required(Operation.ALTER_CONFIGS, ResourceType.CLUSTER),)
 
 
 async def handle(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
-    entries = [_alter(entry, request.validate_only, context) for entry in request.entries]
+    entries = [await _alter(entry, request.validate_only, context) async for entry in context.each(request.entries)]
     await context.security.saved()
     return AlterClientQuotasResponse(entries=entries)
 
 
-def _alter(
+async def _alter(
     entry: AlterClientQuotasRequestEntryData, dry_run: bool, context: RequestContext
 ) -> AlterClientQuotasResponseEntryData:
-    entity = [(each.entity_type, each.entity_name) for each in entry.entity]
+    entity = [(each.entity_type, each.entity_name) async for each in context.each(entry.entity)]
     response = AlterClientQuotasResponseEntryData(
         error_code=ErrorCode.NONE,
         error_message=None,
-        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+        entity=[EntityData(entity_type=kind, entity_name=name) async for kind, name in context.each(entity)],
     )
     try:
-        changes = [(change.key, None if change.remove else change.value) for change in entry.ops]
+        changes = [(change.key, None if change.remove else change.value) async for change in context.each(entry.ops)]
         context.security.alter_quotas(entity, changes, dry_run=dry_run)
     except BrokerError as error:
         response.error_code, response.error_message = error.code, error.detail

@@ -26,7 +26,7 @@ async def handle(request: AlterConfigsRequest, context: RequestContext) -> Alter
             change_resource(
                 AlterConfigsResourceResponse, resource, _replacement(resource), context, dry_run=request.validate_only
             )
-            for resource in request.resources
+            async for resource in context.each(request.resources)
         ],
     )
 

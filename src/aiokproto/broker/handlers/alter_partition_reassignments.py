@@ -26,17 +26,14 @@ async def handle(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
     may_resize = request.allow_replication_factor_change
+    topics: list[ReassignableTopicResponse] = []
+    async for topic in context.each(request.topics):
+        partitions = [
+            _reassign(topic.name, requested, may_resize, context) async for requested in context.each(topic.partitions)
+        ]
+        topics.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
     return AlterPartitionReassignmentsResponse(
-        allow_replication_factor_change=may_resize,
-        error_code=ErrorCode.NONE,
-        error_message=None,
-        responses=[
-            ReassignableTopicResponse(
-                name=topic.name,
-                partitions=[_reassign(topic.name, requested, may_resize, context) for requested in topic.partitions],
-            )
-            for topic in request.topics
-        ],
+        allow_replication_factor_change=may_resize, error_code=ErrorCode.NONE, error_message=None, responses=topics
     )
 
 

@@ -17,21 +17,17 @@ REQUIRES = (Required(Operation.ALTER, ResourceType.CLUSTER),)
 
 
 async def handle(request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
-    return AlterReplicaLogDirsResponse(
-        results=[
-            AlterReplicaLogDirTopicResult(
-                topic_name=topic.name,
-                partitions=[
-                    AlterReplicaLogDirPartitionResult(
-                        partition_index=index, error_code=_move(directory.path, topic.name, index, context)
-                    )
-                    for index in topic.partitions
-                ],
-            )
-            for directory in request.dirs
-            for topic in directory.topics
-        ],
-    )
+    topics: list[AlterReplicaLogDirTopicResult] = []
+    async for directory in context.each(request.dirs):
+        async for topic in context.each(directory.topics):
+            partitions = [
+                AlterReplicaLogDirPartitionResult(
+                    partition_index=index, error_code=_move(directory.path, topic.name, index, context)
+                )
+                async for index in context.each(topic.partitions)
+            ]
+            topics.append(AlterReplicaLogDirTopicResult(topic_name=topic.name, partitions=partitions))
+    return AlterReplicaLogDirsResponse(results=topics)
 
 
 def _move(path: str, topic: str, index: int, context: RequestContext) -> ErrorCode:

@@ -26,20 +26,21 @@ async def handle(request: AlterShareGroupOffsetsRequest, context: RequestContext
     try:
         context.groups.check_coordinator(request.group_id, context.node.node_id)
         offsets: dict[str, dict[int, int]] = {}
-        for topic in request.topics:
+        async for topic in context.each(request.topics):
             # A request may name a topic twice.
             partitions = offsets.setdefault(topic.topic_name, {})
-            partitions.update((each.partition_index, each.start_offset) for each in topic.partitions)
+            async for each in context.each(topic.partitions):
+                partitions[each.partition_index] = each.start_offset
         results = context.groups.alter_share_offsets(request.group_id, offsets)
     except BrokerError as error:
         return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.detail, responses=[])
     return AlterShareGroupOffsetsResponse(
         error_code=ErrorCode.NONE,
-        responses=[_response(topic, results, context) for topic in request.topics],
+        responses=[await _response(topic, results, context) async for topic in context.each(request.topics)],
     )
 
 
-def _response(
+async def _response(
     requested: AlterShareGroupOffsetsRequestTopic, results: dict[tuple[str, int], ErrorCode], context: RequestContext
 ) -> AlterShareGroupOffsetsResponseTopic:
     topic = context.state.topics.get(requested.topic_name)
@@ -50,6 +51,6 @@ def _response(
             AlterShareGroupOffsetsResponsePartition(
                 partition_index=each.partition_index, error_code=results[requested.topic_name, each.partition_index]
             )
-            for each in requested.partitions
+            async for each in context.each(requested.partitions)
         ],
     )

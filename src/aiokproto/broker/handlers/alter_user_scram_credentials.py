@@ -19,13 +19,12 @@ REQUIRES = (Required(Operation.ALTER, ResourceType.CLUSTER),)
 async def handle(
     request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
-    results = context.security.alter_credentials(
-        [Deletion(each.name, each.mechanism) for each in request.deletions],
-        [
-            Upsertion(each.name, each.mechanism, each.iterations, bytes(each.salt), bytes(each.salted_password))
-            for each in request.upsertions
-        ],
-    )
+    deletions = [Deletion(each.name, each.mechanism) async for each in context.each(request.deletions)]
+    upsertions = [
+        Upsertion(each.name, each.mechanism, each.iterations, bytes(each.salt), bytes(each.salted_password))
+        async for each in context.each(request.upsertions)
+    ]
+    results = await context.turns.finish(context.security.altering_credentials(deletions, upsertions))
     await context.security.saved()
     return AlterUserScramCredentialsResponse(
         results=[
@@ -34,6 +33,6 @@ async def handle(
                 error_code=ErrorCode.NONE if error is None else error.code,
                 error_message=None if error is None else error.detail,
             )
-            for user, error in results.items()
+            async for user, error in context.each(results.items())
         ],
     )

@@ -32,39 +32,42 @@ class _Topic(Protocol[P_co]):
     def partitions(self) -> Sequence[P_co]: ...
 
 
-def collect_offsets(
+async def collect_offsets(
     topic: _Topic[P],
-    error: ErrorCode,
     offsets: dict[tuple[str, int], OffsetAndMetadata],
     committed: Callable[[P], OffsetAndMetadata],
     context: RequestContext,
     *,
     by_id: bool,
-) -> Iterator[tuple[int, ErrorCode]]:
+) -> list[tuple[int, ErrorCode]]:
     """Add the valid offsets of a topic to ``offsets``.
+
+    Whether they can be committed is checked behind all of them, at once with the commit: others have their turn in
+    between.
 
     Args:
         topic: The topic in the request.
-        error: The error of the whole request, which every partition gets; NONE if there is none.
         offsets: Gets the offsets that can be committed.
         committed: Makes the committed offset of a partition in the request.
         context: The context of the request.
         by_id: Whether the request names topics by id instead of by name.
 
-    Yields:
+    Returns:
         The error of each partition.
     """
-    name = topic.name
+    name, error = topic.name, ErrorCode.NONE
     try:
         name = context.topic_name(topic.name, topic.topic_id, by_id)
     except BrokerError as unknown:
-        error = error or unknown.code
-    for partition in topic.partitions:
+        error = unknown.code
+    errors: list[tuple[int, ErrorCode]] = []
+    async for partition in context.each(topic.partitions):
         index = partition.partition_index
         failure = error or _check_offset(name, index, partition.committed_metadata, context)
         if not failure:
             offsets[name, index] = committed(partition)
-        yield index, failure
+        errors.append((index, failure))
+    return errors
 
 
 def _check_offset(topic: str, partition: int, metadata: str | None, context: RequestContext) -> ErrorCode:

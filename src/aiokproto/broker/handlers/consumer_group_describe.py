@@ -33,7 +33,7 @@ REQUIRES = (
 
 async def handle(request: ConsumerGroupDescribeRequest, context: RequestContext) -> ConsumerGroupDescribeResponse:
     operations = request.include_authorized_operations
-    groups = describe_groups(request.group_ids, _describe_group, context, operations=operations)
+    groups = await describe_groups(request.group_ids, _describe_group, context, operations=operations)
     return ConsumerGroupDescribeResponse(groups=groups)
 
 

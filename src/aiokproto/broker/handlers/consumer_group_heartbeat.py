@@ -46,7 +46,7 @@ REQUIRES = (
 async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> ConsumerGroupHeartbeatResponse:
     try:
         check_consumer_protocol(context)
-        for name in request.subscribed_topic_names or ():
+        async for name in context.each(request.subscribed_topic_names or ()):
             # One topic without permission fails the heartbeat, as in KafkaApis. A pattern leaves out such topics
             # instead.
             context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)

@@ -15,7 +15,7 @@ from aiokproto.broker.security.acls import (
     ResourceType,
     check_host,
 )
-from aiokproto.broker.security.authorizer import MAX_ACLS, Authorizer
+from aiokproto.broker.security.authorizer import MAX_ACLS
 from aiokproto.broker.security.principal import parse_principal
 from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
@@ -31,12 +31,20 @@ async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateA
     authorizer = context.security.authorizer
     if authorizer is None:
         raise BrokerError(ErrorCode.SECURITY_DISABLED, detail="No Authorizer is configured.")
+    read = [_read_or_fail(creation) async for creation in context.each(request.creations)]
+    # From here on at once: others add entries, too.
     acls: list[Acl] = []
-    results = [_check(creation, acls, authorizer) for creation in request.creations]
+    for number, each in enumerate(read):
+        if isinstance(each, Acl):
+            if len(authorizer) + len(acls) < MAX_ACLS:
+                acls.append(each)
+            else:
+                text = f"the authorizer has {MAX_ACLS} entries, its maximum"
+                read[number] = BrokerError(ErrorCode.POLICY_VIOLATION, detail=text)
     if acls:
         context.security.add_acls(acls)
         await context.security.saved()
-    return CreateAclsResponse(results=results)
+    return CreateAclsResponse(results=[_result(each) async for each in context.each(read)])
 
 
 def known(kind: type[Kind], code: int) -> Kind:
@@ -44,14 +52,16 @@ def known(kind: type[Kind], code: int) -> Kind:
     return kind(code) if code in kind.__members__.values() else kind(0)
 
 
-def _check(creation: AclCreation, acls: list[Acl], authorizer: Authorizer) -> AclCreationResult:
+def _read_or_fail(creation: AclCreation) -> Acl | BrokerError:
     try:
-        acls.append(_read(creation))
-        if len(authorizer) + len(acls) > MAX_ACLS:
-            acls.pop()
-            raise BrokerError(ErrorCode.POLICY_VIOLATION, detail=f"the authorizer has {MAX_ACLS} entries, its maximum")
+        return _read(creation)
     except BrokerError as error:
-        return AclCreationResult(error_code=error.code, error_message=error.detail)
+        return error
+
+
+def _result(of: Acl | BrokerError) -> AclCreationResult:
+    if isinstance(of, BrokerError):
+        return AclCreationResult(error_code=of.code, error_message=of.detail)
     return AclCreationResult(error_code=ErrorCode.NONE, error_message=None)
 
 

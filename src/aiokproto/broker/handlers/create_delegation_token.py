@@ -43,7 +43,7 @@ async def handle(request: CreateDelegationTokenRequest, context: RequestContext)
     if context.version >= 3:
         response.token_requester_principal_type, response.token_requester_principal_name = requester
     try:
-        token = _create(request, owner, context)
+        token = await _create(request, owner, context)
     except BrokerError as error:
         response.error_code = error.code
         return response
@@ -54,10 +54,10 @@ async def handle(request: CreateDelegationTokenRequest, context: RequestContext)
     return response
 
 
-def _create(request: CreateDelegationTokenRequest, owner: Principal, context: RequestContext) -> DelegationToken:
+async def _create(request: CreateDelegationTokenRequest, owner: Principal, context: RequestContext) -> DelegationToken:
     requester = context.connection.principal
     context.connection.check_delegation()
     if owner != requester:
         context.authorize(Operation.CREATE_TOKENS, ResourceType.USER, str(owner))
-    renewers = [Principal(each.principal_type, each.principal_name) for each in request.renewers]
+    renewers = [Principal(each.principal_type, each.principal_name) async for each in context.each(request.renewers)]
     return context.security.tokens.create(owner, requester, renewers, request.max_lifetime_ms)

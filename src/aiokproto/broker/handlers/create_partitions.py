@@ -21,7 +21,9 @@ REQUIRES = (Required(Operation.ALTER, ResourceType.TOPIC),)
 async def handle(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     context.mutation_quota.strict = context.version >= 3
     check_new_partitions(_added(topic, context) for topic in request.topics)
-    return CreatePartitionsResponse(results=[_grow(topic, request.validate_only, context) for topic in request.topics])
+    return CreatePartitionsResponse(
+        results=[_grow(topic, request.validate_only, context) async for topic in context.each(request.topics)]
+    )
 
 
 def _grow(requested: CreatePartitionsTopic, dry_run: bool, context: RequestContext) -> CreatePartitionsTopicResult:

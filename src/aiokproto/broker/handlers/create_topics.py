@@ -5,7 +5,6 @@ Every node serves it, as Kafka's brokers forward it to the controller.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 
 from aiokproto.broker.handlers.describe_configs import topic_entries
@@ -45,7 +44,7 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     for topic in request.topics:
         if response.topics:
             # Each takes a directory, and a request can have thousands.
-            await asyncio.sleep(0)
+            await context.turns.pause()
         response.topics.append(_response(topic, times[topic.name], request.validate_only, context))
     return response
 

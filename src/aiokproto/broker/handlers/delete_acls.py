@@ -25,21 +25,27 @@ async def handle(request: DeleteAclsRequest, context: RequestContext) -> DeleteA
     if authorizer is None:
         raise BrokerError(ErrorCode.SECURITY_DISABLED, detail="No Authorizer is configured.")
     found: dict[Acl, None] = {}
-    results = [_find(requested, authorizer, found) for requested in request.filters]
-    if found:
-        context.security.remove_acls(list(found))
+    results = [await _find(requested, authorizer, found, context) async for requested in context.each(request.filters)]
+    # Another request may have deleted some meanwhile.
+    left = [acl for acl in found if acl in authorizer]
+    if left:
+        context.security.remove_acls(left)
         await context.security.saved()
     return DeleteAclsResponse(filter_results=results)
 
 
-def _find(requested: DeleteAclsFilter, authorizer: Authorizer, found: dict[Acl, None]) -> DeleteAclsFilterResult:
+async def _find(
+    requested: DeleteAclsFilter, authorizer: Authorizer, found: dict[Acl, None], context: RequestContext
+) -> DeleteAclsFilterResult:
     try:
-        acls = authorizer.find(read_filter(requested))
+        acls = await context.turns.finish(authorizer.finding(read_filter(requested)))
     except BrokerError as error:
         return DeleteAclsFilterResult(error_code=error.code, error_message=error.detail, matching_acls=[])
     found.update(dict.fromkeys(acls))
     return DeleteAclsFilterResult(
-        error_code=ErrorCode.NONE, error_message=None, matching_acls=[_describe(acl) for acl in acls]
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        matching_acls=[_describe(acl) async for acl in context.each(acls)],
     )
 
 

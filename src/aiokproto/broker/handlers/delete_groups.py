@@ -16,7 +16,7 @@ async def handle(request: DeleteGroupsRequest, context: RequestContext) -> Delet
     return DeleteGroupsResponse(
         results=[
             DeletableGroupResult(group_id=group_id, error_code=_delete(group_id, context))
-            for group_id in request.groups_names
+            async for group_id in context.each(request.groups_names)
         ],
     )
 

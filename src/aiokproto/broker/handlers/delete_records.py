@@ -19,12 +19,10 @@ REQUIRES = (Required(Operation.DELETE, ResourceType.TOPIC),)
 
 
 async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    results = [
-        DeleteRecordsTopicResult(
-            name=topic.name, partitions=[_delete(topic.name, requested, context) for requested in topic.partitions]
-        )
-        for topic in request.topics
-    ]
+    results: list[DeleteRecordsTopicResult] = []
+    async for topic in context.each(request.topics):
+        partitions = [_delete(topic.name, requested, context) async for requested in context.each(topic.partitions)]
+        results.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
     # Without a checkpoint of the log start offset, deleted records would be back after a crash.
     context.state.checkpoint()
     return DeleteRecordsResponse(topics=results)

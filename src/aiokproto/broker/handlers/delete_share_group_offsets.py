@@ -21,7 +21,7 @@ REQUIRES = (
 
 
 async def handle(request: DeleteShareGroupOffsetsRequest, context: RequestContext) -> DeleteShareGroupOffsetsResponse:
-    names = dict.fromkeys(topic.topic_name for topic in request.topics)
+    names = dict.fromkeys([topic.topic_name async for topic in context.each(request.topics)])
     known = [context.state.topics[name] for name in names if name in context.state.topics]
     try:
         context.groups.check_coordinator(request.group_id, context.node.node_id)
@@ -29,7 +29,6 @@ async def handle(request: DeleteShareGroupOffsetsRequest, context: RequestContex
     except BrokerError as error:
         return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=error.detail, responses=[])
     ids = {topic.name: topic.topic_id for topic in known}
-    errors = {name: results.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for name in names}
     return DeleteShareGroupOffsetsResponse(
         error_code=ErrorCode.NONE,
         responses=[
@@ -40,6 +39,8 @@ async def handle(request: DeleteShareGroupOffsetsRequest, context: RequestContex
                 error_code=error,
                 error_message="the group has no state of this topic" if error else None,
             )
-            for name, error in errors.items()
+            async for name, error in context.each(
+                (name, results.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)) for name in names
+            )
         ],
     )

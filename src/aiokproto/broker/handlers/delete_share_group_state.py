@@ -28,7 +28,7 @@ async def handle(request: DeleteShareGroupStateRequest, context: RequestContext)
     return DeleteShareGroupStateResponse(
         results=[
             DeleteStateResult(topic_id=topic_id, partitions=partitions)
-            for topic_id, partitions in partition_results(request, context, serve, _failed)
+            for topic_id, partitions in await partition_results(request, context, serve, _failed)
         ]
     )
 

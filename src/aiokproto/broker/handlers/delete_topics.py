@@ -27,8 +27,10 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
     context.mutation_quota.strict = context.version >= 5
     requested = request.topics
     if context.version < 6:
-        requested = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
-    return DeleteTopicsResponse(responses=[_delete(topic, context) for topic in requested])
+        requested = [
+            DeleteTopicState(name=name, topic_id=ZERO_UUID) async for name in context.each(request.topic_names)
+        ]
+    return DeleteTopicsResponse(responses=[_delete(topic, context) async for topic in context.each(requested)])
 
 
 def _delete(requested: DeleteTopicState, context: RequestContext) -> DeletableTopicResult:

@@ -26,7 +26,7 @@ async def handle(request: DescribeAclsRequest, context: RequestContext) -> Descr
     if authorizer is None:
         raise BrokerError(ErrorCode.SECURITY_DISABLED, detail="No Authorizer is configured on the broker")
     by_resource: dict[tuple[ResourceType, str, PatternType], list[Acl]] = defaultdict(list)
-    for acl in authorizer.find(read_filter(request)):
+    async for acl in context.each(await context.turns.finish(authorizer.finding(read_filter(request)))):
         by_resource[acl.resource_type, acl.name, acl.pattern_type].append(acl)
     return DescribeAclsResponse(
         error_code=ErrorCode.NONE,

@@ -19,7 +19,10 @@ REQUIRES = (Required(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),)
 
 
 async def handle(request: DescribeClientQuotasRequest, context: RequestContext) -> DescribeClientQuotasResponse:
-    components = [FilterComponent(each.entity_type, each.match_type, each.match) for each in request.components]
+    components = [
+        FilterComponent(each.entity_type, each.match_type, each.match)
+        async for each in context.each(request.components)
+    ]
     found = context.security.client_quotas.describe(components, strict=request.strict)
     return DescribeClientQuotasResponse(
         error_code=ErrorCode.NONE,

@@ -57,7 +57,7 @@ async def handle(request: DescribeConfigsRequest, context: RequestContext) -> De
     return DescribeConfigsResponse(
         results=[
             _response(resource, request.include_synonyms, entries, context)
-            for resource in request.resources
+            async for resource in context.each(request.resources)
             if once(resource.resource_type, resource.resource_name, frozenset(resource.configuration_keys or ()))
         ],
     )

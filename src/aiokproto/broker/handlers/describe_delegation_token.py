@@ -32,12 +32,12 @@ async def handle(request: DescribeDelegationTokenRequest, context: RequestContex
     context.security.tokens.check_enabled()
     owners = None
     if request.owners is not None:
-        owners = {Principal(each.principal_type, each.principal_name) for each in request.owners}
+        owners = {Principal(each.principal_type, each.principal_name) async for each in context.each(request.owners)}
     return DescribeDelegationTokenResponse(
         error_code=ErrorCode.NONE,
         tokens=[
             _describe(token, context)
-            for token in context.security.tokens
+            async for token in context.each(list(context.security.tokens))
             if (owners is None or not owners.isdisjoint((token.owner, token.requester, *token.renewers)))
             and _visible(token, context)
         ],

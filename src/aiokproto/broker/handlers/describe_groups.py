@@ -27,7 +27,7 @@ REQUIRES = (Required(Operation.DESCRIBE, ResourceType.GROUP),)
 
 async def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     operations = request.include_authorized_operations
-    groups = describe_groups(request.groups, _describe_group, context, operations=operations)
+    groups = await describe_groups(request.groups, _describe_group, context, operations=operations)
     return DescribeGroupsResponse(groups=groups)
 
 

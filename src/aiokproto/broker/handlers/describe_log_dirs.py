@@ -26,18 +26,20 @@ REQUIRES = (Required(Operation.DESCRIBE, ResourceType.CLUSTER),)
 
 
 async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
-    wanted = None if request.topics is None else {topic.topic: set(topic.partitions) for topic in request.topics}
+    wanted: dict[str, set[int]] | None = None
+    if request.topics is not None:
+        wanted = {topic.topic: set(topic.partitions) async for topic in context.each(request.topics)}
     disk = shutil.disk_usage(context.state.root)
-    topics = []
-    for topic in context.state.topics.values():
+    topics: list[DescribeLogDirsTopic] = []
+    async for topic in context.each(list(context.state.topics.values())):
         chosen = [
             each
-            for each in topic.partitions
+            async for each in context.each(list(topic.partitions))
             if context.node.node_id in each.replicas and (wanted is None or each.index in wanted.get(topic.name, ()))
         ]
         partitions = [
             DescribeLogDirsPartition(partition_index=each.index, partition_size=size, offset_lag=0, is_future_key=False)
-            for each in chosen
+            async for each in context.each(chosen)
             if (size := _size(each)) is not None
         ]
         if partitions:

@@ -23,19 +23,15 @@ REQUIRES = (Required(Operation.READ, ResourceType.TOPIC),)
 
 async def handle(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
     once = Once()
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[
-                    _describe(topic.name, index, context)
-                    for index in topic.partition_indexes
-                    if once(topic.name, index)
-                ],
-            )
-            for topic in request.topics
-        ],
-    )
+    topics: list[TopicResponse] = []
+    async for topic in context.each(request.topics):
+        partitions = [
+            _describe(topic.name, index, context)
+            async for index in context.each(topic.partition_indexes)
+            if once(topic.name, index)
+        ]
+        topics.append(TopicResponse(name=topic.name, partitions=partitions))
+    return DescribeProducersResponse(topics=topics)
 
 
 def _describe(topic: str, index: int, context: RequestContext) -> PartitionResponse:

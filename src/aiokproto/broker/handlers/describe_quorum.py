@@ -29,17 +29,16 @@ REQUIRES = (Required(Operation.DESCRIBE, ResourceType.CLUSTER),)
 async def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
     # The request's older versions have no place for them.
     nodes = context.state.nodes.values() if context.version >= _NODES_SINCE else ()
+    topics: list[DescribeQuorumResponseTopicData] = []
+    async for topic in context.each(request.topics):
+        partitions = [
+            _describe(topic.topic_name, requested.partition_index, context)
+            async for requested in context.each(topic.partitions)
+        ]
+        topics.append(DescribeQuorumResponseTopicData(topic_name=topic.topic_name, partitions=partitions))
     return DescribeQuorumResponse(
         error_code=ErrorCode.NONE,
-        topics=[
-            DescribeQuorumResponseTopicData(
-                topic_name=topic.topic_name,
-                partitions=[
-                    _describe(topic.topic_name, requested.partition_index, context) for requested in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ],
+        topics=topics,
         nodes=[
             Node(node_id=node.node_id, listeners=[Listener(name="CONTROLLER", host=node.host, port=node.port)])
             for node in nodes

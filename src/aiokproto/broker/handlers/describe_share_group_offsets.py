@@ -36,11 +36,15 @@ async def handle(
 ) -> DescribeShareGroupOffsetsResponse:
     once = Once()
     return DescribeShareGroupOffsetsResponse(
-        groups=[_response(requested, context) for requested in request.groups if once(requested.group_id)]
+        groups=[
+            await _response(requested, context)
+            async for requested in context.each(request.groups)
+            if once(requested.group_id)
+        ]
     )
 
 
-def _response(
+async def _response(
     requested: DescribeShareGroupOffsetsRequestGroup, context: RequestContext
 ) -> DescribeShareGroupOffsetsResponseGroup:
     group_id = requested.group_id
@@ -52,25 +56,27 @@ def _response(
         response.error_code, response.error_message = error.code, error.detail
         return response
     if requested.topics is None:
-        for topic_id, indexes in context.groups.initialized_share_partitions(group_id).items():
+        async for topic_id, indexes in context.each(context.groups.initialized_share_partitions(group_id).items()):
             topic = context.state.topic_by_id(topic_id)
             if topic is not None and context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
-                response.topics.append(_describe(group_id, topic.name, topic, indexes, context))
+                response.topics.append(await _describe(group_id, topic.name, topic, indexes, context))
     else:
         response.topics = [
-            _describe(group_id, each.topic_name, context.state.topics.get(each.topic_name), each.partitions, context)
-            for each in requested.topics
+            await _describe(
+                group_id, each.topic_name, context.state.topics.get(each.topic_name), each.partitions, context
+            )
+            async for each in context.each(requested.topics)
         ]
     return response
 
 
-def _describe(
+async def _describe(
     group_id: str, name: str, topic: Topic | None, indexes: Iterable[int], context: RequestContext
 ) -> DescribeShareGroupOffsetsResponseTopic:
     return DescribeShareGroupOffsetsResponseTopic(
         topic_name=name,
         topic_id=topic.topic_id if topic is not None else ZERO_UUID,
-        partitions=[_partition(group_id, topic, index, context) for index in indexes],
+        partitions=[_partition(group_id, topic, index, context) async for index in context.each(indexes)],
     )
 
 

@@ -34,10 +34,10 @@ async def handle(request: DescribeTopicPartitionsRequest, context: RequestContex
         raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"the cursor's partition index is {start.partition_index}")
     named = {topic.name for topic in request.topics}
     # As in Metadata: a request for all topics returns those that the client is permitted to describe.
-    names = named or {name for name in context.state.topics if _visible(name, context)}
+    names = named or {name async for name in context.each(list(context.state.topics)) if _visible(name, context)}
     remaining = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
     response = DescribeTopicPartitionsResponse(topics=[])
-    for name in sorted(names):
+    async for name in context.each(sorted(names)):
         if start is not None and name < start.topic_name:
             continue
         first = start.partition_index if start is not None and name == start.topic_name else 0

@@ -24,7 +24,9 @@ REQUIRES = (
 async def handle(request: DescribeTransactionsRequest, context: RequestContext) -> DescribeTransactionsResponse:
     once = Once()
     return DescribeTransactionsResponse(
-        transaction_states=[_describe(each, context) for each in request.transactional_ids if once(each)]
+        transaction_states=[
+            _describe(each, context) async for each in context.each(request.transactional_ids) if once(each)
+        ]
     )
 
 

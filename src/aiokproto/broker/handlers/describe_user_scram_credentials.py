@@ -27,7 +27,7 @@ async def handle(
     return DescribeUserScramCredentialsResponse(
         error_code=ErrorCode.NONE,
         error_message=None,
-        results=[_describe(user, requested[user] > 1, context) for user in users],
+        results=[_describe(user, requested[user] > 1, context) async for user in context.each(users)],
     )
 
 

@@ -28,12 +28,10 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
         requested = {topic.name: list(range(len(topic.partitions))) for topic in context.state.topics.values()}
     else:
         requested = {topic.topic: topic.partitions for topic in request.topic_partitions}
-    results = [
-        ReplicaElectionResult(
-            topic=name, partition_result=[_elect(name, index, unclean, context) for index in partitions]
-        )
-        for name, partitions in requested.items()
-    ]
+    results: list[ReplicaElectionResult] = []
+    async for name, partitions in context.each(requested.items()):
+        elected = [_elect(name, index, unclean, context) async for index in context.each(partitions)]
+        results.append(ReplicaElectionResult(topic=name, partition_result=elected))
     if request.topic_partitions is None:
         # A request for all partitions returns only those that needed an election.
         for result in results:

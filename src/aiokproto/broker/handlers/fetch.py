@@ -14,9 +14,8 @@ import asyncio
 from functools import partial
 from itertools import groupby
 
-from aiokproto.broker.fetch.long_poll import longest_wait, wait_for_change
+from aiokproto.broker.fetch.long_poll import count_changes, longest_wait, wait_for_change
 from aiokproto.broker.fetch.sessions import FetchSession, Key
-from aiokproto.broker.handlers.yield_budget import YieldBudget
 from aiokproto.broker.log import Span
 from aiokproto.broker.log.conversion import NEW_FETCH, downgrade
 from aiokproto.broker.log.header import BatchHeader
@@ -24,6 +23,7 @@ from aiokproto.broker.metadata.topics import Partition
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.security.required import Required
+from aiokproto.broker.yield_budget import ITEM
 from aiokproto.codec.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -45,7 +45,7 @@ FROM_FOLLOWERS = 11
 
 _FIRST_BATCH_WHOLE = 3
 
-Found = tuple[Key, PartitionData, Span | None]
+Found = tuple[Key, PartitionData, Span | None, Partition | None]
 
 REQUIRES = (Required(Operation.READ, ResourceType.TOPIC, otherwise="refuses the topics of the session"),)
 
@@ -61,22 +61,24 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
     timed_out = request.max_wait_ms <= 0
     while True:
         # Found, not read: while the request waits, it would hold the bytes of records that it then reads again.
-        found = _find_records(session, request, context)
-        size = sum(span.size for _, _, span in found if span is not None)
+        found, changes = await _find_records(session, request, context)
+        size = sum(span.size for _, _, span, _ in found if span is not None)
         # As ReplicaManager.fetchMessages(): a client must learn about an error or a truncation at once, not at the end
         # of its wait.
         respond_now = not found or any(
             response.error_code or response.diverging_epoch.epoch >= 0 or response.preferred_read_replica >= 0
-            for _, response, _ in found
+            for _, response, _, _ in found
         )
         if respond_now or size >= request.min_bytes or timed_out:
             break
         # Looked up for each wait: a topic may have been deleted and created again in the meantime.
-        partitions = [partition for key in session.partitions if (partition := _find(key, context)) is not None]
-        timed_out = await wait_for_change(partitions, deadline)
+        partitions = [partition for _, _, _, partition in found if partition is not None]
+        # What came while others had their turn is found at once.
+        timed_out = changes == count_changes(partitions) and await wait_for_change(partitions, deadline)
+        timed_out = timed_out or asyncio.get_running_loop().time() >= deadline
     # Reading goes on in turns, since a response can have 50 MB; the limits were counted when the records were found.
-    turns = YieldBudget()
-    for key, response, span in found:
+    turns = context.turns
+    for key, response, span, _ in found:
         response.records = b"" if span is None else _read(response, span)
         if context.version < NEW_FETCH:
             # In a thread, since converting decodes and encodes every record.
@@ -84,12 +86,13 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
             await context.opening.run(partial(_downgrade, response, wanted, context.version))
         if response.aborted_transactions:
             _drop_later_aborted(response)
-        await turns.spend(len(response.records))
+        if turns.uses_up(ITEM + len(response.records)):
+            await turns.pause()
     # Not for what is refused as a whole: everyone can send it, and sessions take memory, and the place of others.
-    if not found or any(response.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED for _, response, _ in found):
+    if not found or any(response.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED for _, response, _, _ in found):
         context.sessions.keep(session)
     # Last, when the responses are final: a session leaves out partitions that have not changed since the last response.
-    changed = session.select((key, response) for key, response, _ in found)
+    changed = session.select((key, response) for key, response, _, _ in found)
     return _respond(session, changed, context)
 
 
@@ -120,23 +123,34 @@ def _respond(session: FetchSession, changed: list[tuple[Key, PartitionData]], co
     )
 
 
-def _find_records(session: FetchSession, request: FetchRequest, context: RequestContext) -> list[Found]:
-    """Find the records to return, within the limits. Nothing is read yet."""
+async def _find_records(
+    session: FetchSession, request: FetchRequest, context: RequestContext
+) -> tuple[list[Found], int]:
+    """Find the records to return, within the limits. Nothing is read yet.
+
+    Returns:
+        What was found, and how many changes the partitions had before.
+    """
     remaining = min(request.max_bytes, context.state.options.number("fetch.max.bytes"), context.fetch_limit())
     found: list[Found] = []
     # The first batch of the response is returned whole, even beyond all limits, so that a consumer makes progress with
     # a batch that is larger than its limits (KIP-74).
     at_least_one = True
-    for key, wanted in session.partitions.items():
-        committed = request.isolation_level == READ_COMMITTED
-        response, span = _find_partition_records(
+    changes = 0
+    committed = request.isolation_level == READ_COMMITTED
+    # A copy: another request can use the session while this one pauses.
+    for key, wanted in list(session.partitions.items()):
+        if context.turns.uses_up():
+            await context.turns.pause()
+        response, span, partition = _find_partition_records(
             key, wanted.request, request.rack_id, remaining, at_least_one, committed, context
         )
         if span is not None and span.size:
             remaining = max(remaining - span.size, 0)
             at_least_one = False
-        found.append((key, response, span))
-    return found
+        found.append((key, response, span, partition))
+        changes += partition.changes if partition is not None else 0
+    return found, changes
 
 
 def _find_partition_records(
@@ -147,7 +161,7 @@ def _find_partition_records(
     at_least_one: bool,
     committed: bool,
     context: RequestContext,
-) -> tuple[PartitionData, Span | None]:
+) -> tuple[PartitionData, Span | None, Partition | None]:
     response = PartitionData(
         partition_index=request_partition.partition,
         error_code=ErrorCode.NONE,
@@ -187,7 +201,7 @@ def _find_partition_records(
         response.high_watermark = log.end_offset
         response.last_stable_offset = log.last_stable_offset
         response.log_start_offset = log.start_offset
-        return response, span
+        return response, span, partition
     except BrokerError as error:
         response.error_code = error.code
         # The two errors after which a client looks for the leader (KIP-951). With UNKNOWN_LEADER_EPOCH it knows more
@@ -195,7 +209,7 @@ def _find_partition_records(
         refresh = error.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
         if refresh and partition is not None and context.version >= 12:
             response.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
-        return response, None
+        return response, None, partition
 
 
 def _downgrade(response: PartitionData, request_partition: FetchPartition, version: int) -> None:
@@ -234,11 +248,3 @@ def _diverges(partition: Partition, request_partition: FetchPartition, response:
         response.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
         return True
     return False
-
-
-def _find(key: Key, context: RequestContext) -> Partition | None:
-    name, topic_id, index = key
-    if context.version >= 13:
-        topic = context.state.topic_by_id(topic_id)
-        name = topic.name if topic is not None else ""
-    return context.state.find_partition(name, index)

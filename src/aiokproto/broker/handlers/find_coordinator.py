@@ -31,7 +31,7 @@ REQUIRES = (
 
 async def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     if context.version >= 4:
-        found = [_find(key, request.key_type, context) for key in request.coordinator_keys]
+        found = [_find(key, request.key_type, context) async for key in context.each(request.coordinator_keys)]
         # v4 looks up many keys at once, each with its own error (KIP-699).
         return FindCoordinatorResponse(coordinators=found)
     one = _find(request.key, request.key_type, context)

@@ -96,7 +96,7 @@ def named_topics(subtopologies: Iterable[Any]) -> set[str]:
     }
 
 
-def describe_groups(
+async def describe_groups(
     group_ids: Iterable[str],
     describe: Callable[[str, RequestContext], G],
     context: RequestContext,
@@ -112,9 +112,9 @@ def describe_groups(
         operations: Whether to add the operations that the client is permitted to do (KIP-430).
     """
     once = Once()
-    groups = [describe(group_id, context) for group_id in group_ids if once(group_id)]
+    groups = [describe(group_id, context) async for group_id in context.each(group_ids) if once(group_id)]
     if operations:
-        for group in groups:
+        async for group in context.each(groups):
             if not group.error_code:
                 group.authorized_operations = context.authorized_operations(ResourceType.GROUP, group.group_id)
     return groups

@@ -32,7 +32,7 @@ async def handle(request: IncrementalAlterConfigsRequest, context: RequestContex
             change_resource(
                 AlterConfigsResourceResponse, resource, _changes(resource), context, dry_run=request.validate_only
             )
-            for resource in request.resources
+            async for resource in context.each(request.resources)
         ],
     )
 

@@ -30,7 +30,7 @@ async def handle(
     return InitializeShareGroupStateResponse(
         results=[
             InitializeStateResult(topic_id=topic_id, partitions=partitions)
-            for topic_id, partitions in partition_results(request, context, serve, _failed)
+            for topic_id, partitions in await partition_results(request, context, serve, _failed)
         ]
     )
 

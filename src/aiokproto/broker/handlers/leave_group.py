@@ -28,6 +28,6 @@ async def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGr
                 group_instance_id=member.group_instance_id,
                 error_code=context.groups.leave(request.group_id, member.member_id, member.group_instance_id),
             )
-            for member in request.members
+            async for member in context.each(request.members)
         ],
     )

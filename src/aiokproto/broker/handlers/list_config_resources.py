@@ -37,6 +37,8 @@ async def handle(request: ListConfigResourcesRequest, context: RequestContext) -
     return ListConfigResourcesResponse(
         error_code=ErrorCode.NONE,
         config_resources=[
-            ConfigResource(resource_name=name, resource_type=kind) for kind in kinds for name in _NAMES[kind](context)
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind in kinds
+            async for name in context.each(list(_NAMES[kind](context)))
         ],
     )

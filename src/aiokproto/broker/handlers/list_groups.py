@@ -24,14 +24,14 @@ async def handle(request: ListGroupsRequest, context: RequestContext) -> ListGro
     may_see_all = context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     groups = [
         _list(entry.group)
-        for entry in context.groups.entries_of(context.node.node_id)
+        async for entry in context.each(list(context.groups.entries_of(context.node.node_id)))
         if may_see_all or context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, entry.group.group_id)
     ]
     return ListGroupsResponse(
         error_code=ErrorCode.NONE,
         groups=[
             group
-            for group in groups
+            async for group in context.each(groups)
             if (not states or group.group_state.lower() in states) and (not types or group.group_type in types)
         ],
     )

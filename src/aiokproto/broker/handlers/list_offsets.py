@@ -34,10 +34,11 @@ REQUIRES = (Required(Operation.DESCRIBE, ResourceType.TOPIC),)
 
 async def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     topics: list[ListOffsetsTopicResponse] = []
-    for topic in request.topics:
+    async for topic in context.each(request.topics):
         # Python 3.10 has no such comprehension within another one.
         partitions = [
-            await _response(topic.name, requested, request.isolation_level, context) for requested in topic.partitions
+            await _response(topic.name, requested, request.isolation_level, context)
+            async for requested in context.each(topic.partitions)
         ]
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return ListOffsetsResponse(topics=topics)

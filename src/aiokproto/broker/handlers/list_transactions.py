@@ -34,7 +34,7 @@ async def handle(request: ListTransactionsRequest, context: RequestContext) -> L
     states, producer_ids = set(request.state_filters), set(request.producer_id_filters)
     known = [
         each
-        for each in known
+        async for each in context.each(known)
         if context.is_authorized(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id)
         and _matches(each, states, producer_ids, request.duration_filter, now)
     ]
@@ -42,14 +42,14 @@ async def handle(request: ListTransactionsRequest, context: RequestContext) -> L
         known = [each for each in known if await pattern.fullmatch_in_turns(each.transactional_id)]
     return ListTransactionsResponse(
         error_code=ErrorCode.NONE,
-        unknown_state_filters=[name for name in request.state_filters if name not in _STATES],
+        unknown_state_filters=[name async for name in context.each(request.state_filters) if name not in _STATES],
         transaction_states=[
             TransactionState(
                 transactional_id=each.transactional_id,
                 producer_id=each.producer_id,
                 transaction_state=each.status.text,
             )
-            for each in known
+            async for each in context.each(known)
         ],
     )
 

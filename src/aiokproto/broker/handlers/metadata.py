@@ -6,8 +6,6 @@ Kafka, the response has its leaders: they are elected at once.
 
 from __future__ import annotations
 
-import asyncio
-
 from aiokproto.broker.handlers.once import Once
 from aiokproto.broker.metadata.topics import INTERNAL, NO_LEADER, Partition, Topic, unknown_topic_error
 from aiokproto.broker.request_context import RequestContext
@@ -46,23 +44,24 @@ async def handle(request: MetadataRequest, context: RequestContext) -> MetadataR
     if request.topics is None or (context.version == 0 and not request.topics):
         # Topics that the client may not describe are left out, not returned as errors: their names would show that they
         # exist.
-        visible = [
-            topic
-            for topic in state.topics.values()
+        topics = [
+            _describe(topic, context)
+            async for topic in context.each(list(state.topics.values()))
             if context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         ]
-        topics = [_describe(topic, context) for topic in visible]
     else:
         once, topics = Once(), []
         for requested in request.topics:
+            if context.turns.uses_up():
+                await context.turns.pause()
             if once(requested.name, requested.topic_id):
                 before = len(state.topics)
                 topics.append(_find_or_create(requested, request.allow_auto_topic_creation, context))
                 if len(state.topics) != before:
                     # Creating takes longer than describing, and a request can have thousands.
-                    await asyncio.sleep(0)
+                    await context.turns.pause()
     if request.include_topic_authorized_operations:
-        for found in topics:
+        async for found in context.each(topics):
             if not found.error_code:
                 found.topic_authorized_operations = context.authorized_operations(ResourceType.TOPIC, found.name or "")
     response = MetadataResponse(

@@ -14,7 +14,6 @@ from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -29,13 +28,26 @@ REQUIRES = (
 
 
 async def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
+    now = context.state.clock.wall()
+    offsets: dict[tuple[str, int], OffsetAndMetadata] = {}
+    errors = [
+        await collect_offsets(
+            topic, offsets, lambda each: _committed(each, request, now), context, by_id=context.version >= 10
+        )
+        async for topic in context.each(request.topics)
+    ]
     # Once for the request: the group's error is that of each partition, since the response has no field for it.
     error = _check(request, context)
-    offsets: dict[tuple[str, int], OffsetAndMetadata] = {}
-    topics = [_commit_topic(topic, request, error, offsets, context) for topic in request.topics]
     # In one batch, after all partitions were looked at: offsets of valid partitions are committed even if others fail.
-    if offsets:
+    if offsets and not error:
         context.groups.commit(request.group_id, offsets)
+    topics: list[OffsetCommitResponseTopic] = []
+    async for topic, of_topic in context.each(zip(request.topics, errors, strict=True)):
+        partitions = [
+            OffsetCommitResponsePartition(partition_index=index, error_code=error or code)
+            async for index, code in context.each(of_topic)
+        ]
+        topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
     return OffsetCommitResponse(topics=topics)
 
 
@@ -47,24 +59,6 @@ def _check(request: OffsetCommitRequest, context: RequestContext) -> ErrorCode:
     # In v0 the fields of the member have their defaults: no generation, as a consumer with assigned partitions.
     identity = Identity(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
     return context.groups.check_commit(request.group_id, identity, context.version, partition_ids(request, context))
-
-
-def _commit_topic(
-    topic: OffsetCommitRequestTopic,
-    request: OffsetCommitRequest,
-    error: ErrorCode,
-    offsets: dict[tuple[str, int], OffsetAndMetadata],
-    context: RequestContext,
-) -> OffsetCommitResponseTopic:
-    now = context.state.clock.wall()
-    errors = collect_offsets(
-        topic, error, offsets, lambda each: _committed(each, request, now), context, by_id=context.version >= 10
-    )
-    return OffsetCommitResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=[OffsetCommitResponsePartition(partition_index=index, error_code=code) for index, code in errors],
-    )
 
 
 def _committed(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from aiokproto.broker.groups.classic_group import ClassicGroup
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.consumer_protocol import CONSUMER, subscribed_topics
@@ -12,7 +14,6 @@ from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.offset_delete import (
     OffsetDeleteRequest,
-    OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
@@ -27,38 +28,47 @@ REQUIRES = (
 
 
 async def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
+    existing: dict[tuple[str, int], None] = {}
+    async for topic in context.each(request.topics):
+        async for requested in context.each(topic.partitions):
+            if context.state.find_partition(topic.name, requested.partition_index) is not None:
+                existing[topic.name, requested.partition_index] = None
+    # From here on at once: a member that joins in between would lose the offsets of its topics.
     try:
-        context.groups.check_coordinator(request.group_id, context.node.node_id)
-        entry = context.groups.entry(request.group_id)
-        if entry is None or isinstance(entry.group, ShareGroup):
-            raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND)
-        group = entry.group
-        if isinstance(group, ClassicGroup) and group.members and group.protocol_type != CONSUMER:
-            raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
+        subscribed = _delete(request.group_id, existing, context)
     except BrokerError as error:
         return OffsetDeleteResponse(error_code=error.code, topics=[])
+    topics: list[OffsetDeleteResponseTopic] = []
+    async for topic in context.each(request.topics):
+        partitions: list[OffsetDeleteResponsePartition] = []
+        async for requested in context.each(topic.partitions):
+            code = ErrorCode.NONE
+            if (topic.name, requested.partition_index) not in existing:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif topic.name in subscribed:
+                code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            partitions.append(OffsetDeleteResponsePartition(partition_index=requested.partition_index, error_code=code))
+        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
+    return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics)
+
+
+def _delete(group_id: str, partitions: Collection[tuple[str, int]], context: RequestContext) -> Collection[str]:
+    """Delete a group's offsets, except of topics that members subscribe to; returns these topics.
+
+    Raises:
+        BrokerError: The group does not exist, or has members without topics.
+    """
+    context.groups.check_coordinator(group_id, context.node.node_id)
+    entry = context.groups.entry(group_id)
+    if entry is None or isinstance(entry.group, ShareGroup):
+        raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND)
+    group = entry.group
+    if isinstance(group, ClassicGroup) and group.members and group.protocol_type != CONSUMER:
+        raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
     if isinstance(group, (ConsumerGroup, StreamsGroup)):
-        subscribed = {topic.name for topic in request.topics if group.subscribed(topic.name)}
+        names = dict.fromkeys(topic for topic, _ in partitions)
+        subscribed = {name for name in names if group.subscribed(name)}
     else:
         subscribed = subscribed_topics(group)
-    return OffsetDeleteResponse(
-        error_code=ErrorCode.NONE,
-        topics=[_delete(request.group_id, topic, topic.name in subscribed, context) for topic in request.topics],
-    )
-
-
-def _delete(
-    group_id: str, topic: OffsetDeleteRequestTopic, subscribed: bool, context: RequestContext
-) -> OffsetDeleteResponseTopic:
-    responses = []
-    for requested in topic.partitions:
-        index = requested.partition_index
-        error = ErrorCode.NONE
-        if context.state.find_partition(topic.name, index) is None:
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        elif subscribed:
-            error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-        else:
-            context.groups.delete_offsets(group_id, [(topic.name, index)])
-        responses.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))
-    return OffsetDeleteResponseTopic(name=topic.name, partitions=responses)
+    context.groups.delete_offsets(group_id, [each for each in partitions if each[0] not in subscribed])
+    return subscribed

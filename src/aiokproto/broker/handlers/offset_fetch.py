@@ -9,7 +9,7 @@ in consumer and streams groups only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from aiokproto.broker.groups.records import OffsetAndMetadata
 from aiokproto.broker.handlers.once import Once
@@ -34,6 +34,9 @@ _NONE = OffsetAndMetadata(-1, -1, "", -1)
 _UNSTABLE = OffsetAndMetadata(-1, -1, "", -1, expires=0)
 """Marks a partition with a pending transactional offset. Compared by identity."""
 
+_COPIED = 32
+"""What copying an offset counts as, in bytes."""
+
 REQUIRES = (
     Required(Operation.DESCRIBE, ResourceType.GROUP),
     Required(Operation.DESCRIBE, ResourceType.TOPIC),
@@ -45,44 +48,43 @@ async def handle(request: OffsetFetchRequest, context: RequestContext) -> Offset
         once = Once()
         return OffsetFetchResponse(
             groups=[
-                _fetch_group(group, request.require_stable, context) for group in request.groups if once(group.group_id)
+                await _fetch_group(group, request.require_stable, context)
+                async for group in context.each(request.groups)
+                if once(group.group_id)
             ]
         )
     topics = request.topics
     requested = None
     if topics is not None:
         requested = [
-            OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes) for each in topics
+            OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes)
+            async for each in context.each(topics)
         ]
-    group = _fetch_group(
+    group = await _fetch_group(
         OffsetFetchRequestGroup(group_id=request.group_id, topics=requested), request.require_stable, context
     )
     # v0 and v1 have no error code of the group: every partition gets it.
     error = group.error_code
     if error and context.version < 2:
-        return OffsetFetchResponse(topics=_all_failed(requested or [], error))
-    return OffsetFetchResponse(
-        error_code=error,
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic.name, partitions=[_to_single_group_form(each) for each in topic.partitions]
-            )
-            for topic in group.topics
-        ],
-    )
+        return OffsetFetchResponse(topics=await _all_failed(requested or [], error, context))
+    found: list[OffsetFetchResponseTopic] = []
+    async for topic in context.each(group.topics):
+        partitions = [_to_single_group_form(each) async for each in context.each(topic.partitions)]
+        found.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
+    return OffsetFetchResponse(error_code=error, topics=found)
 
 
-def _all_failed(requested: Iterable[OffsetFetchRequestTopics], error: int) -> list[OffsetFetchResponseTopic]:
-    return [
-        OffsetFetchResponseTopic(
-            name=topic.name,
-            partitions=[
-                OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, metadata="", error_code=error)
-                for index in topic.partition_indexes
-            ],
-        )
-        for topic in requested
-    ]
+async def _all_failed(
+    requested: Iterable[OffsetFetchRequestTopics], error: int, context: RequestContext
+) -> list[OffsetFetchResponseTopic]:
+    failed: list[OffsetFetchResponseTopic] = []
+    async for topic in context.each(requested):
+        partitions = [
+            OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, metadata="", error_code=error)
+            async for index in context.each(topic.partition_indexes)
+        ]
+        failed.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
+    return failed
 
 
 def _to_single_group_form(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
@@ -95,7 +97,9 @@ def _to_single_group_form(partition: OffsetFetchResponsePartitions) -> OffsetFet
     )
 
 
-def _fetch_group(requested: OffsetFetchRequestGroup, stable: bool, context: RequestContext) -> OffsetFetchResponseGroup:
+async def _fetch_group(
+    requested: OffsetFetchRequestGroup, stable: bool, context: RequestContext
+) -> OffsetFetchResponseGroup:
     try:
         context.groups.check_coordinator(requested.group_id, context.node.node_id)
     except BrokerError as error:
@@ -104,33 +108,37 @@ def _fetch_group(requested: OffsetFetchRequestGroup, stable: bool, context: Requ
     if refused:
         return OffsetFetchResponseGroup(group_id=requested.group_id, topics=[], error_code=refused)
     entry = context.groups.entry(requested.group_id)
-    offsets = entry.offsets if entry is not None else {}
+    # A copy: no commit that comes while others have their turn is seen in part.
+    offsets = dict(entry.offsets) if entry is not None else {}
     if stable:
         # A consumer that takes over the partition would read records again that the open transaction is about to have
         # consumed.
-        offsets = {**offsets, **dict.fromkeys(context.groups.pending_offsets(requested.group_id), _UNSTABLE)}
+        offsets |= dict.fromkeys(context.groups.pending_offsets(requested.group_id), _UNSTABLE)
+    await context.turns.spend(_COPIED * len(offsets))
     if requested.topics is None:
-        topics = list(_all_topics(offsets, context))
+        topics = await _all_topics(offsets, context)
     else:
         once = Once()
-        topics = [_topic(topic, offsets, once, context) for topic in requested.topics]
+        topics = [await _topic(topic, offsets, once, context) async for topic in context.each(requested.topics)]
     return OffsetFetchResponseGroup(group_id=requested.group_id, topics=topics)
 
 
-def _all_topics(
+async def _all_topics(
     offsets: dict[tuple[str, int], OffsetAndMetadata], context: RequestContext
-) -> Iterator[OffsetFetchResponseTopics]:
+) -> list[OffsetFetchResponseTopics]:
     by_topic: dict[str, list[OffsetFetchResponsePartitions]] = {}
-    for (name, index), committed in offsets.items():
+    async for (name, index), committed in context.each(offsets.items()):
         by_topic.setdefault(name, []).append(_partition(index, committed))
-    for name, partitions in by_topic.items():
+    topics: list[OffsetFetchResponseTopics] = []
+    async for name, partitions in context.each(by_topic.items()):
         topic = context.state.topics.get(name)
         # Left out, as in Kafka: the request names no topic that an error could belong to.
         if topic is not None and context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name):
-            yield OffsetFetchResponseTopics(name=name, topic_id=topic.topic_id, partitions=partitions)
+            topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic.topic_id, partitions=partitions))
+    return topics
 
 
-def _topic(
+async def _topic(
     requested: OffsetFetchRequestTopics,
     offsets: dict[tuple[str, int], OffsetAndMetadata],
     once: Once,
@@ -147,7 +155,7 @@ def _topic(
         topic_id=requested.topic_id,
         partitions=[
             _partition(index, offsets.get((name, index), _NONE), error)
-            for index in requested.partition_indexes
+            async for index in context.each(requested.partition_indexes)
             if once(requested.name, requested.topic_id, index)
         ],
     )

@@ -19,15 +19,11 @@ REQUIRES = (Required(Operation.DESCRIBE, ResourceType.TOPIC, unless=Operation.CL
 
 
 async def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[_response(topic.topic, requested, context) for requested in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+    topics: list[OffsetForLeaderTopicResult] = []
+    async for topic in context.each(request.topics):
+        partitions = [_response(topic.topic, requested, context) async for requested in context.each(topic.partitions)]
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _response(topic: str, requested: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:

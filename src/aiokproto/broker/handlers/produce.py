@@ -13,7 +13,6 @@ from __future__ import annotations
 from functools import partial
 
 from aiokproto.broker.config.options import TopicOptions
-from aiokproto.broker.handlers.yield_budget import YieldBudget
 from aiokproto.broker.log.header import BatchHeader
 from aiokproto.broker.log.validation import InvalidRecords, check_records, is_quick
 from aiokproto.broker.metadata.topics import Partition
@@ -21,6 +20,7 @@ from aiokproto.broker.request_context import CloseConnection, RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.security.required import Required
 from aiokproto.broker.transactions.transaction_metadata import ProducerIdAndEpoch
+from aiokproto.broker.yield_budget import ITEM
 from aiokproto.codec.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -57,10 +57,7 @@ REQUIRES = (
 
 
 async def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
-    # A large request must not hold up the other connections of the event loop while its batches are checked and
-    # appended.
-    turns = YieldBudget()
-    responses = [await _append_topic(topic, request, context, turns) for topic in request.topic_data]
+    responses = [await _append_topic(topic, request, context) for topic in request.topic_data]
     partitions = [partition for topic in responses for partition in topic.partition_responses]
     if request.acks == 0:
         failed = [partition for partition in partitions if partition.error_code]
@@ -81,12 +78,17 @@ async def handle(request: ProduceRequest, context: RequestContext) -> ProduceRes
 
 
 async def _append_topic(
-    requested: TopicProduceData, request: ProduceRequest, context: RequestContext, turns: YieldBudget
+    requested: TopicProduceData, request: ProduceRequest, context: RequestContext
 ) -> TopicProduceResponse:
     responses: list[PartitionProduceResponse] = []
+    turns = context.turns
+    if turns.uses_up():
+        await turns.pause()
     for partition in requested.partition_data:
         responses.append(await _response(requested, partition, request, context))
-        await turns.spend(len(partition.records or b""))
+        # A large request must not hold up the other connections while its batches are checked and appended.
+        if turns.uses_up(ITEM + len(partition.records or b"")):
+            await turns.pause()
     return TopicProduceResponse(name=requested.name, topic_id=requested.topic_id, partition_responses=responses)
 
 

@@ -44,7 +44,7 @@ async def handle(request: ReadShareGroupStateRequest, context: RequestContext) -
     return ReadShareGroupStateResponse(
         results=[
             ReadStateResult(topic_id=topic_id, partitions=partitions)
-            for topic_id, partitions in partition_results(request, context, serve, _failed)
+            for topic_id, partitions in await partition_results(request, context, serve, _failed)
         ]
     )
 

@@ -39,7 +39,7 @@ async def handle(
     return ReadShareGroupStateSummaryResponse(
         results=[
             ReadStateSummaryResult(topic_id=topic_id, partitions=partitions)
-            for topic_id, partitions in partition_results(request, context, serve, _failed)
+            for topic_id, partitions in await partition_results(request, context, serve, _failed)
         ]
     )
 

@@ -45,15 +45,15 @@ async def handle(request: ShareAcknowledgeRequest, context: RequestContext) -> S
             error_code=error.code, error_message=error.detail, responses=[], node_endpoints=[]
         )
     acknowledgements: dict[TopicIdPartition, list[AcknowledgementBatch]] = {}
-    for topic in request.topics:
-        for partition in topic.partitions:
+    async for topic in context.each(request.topics):
+        async for partition in context.each(topic.partitions):
             if partition.acknowledgement_batches:
                 partition_id = (topic.topic_id, partition.partition_index)
                 acknowledgements.setdefault(partition_id, []).extend(partition.acknowledgement_batches)
     renew = context.version >= RENEW_VERSION and request.is_renew_ack
-    results = acknowledge(session_key, acknowledgements, renew, context)
+    results = await acknowledge(session_key, acknowledgements, renew, context)
     end_if_last(session, request.share_session_epoch, context)
-    return _respond(session_key, results, context)
+    return await _respond(session_key, results, context)
 
 
 def _session(session_key: ShareSessionKey, request: ShareAcknowledgeRequest, context: RequestContext) -> ShareSession:
@@ -65,12 +65,12 @@ def _session(session_key: ShareSessionKey, request: ShareAcknowledgeRequest, con
     return context.share_sessions.next_request(session_key, request.share_session_epoch)
 
 
-def _respond(
+async def _respond(
     session_key: ShareSessionKey, results: dict[TopicIdPartition, AcknowledgeError], context: RequestContext
 ) -> ShareAcknowledgeResponse:
     topics: dict[bytes, list[PartitionData]] = {}
     leaders = set()
-    for partition_id, error in results.items():
+    async for partition_id, error in context.each(results.items()):
         leader, epoch = -1, -1
         if error is not None and error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             leader, epoch = leader_of(partition_id, context)

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from aiokproto.broker.fetch.long_poll import longest_wait, wait_for_change
+from aiokproto.broker.fetch.long_poll import count_changes, longest_wait, wait_for_change
 from aiokproto.broker.handlers.share_requests import (
     RENEW_VERSION,
     AcknowledgeError,
@@ -58,12 +58,17 @@ _NO_LIMIT = (1 << 31) - 1
 
 @dataclass
 class FetchedPartition:
-    """A partition's part of the response, and the records from which to acquire for it."""
+    """A partition's part of the response, and the records from which to acquire for it.
+
+    ``changes`` are those that the partition had before, ``begin`` is where the records begin.
+    """
 
     partition_id: TopicIdPartition
     response: PartitionData
     share: SharePartition | None = None
     partition: Partition | None = None
+    changes: int = 0
+    begin: int = 0
     span: Span | None = None
 
     @property
@@ -87,21 +92,21 @@ async def handle(request: ShareFetchRequest, context: RequestContext) -> ShareFe
         session_key = identify(request.group_id, request.member_id, context)
         if renew:
             _check_renewal(request)
-        session = _session(session_key, request, context)
+        session = await _session(session_key, request, context)
     except BrokerError as error:
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             # As in Kafka: a client retries at once, and would send requests in a loop.
             await asyncio.sleep(longest_wait(request.max_wait_ms, context.state.options))
         return ShareFetchResponse(error_code=error.code, error_message=error.detail, responses=[], node_endpoints=[])
     # Acknowledgements first: the records that they release can be acquired by this same request.
-    acknowledged = acknowledge(session_key, _acknowledgements(request), renew, context)
+    acknowledged = await acknowledge(session_key, await _acknowledgements(request, context), renew, context)
     found: list[FetchedPartition] = []
     # The last request acknowledges only: records acquired for a session that ends would wait for their locks to expire.
     if request.share_session_epoch == FINAL_EPOCH:
         end_if_last(session, request.share_session_epoch, context)
     elif not renew and request.max_records > 0 and request.max_bytes > 0:
         found = await _fetch(session, request, context)
-    return _respond(session, found, acknowledged, context)
+    return await _respond(session, found, acknowledged, context)
 
 
 def _check_renewal(request: ShareFetchRequest) -> None:
@@ -111,10 +116,10 @@ def _check_renewal(request: ShareFetchRequest) -> None:
             raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"{name} must be 0 in a request that renews locks")
 
 
-def _session(session_key: ShareSessionKey, request: ShareFetchRequest, context: RequestContext) -> ShareSession:
+async def _session(session_key: ShareSessionKey, request: ShareFetchRequest, context: RequestContext) -> ShareSession:
     epoch = request.share_session_epoch
     if epoch == INITIAL_EPOCH:
-        if any(_acknowledgements(request).values()):
+        if any((await _acknowledgements(request, context)).values()):
             raise BrokerError(ErrorCode.INVALID_REQUEST, detail="a new share session cannot have acknowledgements")
         session = context.share_sessions.create(session_key, context.connection)
     else:
@@ -132,10 +137,12 @@ def _session(session_key: ShareSessionKey, request: ShareFetchRequest, context: 
     return session
 
 
-def _acknowledgements(request: ShareFetchRequest) -> dict[TopicIdPartition, list[AcknowledgementBatch]]:
+async def _acknowledgements(
+    request: ShareFetchRequest, context: RequestContext
+) -> dict[TopicIdPartition, list[AcknowledgementBatch]]:
     acknowledgements: dict[TopicIdPartition, list[AcknowledgementBatch]] = {}
-    for topic in request.topics:
-        for partition in topic.partitions:
+    async for topic in context.each(request.topics):
+        async for partition in context.each(topic.partitions):
             if partition.acknowledgement_batches:
                 partition_id = (topic.topic_id, partition.partition_index)
                 acknowledgements.setdefault(partition_id, []).extend(partition.acknowledgement_batches)
@@ -152,16 +159,14 @@ async def _fetch(session: ShareSession, request: ShareFetchRequest, context: Req
     settings = context.shares.settings(session.key.group_id)
     while True:
         starts = await _starts(session, context)
-        # Another request or a disconnect may have closed the session while this was suspended; records acquired for it
-        # would stay locked.
-        if not context.share_sessions.is_open(session):
-            return []
-        found = _find_records(session, request, settings, starts, context)
+        found = await _find_records(session, request, settings, starts, context)
         respond_now = not found or any(each.response.error_code for each in found)
         enough = sum(each.size for each in found) >= request.min_bytes
         if respond_now or enough or timed_out:
-            # Between finding and acquiring nothing suspends, so that no other member gets the same records.
-            acquired = _acquire(session, found, request, settings, context)
+            # What other members have acquired since it was found is not acquired again.
+            acquired = await _acquire(session, found, request, settings, context)
+            if not context.share_sessions.is_open(session):
+                return []
             if acquired or respond_now or timed_out or not any(each.size for each in found):
                 return found
             # All records that were read are archived (aborted, or removed by compaction): try again behind them.
@@ -169,13 +174,17 @@ async def _fetch(session: ShareSession, request: ShareFetchRequest, context: Req
             await asyncio.sleep(0)
             timed_out = loop.time() >= deadline
             continue
-        timed_out = await wait_for_change([each.partition for each in found if each.partition is not None], deadline)
+        partitions = [each.partition for each in found if each.partition is not None]
+        # What came while others had their turn is found at once.
+        unchanged = count_changes(partitions) == sum(each.changes for each in found)
+        timed_out = unchanged and await wait_for_change(partitions, deadline)
+        timed_out = timed_out or loop.time() >= deadline
 
 
 async def _starts(session: ShareSession, context: RequestContext) -> dict[TopicIdPartition, int]:
     """Return where share partitions begin that a duration decides of: batches are opened for it, in a thread."""
     starts: dict[TopicIdPartition, int] = {}
-    for partition_id in list(session.partitions):
+    async for partition_id in context.each(list(session.partitions)):
         try:
             topic, partition = readable(partition_id, context)
             time = context.shares.start_time(session.key.group_id, topic, partition)
@@ -189,7 +198,7 @@ async def _starts(session: ShareSession, context: RequestContext) -> dict[TopicI
     return starts
 
 
-def _find_records(
+async def _find_records(
     session: ShareSession,
     request: ShareFetchRequest,
     settings: ShareSettings,
@@ -204,11 +213,13 @@ def _find_records(
     max_bytes = remaining // max(len(partition_ids), 1)
     found: list[FetchedPartition] = []
     at_least_one = True
-    for partition_id in partition_ids:
+    # A copy: another request can use the session while this one pauses.
+    async for partition_id in context.each(list(partition_ids)):
         fetched = FetchedPartition(partition_id, _partition_response(partition_id))
         found.append(fetched)
         try:
             topic, fetched.partition = readable(partition_id, context)
+            fetched.changes = fetched.partition.changes
             if fetched.partition.leader != context.node.node_id:
                 raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             fetched.share = share = context.shares.get_or_load(
@@ -220,13 +231,14 @@ def _find_records(
         stored = fetched.partition.log
         if not share.is_full(settings.config) and share.next_offset <= stored.end_offset:
             until = stored.last_stable_offset if settings.committed else None
-            fetched.span = stored.find(share.next_offset, max_bytes, at_least_one=at_least_one, until=until)
+            fetched.begin = share.next_offset
+            fetched.span = stored.find(fetched.begin, max_bytes, at_least_one=at_least_one, until=until)
             # The first batch is whole even beyond the limit, as in Fetch (KIP-74).
             at_least_one = at_least_one and not fetched.size
     return found
 
 
-def _acquire(
+async def _acquire(
     session: ShareSession,
     found: Iterable[FetchedPartition],
     request: ShareFetchRequest,
@@ -235,17 +247,28 @@ def _acquire(
 ) -> bool:
     """Read what was found and acquire records from it; returns whether any were acquired."""
     remaining = request.max_records
-    for fetched in found:
+    async for fetched in context.each(found):
+        # Another request or a disconnect may have closed the session while this was suspended; records acquired for it
+        # would stay locked.
+        if not context.share_sessions.is_open(session):
+            break
         if (
             fetched.share is None
             or fetched.partition is None
             or fetched.span is None
             or not fetched.size
             or remaining <= 0
+            # Other requests had their turn: records that were released meanwhile are acquired before these.
+            or not context.shares.is_current(session.key.group_id, fetched.partition_id, fetched.share)
+            or fetched.share.next_offset != fetched.begin
         ):
             continue
-        # More is read than acquired: other members may hold part of it. The response is cut to what was acquired.
-        data = fetched.span.read()
+        try:
+            # More is read than acquired: other members may hold part of it. The response is cut to what was acquired.
+            data = fetched.span.read()
+        except FileNotFoundError:
+            # Retention has deleted the segment meanwhile.
+            continue
         headers = list(_batch_headers(data))
         acquire_request = AcquireRequest(
             session.key.member_id, remaining, request.batch_size, request.share_acquire_mode == _RECORD_LIMIT
@@ -332,21 +355,21 @@ def _add_leader_hint(
         response.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
 
 
-def _respond(
+async def _respond(
     session: ShareSession,
     found: Iterable[FetchedPartition],
     acknowledged: dict[TopicIdPartition, AcknowledgeError],
     context: RequestContext,
 ) -> ShareFetchResponse:
     responses = {each.partition_id: each.response for each in found}
-    for partition_id, error in acknowledged.items():
+    async for partition_id, error in context.each(acknowledged.items()):
         response = responses.setdefault(partition_id, _partition_response(partition_id))
         if error is not None:
             response.acknowledge_error_code = error.code
             response.acknowledge_error_message = error.detail
             _add_leader_hint(response, partition_id, error, context)
     topics: dict[bytes, list[PartitionData]] = {}
-    for partition_id, response in responses.items():
+    async for partition_id, response in context.each(responses.items()):
         changed = partition_id in acknowledged or bool(response.acquired_records)
         if session.must_include(partition_id, changed=changed, failed=bool(response.error_code)):
             topics.setdefault(partition_id[0], []).append(response)

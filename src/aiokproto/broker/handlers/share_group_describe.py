@@ -29,7 +29,7 @@ REQUIRES = (
 
 async def handle(request: ShareGroupDescribeRequest, context: RequestContext) -> ShareGroupDescribeResponse:
     operations = request.include_authorized_operations
-    groups = describe_groups(request.group_ids, _describe_group, context, operations=operations)
+    groups = await describe_groups(request.group_ids, _describe_group, context, operations=operations)
     return ShareGroupDescribeResponse(groups=groups)
 
 

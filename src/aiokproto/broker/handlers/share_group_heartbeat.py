@@ -28,7 +28,7 @@ REQUIRES = (
 async def handle(request: ShareGroupHeartbeatRequest, context: RequestContext) -> ShareGroupHeartbeatResponse:
     try:
         _check(request)
-        for topic in request.subscribed_topic_names or ():
+        async for topic in context.each(request.subscribed_topic_names or ()):
             context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic)
         context.groups.check_coordinator(request.group_id, context.node.node_id)
         if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:

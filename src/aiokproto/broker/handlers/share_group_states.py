@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from aiokproto.broker.request_context import RequestContext
@@ -33,12 +33,12 @@ class _Request(Protocol[A_co]):
     def topics(self) -> Sequence[_Topic[A_co]]: ...
 
 
-def partition_results(
+async def partition_results(
     request: _Request[A],
     context: RequestContext,
     serve: Callable[[SharePartitionKey, A], R],
     failed: Callable[[int, BrokerError], R],
-) -> Iterator[tuple[bytes, list[R]]]:
+) -> list[tuple[bytes, list[R]]]:
     """Return the results of the partitions of each topic, by topic id.
 
     Args:
@@ -57,6 +57,9 @@ def partition_results(
             return failed(partition.partition, error)
 
     # As in Kafka, a request with an empty group id gets an empty response instead of an error.
-    for topic in request.topics if request.group_id else ():
+    results: list[tuple[bytes, list[R]]] = []
+    async for topic in context.each(request.topics if request.group_id else ()):
         if topic.partitions:
-            yield topic.topic_id, [result(topic.topic_id, partition) for partition in topic.partitions]
+            partitions = [result(topic.topic_id, each) async for each in context.each(topic.partitions)]
+            results.append((topic.topic_id, partitions))
+    return results

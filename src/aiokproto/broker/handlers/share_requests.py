@@ -64,7 +64,7 @@ def nodes(leaders: Iterable[int], context: RequestContext) -> list[Node]:
     return [node for node in context.state.alive if node.node_id in wanted]
 
 
-def acknowledge(
+async def acknowledge(
     session_key: ShareSessionKey,
     acknowledgements: Mapping[TopicIdPartition, Sequence[B]],
     renew: bool,
@@ -83,7 +83,7 @@ def acknowledge(
     """
     return {
         partition_id: _acknowledge(session_key, partition_id, batches, renew, context)
-        for partition_id, batches in acknowledgements.items()
+        async for partition_id, batches in context.each(acknowledgements.items())
     }
 
 

@@ -37,7 +37,7 @@ REQUIRES = (
 
 async def handle(request: StreamsGroupDescribeRequest, context: RequestContext) -> StreamsGroupDescribeResponse:
     operations = request.include_authorized_operations
-    groups = describe_groups(request.group_ids, _describe_group, context, operations=operations)
+    groups = await describe_groups(request.group_ids, _describe_group, context, operations=operations)
     return StreamsGroupDescribeResponse(groups=groups)
 
 

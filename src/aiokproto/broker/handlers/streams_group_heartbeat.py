@@ -58,7 +58,7 @@ REQUIRES = (
 
 async def handle(request: StreamsGroupHeartbeatRequest, context: RequestContext) -> StreamsGroupHeartbeatResponse:
     try:
-        _authorize_topics(request.topology, context)
+        await _authorize_topics(request.topology, context)
         _check(request)
         context.groups.check_coordinator(request.group_id, context.node.node_id)
         if request.member_epoch in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH):
@@ -114,7 +114,7 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
         raise invalid("active_tasks, standby_tasks and warmup_tasks must be all null or all set")
 
 
-def _authorize_topics(topology: TopologyRequest | None, context: RequestContext) -> None:
+async def _authorize_topics(topology: TopologyRequest | None, context: RequestContext) -> None:
     """Check the topics of the topology, and the client's permissions for them. Raises :class:`BrokerError`."""
     if topology is None:
         return
@@ -122,7 +122,7 @@ def _authorize_topics(topology: TopologyRequest | None, context: RequestContext)
     # Before the permissions, as Kafka: it tells nothing about topics of others.
     if OFFSETS_TOPIC in names:
         raise BrokerError(ErrorCode.STREAMS_INVALID_TOPOLOGY, detail=f"{OFFSETS_TOPIC} is an internal topic of Kafka")
-    for name in sorted(names):
+    async for name in context.each(sorted(names)):
         context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 

@@ -16,7 +16,6 @@ from aiokproto.broker.transactions.transaction_metadata import ProducerIdAndEpoc
 from aiokproto.codec.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -32,19 +31,27 @@ REQUIRES = (
 
 
 async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
+    now = context.state.clock.wall()
     offsets: dict[tuple[str, int], OffsetAndMetadata] = {}
+    errors = [
+        await collect_offsets(topic, offsets, lambda each: _committed(each, now), context, by_id=context.version >= 6)
+        async for topic in context.each(request.topics)
+    ]
     error = ErrorCode.NONE
     try:
         _check(request, context)
-    except BrokerError as refused:
-        error = refused.code
-    topics = [_commit_topic(topic, error, offsets, context) for topic in request.topics]
-    if offsets:
-        try:
+        if offsets:
             context.groups.commit_pending(request.group_id, request.producer_id, request.producer_epoch, offsets)
-        except BrokerError as refused:
-            # The append failed as a whole, so that no partition may keep its success.
-            topics = [_commit_topic(topic, refused.code, {}, context) for topic in request.topics]
+    except BrokerError as refused:
+        # Also if the append failed: as a whole, so that no partition may keep its success.
+        error = refused.code
+    topics: list[TxnOffsetCommitResponseTopic] = []
+    async for topic, of_topic in context.each(zip(request.topics, errors, strict=True)):
+        partitions = [
+            TxnOffsetCommitResponsePartition(partition_index=index, error_code=error or code)
+            async for index, code in context.each(of_topic)
+        ]
+        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
     return TxnOffsetCommitResponse(topics=topics)
 
 
@@ -62,23 +69,6 @@ def _check(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
     error = context.groups.check_transactional_commit(request.group_id, member, partition_ids(request, context))
     if error:
         raise BrokerError(error)
-
-
-def _commit_topic(
-    topic: TxnOffsetCommitRequestTopic,
-    error: ErrorCode,
-    offsets: dict[tuple[str, int], OffsetAndMetadata],
-    context: RequestContext,
-) -> TxnOffsetCommitResponseTopic:
-    now = context.state.clock.wall()
-    errors = collect_offsets(
-        topic, error, offsets, lambda each: _committed(each, now), context, by_id=context.version >= 6
-    )
-    return TxnOffsetCommitResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=[TxnOffsetCommitResponsePartition(partition_index=index, error_code=code) for index, code in errors],
-    )
 
 
 def _committed(partition: TxnOffsetCommitRequestPartition, now: int) -> OffsetAndMetadata:

@@ -40,7 +40,7 @@ async def handle(request: WriteShareGroupStateRequest, context: RequestContext) 
     return WriteShareGroupStateResponse(
         results=[
             WriteStateResult(topic_id=topic_id, partitions=partitions)
-            for topic_id, partitions in partition_results(request, context, serve, _failed)
+            for topic_id, partitions in await partition_results(request, context, serve, _failed)
         ]
     )
 

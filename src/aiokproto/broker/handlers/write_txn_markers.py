@@ -24,26 +24,19 @@ REQUIRES = (Required(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, unless=Oper
 
 
 async def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(
-        markers=[
-            WritableTxnMarkerResult(
-                producer_id=marker.producer_id,
-                topics=[
-                    WritableTxnMarkerTopicResult(
-                        name=topic.name,
-                        partitions=[
-                            WritableTxnMarkerPartitionResult(
-                                partition_index=index, error_code=_write(marker, topic.name, index, context)
-                            )
-                            for index in topic.partition_indexes
-                        ],
-                    )
-                    for topic in marker.topics
-                ],
-            )
-            for marker in request.markers
-        ]
-    )
+    markers: list[WritableTxnMarkerResult] = []
+    async for marker in context.each(request.markers):
+        topics: list[WritableTxnMarkerTopicResult] = []
+        async for topic in context.each(marker.topics):
+            partitions = [
+                WritableTxnMarkerPartitionResult(
+                    partition_index=index, error_code=_write(marker, topic.name, index, context)
+                )
+                async for index in context.each(topic.partition_indexes)
+            ]
+            topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
+        markers.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
+    return WriteTxnMarkersResponse(markers=markers)
 
 
 def _write(marker: WritableTxnMarker, topic: str, index: int, context: RequestContext) -> ErrorCode:

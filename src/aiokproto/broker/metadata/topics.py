@@ -58,6 +58,7 @@ class Partition:
         leader_epoch: The leader epoch.
         open_log: Opens the log.
         unopened_checkpoint: The log's checkpoint entries until it is opened.
+        changes: How many appends and changes of leader there were.
         watchers: Callbacks of waiting Fetch requests. Each is called once, at the next append or change of leader.
         opening: Batches to append that are being opened. What comes after them waits for its turn.
     """
@@ -71,6 +72,7 @@ class Partition:
     open_log: Callable[[], Log]
     unopened_checkpoint: LogCheckpoint
     # A dict, not a set: callbacks run in the order in which they were added, so that a simulation is deterministic.
+    changes: int = 0
     watchers: dict[Callable[[], None], None] = field(default_factory=dict)
     opening: int = 0
     _log: Log | None = None
@@ -121,6 +123,7 @@ class Partition:
 
     def wake(self) -> None:
         """Call all watchers, once."""
+        self.changes += 1
         watchers = list(self.watchers)
         # Before the calls: a watcher may wait again at once, and must not be called in an endless loop.
         self.watchers.clear()

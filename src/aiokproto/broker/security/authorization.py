@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from aiokproto.broker.security.acls import CLUSTER_NAME, REFUSALS, Operation, ResourceType
 from aiokproto.broker.security.required import Required
-from aiokproto.codec.entities import Entity, NameOf, divide, entities, listings
-from aiokproto.codec.refusal import refuse
+from aiokproto.codec.entities import Entity, NameOf, dividing, entities, listings
+from aiokproto.codec.refusal import refusing
 from aiokproto.codec.schema import Request, Response, Role
+from aiokproto.codec.steps import Steps
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
@@ -28,14 +29,14 @@ class Authorization(NamedTuple):
     refused: list[Response]
 
 
-def authorize_request(
+def authorizing_request(
     request: Request[Any],
     version: int,
     requires: Iterable[Required],
     is_authorized: IsAuthorized,
     name_of: NameOf,
-) -> Authorization:
-    """Authorize a request by what its API requires, except for what its handler checks.
+) -> Steps[Authorization]:
+    """Authorize a request by what its API requires, except for what its handler checks, in steps.
 
     Raises:
         BrokerError: All of it is refused, with the code of the resource type that the client is not authorized for.
@@ -54,23 +55,27 @@ def authorize_request(
                 raise BrokerError(REFUSALS[each.resource_type])
     error_of = _ErrorOf(required, is_authorized, groups_are_named=_groups_are_named(request, version))
     # Dividing copies: a request that is permitted as it is, which most are, is served as it is.
-    if not any(map(error_of, entities(request, name_of))):
+    for about in entities(request, name_of):
+        if error_of(about):
+            break
+        yield
+    else:
         return Authorization(request, [])
     # Once, by the error, and not once for each name: a request may have 100,000.
-    parts = divide(request, error_of, name_of)
+    parts = yield from dividing(request, error_of, name_of)
     permitted = parts.pop(ErrorCode.NONE, None)
     # A refused topic is the error of its topic, not of the group or request around it, which may be served.
-    refused = [
-        _refusal(part, version, error, of_parts=error is REFUSALS[ResourceType.TOPIC]) for error, part in parts.items()
-    ]
+    refused = []
+    for error, part in parts.items():
+        refused.append((yield from _refusing(part, version, error, of_parts=error is REFUSALS[ResourceType.TOPIC])))
     if permitted is not None and any(each.together for each in required):
-        refused.append(_refusal(permitted, version, ErrorCode.OPERATION_NOT_ATTEMPTED, of_parts=True))
+        refused.append((yield from _refusing(permitted, version, ErrorCode.OPERATION_NOT_ATTEMPTED, of_parts=True)))
         permitted = None
     return Authorization(permitted, refused)
 
 
-def _refusal(part: Request[Any], version: int, error: ErrorCode, *, of_parts: bool) -> Response:
-    response = refuse(part, version, error, of_parts=of_parts)
+def _refusing(part: Request[Any], version: int, error: ErrorCode, *, of_parts: bool) -> Steps[Response]:
+    response = yield from refusing(part, version, error, of_parts=of_parts)
     # The response has no field for the error of a part.
     if response is None:
         raise BrokerError(error)

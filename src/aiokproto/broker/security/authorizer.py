@@ -21,11 +21,16 @@ from aiokproto.broker.security.acls import (
     Permission,
     ResourceType,
 )
+from aiokproto.codec.steps import Steps
 
 K = TypeVar("K")
 
 MAX_ACLS = 100_000
 """Most entries: each costs memory, and filters scan all of them."""
+
+
+_COMPARED = 16
+"""Entries that a filter is compared with in a step."""
 
 
 class Authorizer:
@@ -47,6 +52,9 @@ class Authorizer:
 
     def __iter__(self) -> Iterator[Acl]:
         return iter(self._acls)
+
+    def __contains__(self, acl: object) -> bool:
+        return acl in self._acls
 
     def __len__(self) -> int:
         return len(self._acls)
@@ -80,9 +88,16 @@ class Authorizer:
                     # Unlike subtract(), this removes lengths that are left 0 times.
                     self._lengths[acl.resource_type] -= Counter([len(acl.name)])
 
-    def find(self, wanted: AclFilter) -> list[Acl]:
-        """Return the entries that a filter selects."""
-        return [acl for acl in self._acls if wanted.matches(acl)]
+    def finding(self, wanted: AclFilter) -> Steps[list[Acl]]:
+        """Return the entries that a filter selects, in steps."""
+        found: list[Acl] = []
+        # A copy: entries are added and removed between steps.
+        for number, acl in enumerate(list(self._acls)):
+            if wanted.matches(acl):
+                found.append(acl)
+            if number % _COMPARED == 0:
+                yield
+        return found
 
     # ---- decisions
 

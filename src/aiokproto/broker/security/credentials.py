@@ -15,6 +15,7 @@ from aiokproto.broker.security.scram import (
     credential,
     credential_of,
 )
+from aiokproto.codec.steps import Steps
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.runtime import current
@@ -78,23 +79,26 @@ class ScramCredentials:
         """The users that have a credential."""
         return list(dict.fromkeys(user for user, _ in self._all))
 
-    def alter(self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]) -> dict[str, BrokerError | None]:
-        """Delete and upsert credentials.
+    def altering(
+        self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
+    ) -> Steps[dict[str, BrokerError | None]]:
+        """Delete and upsert credentials, in steps: one for each user.
 
         Returns:
             For each user, the error for which nothing of it was changed, or None.
         """
-        changes: list[Deletion | Upsertion] = [*deletions, *upsertions]
+        changes: dict[str, list[Deletion | Upsertion]] = {}
+        every: list[Deletion | Upsertion] = [*deletions, *upsertions]
+        for change in every:
+            changes.setdefault(change.user, []).append(change)
         results: dict[str, BrokerError | None] = {}
-        for change in changes:
+        for user, of_user in changes.items():
             # The second change of a user rejects both, as in Kafka's ScramControlManager: the order in a request has no
             # meaning.
-            again = change.user in results
-            results[change.user] = _twice() if again else self._check(change)
-        # After all checks: a user's changes are applied together or not at all.
-        for change in changes:
-            if results[change.user] is None:
-                self._apply(change)
+            error = results[user] = self._check(of_user[0]) if len(of_user) == 1 else _twice()
+            if error is None:
+                self._apply(of_user[0])
+            yield
         return results
 
     def _check(self, change: Deletion | Upsertion) -> BrokerError | None:

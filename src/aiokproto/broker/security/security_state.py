@@ -35,6 +35,7 @@ from aiokproto.broker.security.settings import Security
 from aiokproto.broker.security.tls import principal_of
 from aiokproto.broker.security.tokens import DelegationTokens
 from aiokproto.broker.security.write_behind import Run, WriteBehind
+from aiokproto.codec.steps import Steps
 from aiokproto.errors import BrokerError, ConfigurationError
 from aiokproto.runtime import create_task
 
@@ -152,13 +153,14 @@ class SecurityState:
         self._acls.remove(acls)
         self._file.changed()
 
-    def alter_credentials(
+    def altering_credentials(
         self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
-    ) -> dict[str, BrokerError | None]:
-        """Change SCRAM credentials; see :meth:`ScramCredentials.alter`."""
-        results = self.credentials.alter(deletions, upsertions)
-        self._file.changed()
-        return results
+    ) -> Steps[dict[str, BrokerError | None]]:
+        """Change SCRAM credentials; see :meth:`ScramCredentials.altering`."""
+        try:
+            return (yield from self.credentials.altering(deletions, upsertions))
+        finally:
+            self._file.changed()
 
     def alter_quotas(
         self, entity: Sequence[tuple[str, str | None]], changes: Sequence[tuple[str, float | None]], *, dry_run: bool

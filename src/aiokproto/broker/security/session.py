@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiokproto.broker.security.principal import ANONYMOUS, Principal
 from aiokproto.broker.security.sasl import SaslAuthenticator
+from aiokproto.broker.yield_budget import YieldBudget
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
@@ -14,12 +15,14 @@ class ClientSession:
     Attributes:
         host: The client's IP address.
         sasl: The state of SASL authentication; None if the listener has no SASL.
+        turns: Counts the work for the connection, and yields to others.
     """
 
     def __init__(self, host: str, principal: Principal, sasl: SaslAuthenticator | None) -> None:
         """``principal`` is the connection's principal until SASL has authenticated one."""
         self.host = host
         self.sasl = sasl
+        self.turns = YieldBudget()
         self._principal = principal
 
     @property

@@ -15,7 +15,6 @@ unavailable broker would. Quotas run outside of both: a refused request still us
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -30,15 +29,22 @@ from aiokproto.broker.metadata.cluster_state import Node
 from aiokproto.broker.quotas.client_quota_manager import ClientQuotaManager
 from aiokproto.broker.quotas.request_quotas import ProcessingTimer, record_and_throttle
 from aiokproto.broker.request_context import CloseConnection, RequestContext
-from aiokproto.broker.security.authorization import authorize_request
+from aiokproto.broker.security.authorization import authorizing_request
 from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.share.session import ShareSessions
-from aiokproto.codec.entities import merge
-from aiokproto.codec.frames import RequestFrame, decode_request_header, encode_response
+from aiokproto.broker.yield_budget import ITEM
+from aiokproto.codec.entities import merging
+from aiokproto.codec.frames import (
+    RequestFrame,
+    decode_request_header,
+    decoding_request_header,
+    encode_response,
+    encoding_response,
+)
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse
 from aiokproto.codec.messages.produce import ProduceRequest
-from aiokproto.codec.refusal import refuse
+from aiokproto.codec.refusal import refusing
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.registry import request as request_type
 from aiokproto.codec.schema import NEVER, Request, Response, Versions
@@ -47,11 +53,19 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, DecodeError
 
 _LIMITS = Limits(memory=64 << 20)
-"""Of one decoded request: 100,000 partitions with their objects take a third of it, and are more than any client sends.
-Decoding and refusing as many as it has room for takes the event loop's time, some seconds."""
+"""Of one decoded request: 100,000 partitions with their objects take a third of it, more than any client sends."""
 
-_LONG = 1 << 14
-"""Bytes of a request from which on others have their turn between its steps: each of them may take milliseconds."""
+_LONG = 1 << 12
+"""Bytes of a request from which on it is decoded in steps: at once, this much takes a millisecond or two."""
+
+_REQUEST = 8 * ITEM
+"""What a request counts as in the budget of its connection, besides its items: a client can send thousands at once."""
+
+_BYTE = 16
+"""What a byte of a request counts as that is decoded at once."""
+
+_MANY = 64
+"""Items of a request from which on its response is encoded in steps."""
 
 _SHORT = 1 << 10
 """Longest request in bytes that is decoded to refuse it before a login, in the form of its own response: strangers send
@@ -116,6 +130,9 @@ class Dispatcher:
         Raises:
             CloseConnection: The request is not served, cannot be decoded, or its handler failed.
         """
+        turns = connection.turns
+        if turns.uses_up(_REQUEST + _BYTE * min(len(data), _LONG)):
+            await turns.pause()
         # After SaslHandshake v0 the frames are bare tokens (KIP-43): they have no header to decode.
         if connection.sasl is not None and connection.sasl.raw:
             token = connection.sasl.token(bytes(data))
@@ -123,7 +140,10 @@ class Dispatcher:
             _close_if_authentication_failed(connection)
             return DispatchResult(len(token).to_bytes(4, "big") + token)
         try:
-            header = decode_request_header(data)
+            if len(data) > _LONG:
+                header = await turns.finish(decoding_request_header(data))
+            else:
+                header = decode_request_header(data)
         except DecodeError as error:
             # Without a header there is no correlation id to respond to.
             raise CloseConnection(f"a request header cannot be decoded: {error}") from None
@@ -137,19 +157,21 @@ class Dispatcher:
         if handler is None or header.api_version not in self._served.get(header.api_key, handler.refused):
             return DispatchResult(self._unsupported_version(header))
         name = f"{api_name(header.api_key)} v{header.api_version}"
+        before = turns.items
         try:
             # Kafka ignores bytes after the body, and librdkafka's Metadata request has some.
-            request, _ = handler.request.decode_from(header.body, 0, header.api_version, limits=_LIMITS)
+            if len(data) > _LONG:
+                steps = handler.request.decoding_from(header.body, 0, header.api_version, limits=_LIMITS)
+                request, _ = await turns.finish(steps)
+            else:
+                request, _ = handler.request.decode_from(header.body, 0, header.api_version, limits=_LIMITS)
         except DecodeError as error:
             raise CloseConnection(f"{name} from {header.client_id!r} cannot be decoded: {error}") from None
         context = self._context(header, connection)
-        # A Produce request has few parts for its size.
-        long = len(data) > _LONG and header.api_key != ProduceRequest.api_key
-        if long:
-            await asyncio.sleep(0)
         try:
             if refusal is not None:
-                response, throttle = refuse(request, header.api_version, refusal.code, refusal.detail), 0.0
+                refused = refusing(request, header.api_version, refusal.code, refusal.detail)
+                response, throttle = await turns.finish(refused), 0.0
             # The usual broker has no quotas: then nothing is measured, and no response is encoded twice to count its
             # bytes.
             elif self._quotas.client_quotas:
@@ -158,9 +180,10 @@ class Dispatcher:
                 response, throttle = await self._handle_with_faults(handler, request, context), 0.0
             frame = None
             if response is not None:
-                if long:
-                    await asyncio.sleep(0)
-                frame = encode_response(response, header.api_version, header.correlation_id)
+                if turns.items - before > _MANY:
+                    frame = await turns.finish(encoding_response(response, header.api_version, header.correlation_id))
+                else:
+                    frame = encode_response(response, header.api_version, header.correlation_id)
             _close_if_authentication_failed(connection, frame)
             return DispatchResult(frame, throttle)
         except TruncatedResponse as truncated:
@@ -247,13 +270,13 @@ class Dispatcher:
             # Nothing to split, in the usual broker without ACLs.
             if self._runtime.security.authorizer is None:
                 return await handler.handle(request, context)
-            permitted, refused = authorize_request(
-                request, context.version, handler.requires, context.is_authorized, self._name_of
+            permitted, refused = await context.turns.finish(
+                authorizing_request(request, context.version, handler.requires, context.is_authorized, self._name_of)
             )
             # When all is refused there is no response to merge into: one of the refusals is it.
             response = await handler.handle(permitted, context) if permitted is not None else refused.pop()
         except BrokerError as error:
-            refusal = refuse(request, context.version, error.code, error.detail)
+            refusal = await context.turns.finish(refusing(request, context.version, error.code, error.detail))
             # Some responses have no error code at all, and Produce with acks=0 has no response.
             if refusal is None or _has_no_response(request):
                 raise CloseConnection(f"{type(request).__name__} failed with {error.code.name}") from None
@@ -264,7 +287,8 @@ class Dispatcher:
                 raise CloseConnection("Produce with acks=0 to topics that the client is not authorized to write to")
             return None
         assert response is not None, "only Produce has no response"
-        merge(response, refused, self._name_of)
+        if refused:
+            await context.turns.finish(merging(response, refused, self._name_of))
         return response
 
     def _name_of(self, topic_id: bytes) -> str | None:

@@ -177,6 +177,11 @@ class SharePartitionManager:
         cached.share.advance_log_start(partition.log.start_offset)
         return cached.share
 
+    def is_current(self, group: str, partition_id: TopicIdPartition, share: SharePartition) -> bool:
+        """Return whether a share partition of :meth:`get_or_load` has not been removed or loaded anew since."""
+        cached = self._cache.get((group, partition_id))
+        return cached is not None and cached.share is share
+
     def _initial_offset(self, group: str, partition: Partition, by_duration: int | None) -> int:
         # Stored with the first transition, not now. Until then nothing was acknowledged, and a new leader applies
         # share.auto.offset.reset again.

@@ -17,16 +17,20 @@ class DecoderWriter(Writer):
     """``decode(data, pos)``: reads front to back; ``pos`` is where it is.
 
     A length that follows fixed-size fields is read together with them: ``ahead`` is the name it then has.
+
+    ``careful``, it counts memory, and is a generator that yields after each item: for bytes of strangers that are long.
     """
 
-    def __init__(self, version: int, flexible: bool, *, counting: bool = False) -> None:
+    def __init__(self, version: int, flexible: bool, *, careful: bool = False) -> None:
         super().__init__(version, flexible)
-        self.counting = counting
+        self.careful = careful
         self.ahead = ""
 
     def function(self, message: type[Message]) -> list[str]:
         """Return the lines of a message's ``decode``."""
-        self.lines = ["def decode(data, pos, memory):" if self.counting else "def decode(data, pos):"]
+        self.lines = ["def decode(data, pos, memory):" if self.careful else "def decode(data, pos):"]
+        # The message itself: what has no items is a generator, too.
+        self.pause()
         if message.in_place(self.version):
             self.line("view = memoryview(data)")
             self.line("data = view.obj if type(view.obj) is bytes and view.nbytes == len(view.obj) else view")
@@ -114,10 +118,15 @@ class DecoderWriter(Writer):
             self.line("pos -= 1")
 
     def spend(self, cost: str) -> None:
-        """Count memory (an expression, in bytes) before it is allocated, in decoders that count."""
-        if self.counting:
+        """Count memory (an expression, in bytes) before it is allocated."""
+        if self.careful:
             self.line(f"memory -= {cost}")
             self.line("if memory < 0: raise OverLimit")
+
+    def pause(self) -> None:
+        """Let the caller pause."""
+        if self.careful:
+            self.line("yield")
 
     def value(self, spec: FieldSpec, target: str) -> None:
         """Read a field that is not of fixed size."""
@@ -222,6 +231,7 @@ class DecoderWriter(Writer):
             else:
                 self.struct(spec.struct, item)
             self.line(f"{items}.append({item})")
+            self.pause()
 
     def nested(self, spec: FieldSpec, target: str) -> None:
         """Read a struct, or null."""
@@ -252,7 +262,8 @@ class DecoderWriter(Writer):
             self.line(f"{count}, pos = read_uvarint(data, pos)")
             self.spend(f"{limits.TAGS} + {limits.TAG} * {count}")
             if not specs:
-                self.line(f"{target}.unknown_tags, pos = read_tags(data, pos, {count})")
+                read = "yield from reading_tags" if self.careful else "read_tags"
+                self.line(f"{target}.unknown_tags, pos = {read}(data, pos, {count})")
             else:
                 self.known_tags(specs, target, count)
         self.line("else: pos += 1")
@@ -277,3 +288,4 @@ class DecoderWriter(Writer):
                 self.line(f"if {target}.unknown_tags is None: {target}.unknown_tags = {{}}")
                 self.line(f"{target}.unknown_tags[{tag}] = bytes(data[pos:{stop}])")
                 self.line(f"pos = {stop}")
+            self.pause()

@@ -15,15 +15,21 @@ class EncoderWriter(Writer):
     """``encode(m, out)``: appends to ``out``.
 
     Fixed-size fields wait, to be packed together with a length behind them.
+
+    ``careful``, it is a generator that yields after each item: for messages that are long.
     """
 
-    def __init__(self, version: int, flexible: bool) -> None:
+    def __init__(self, version: int, flexible: bool, *, careful: bool = False) -> None:
         super().__init__(version, flexible)
+        self.careful = careful
         self.waiting: list[tuple[str, str]] = []
 
     def function(self, message: type[Message]) -> list[str]:
         """Return the lines of a message's ``encode``."""
         self.lines = ["def encode(m, out):"]
+        # The message itself: what has no items is a generator, too.
+        if self.careful:
+            self.line("yield")
         self.struct(message, "m", "out")
         self.line("return None")
         return self.lines
@@ -155,6 +161,8 @@ class EncoderWriter(Writer):
                     self.variable(spec.item, item, out)
                 else:
                     self.struct(spec.struct, item, out)
+                if self.careful:
+                    self.line("yield")
 
     def integers(self, spec: FieldSpec, items: str, count: str, out: str) -> None:
         """Write fixed-size fields that wait, the count, and the items with one pack; many items with another."""
