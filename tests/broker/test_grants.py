@@ -13,7 +13,7 @@ from tests.broker.wire import Wire
 
 
 class LateBroker:
-    """Has an ACL before, and applies the next one after it was asked for its ACLs once."""
+    """Has an ACL before, and applies the next one after it has described its ACLs once."""
 
     def __init__(self, before: AclCreation) -> None:
         self._applied = [before]
