@@ -34,10 +34,14 @@ class Runtime:
         random: Used for jitter, partitions of records without a key, and ids. Not the functions of :mod:`random` by
             default: a client must not change the sequence of an application that has seeded them, and a forked process
             must not repeat its parent's numbers.
+        secrets: Used for salts and nonces of logins. In a simulation apart from :attr:`random`: a secret more must not
+            change what is decided at random after it.
     """
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, secrets: Random | None = None) -> None:
+        """``secrets`` is ``random`` by default."""
         self.random = random
+        self.secrets = random if secrets is None else secrets
 
     def wall(self) -> int:
         """Return the time for timestamps of records and logs, in milliseconds since the epoch."""

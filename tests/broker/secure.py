@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from aiokproto.broker import Broker, Security
 from aiokproto.codec.messages.create_acls import AclCreation, CreateAclsRequest
-from aiokproto.codec.messages.describe_acls import DescribeAclsRequest
+from aiokproto.codec.messages.describe_acls import AclDescription, DescribeAclsRequest
 from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from aiokproto.codec.messages.sasl_handshake import SaslHandshakeRequest
 from aiokproto.security.tls.subject import subject_of
@@ -134,18 +134,20 @@ def acl(
     )
 
 
+def _entry(each: AclCreation | AclDescription) -> tuple[str, str, int, int]:
+    return each.principal, each.host, each.operation, each.permission_type
+
+
 async def grant(admin: Wire, *acls: AclCreation) -> None:
     """Add ACLs; return once the broker applies them."""
     answer = await admin.ask(CreateAclsRequest(creations=list(acls)), 3)
     assert [result.error_code for result in answer.results] == [0] * len(acls), answer
-    wanted = {(each.resource_name, each.principal, each.host, each.operation, each.permission_type) for each in acls}
+    # With all that tells ACLs apart: one for a prefix is not in force because that for the same literal name is.
+    wanted = {((each.resource_type, each.resource_name, each.resource_pattern_type), _entry(each)) for each in acls}
     while True:
-        found = await admin.ask(
-            ANY_ACL,
-            3,
-        )
+        found = await admin.ask(ANY_ACL, 3)
         known = {
-            (each.resource_name, entry.principal, entry.host, entry.operation, entry.permission_type)
+            ((each.resource_type, each.resource_name, each.pattern_type), _entry(entry))
             for each in found.resources
             for entry in each.acls
         }

@@ -135,7 +135,8 @@ async def test_the_work_of_a_request_grows_with_its_size(
 async def test_refusing_a_partition_takes_few_calls(kind: type[Request[Any]]) -> None:
     """A request can name a hundred thousand: what follows from its declaration is looked up once."""
     _, some, many = await costs_of(kind.api_key, "alice", "deep")
-    assert many.calls - some.calls <= 20 * (SIZES[2] - SIZES[1])
+    # Three of them are the pause that may follow each partition, when it is authorized, divided and refused.
+    assert many.calls - some.calls <= 30 * (SIZES[2] - SIZES[1])
 
 
 async def test_a_request_with_more_parts_than_any_client_sends_closes_the_connection() -> None:

@@ -94,6 +94,33 @@ async def test_a_silent_socket_takes_one_of_all_connections(
         assert await answer == 0
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_clients_that_go_while_they_wait_for_a_connection_are_forgotten(
+    protocol: SecurityProtocol,
+    certificates: Certificates,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """With TLS the one that is served does not end its handshake."""
+    config = {"max.connections": 1, "max.connections.per.ip": 3}
+    context = certificates.context() if protocol.endswith("SSL") else None
+    async with secured(protocol, certificates, **config) as broker:
+        server = broker._servers[0]
+        async with silent(broker, 1):
+            await until(lambda: len(server._connections) == 1)
+            with monkeypatch.context() as patch:
+                patch.setattr(listener, "SLOT_SECONDS", 0.05)
+                async with silent(broker, 2):
+                    await until(lambda: len(server._connections) == 3)
+                await until(lambda: len(server._connections) == 1)
+            assert caplog.text.count("(max.connections)") == 2
+            # Its address has room for another one, which has time to wait.
+            async with silent(broker, 1):
+                await until(lambda: len(server._connections) == 2)
+        async with connect_to(broker.bootstrap_servers, context) as wire:
+            assert (await wire.ask(ApiVersionsRequest(), 3)).error_code == 0
+
+
 async def test_sockets_that_wait_for_their_quota_count() -> None:
     """``connection_creation_rate`` keeps a socket open for a while, so that its client does not come back at once."""
     async with Broker(config={"max.connections.per.ip": 20}, clock=VirtualClock()) as broker:

@@ -38,6 +38,18 @@ def tls(**options: Any) -> dict[str, Any]:
     return {"bootstrap_servers": REMOTE, "security_protocol": "SSL", **options}
 
 
+def tokens(url: str, **options: Any) -> dict[str, Any]:
+    return {
+        "bootstrap_servers": REMOTE,
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauthbearer_token_endpoint_url": url,
+        "sasl_oauthbearer_client_credentials_client_id": "client",
+        "sasl_oauthbearer_client_credentials_client_secret": "s3cret",
+        **options,
+    }
+
+
 CANONICAL = {"client_dns_lookup": "resolve_canonical_bootstrap_servers_only"}
 
 EXPOSED: dict[str, list[dict[str, Any]]] = {
@@ -63,6 +75,21 @@ EXPOSED: dict[str, list[dict[str, Any]]] = {
         tls(ssl_check_hostname=False, **CANONICAL),
     ],
     "host named by DNS": [tls(**CANONICAL), tls(ssl_context=context(), **CANONICAL)],
+    "readable token request": [
+        tokens("http://login.example.org/token", sasl_oauth_allow_http=True),
+        tokens("http://192.168.0.1/token", sasl_oauth_allow_http=True),
+    ],
+    "any token endpoint": [
+        tokens("https://login.example.org/token", sasl_oauth_ssl_context=context(mode=ssl.CERT_NONE))
+    ],
+    "any proxy": [
+        tls(proxy_url="https://proxy.example.org:3128", proxy_ssl_context=context(mode=ssl.CERT_NONE)),
+        {
+            "bootstrap_servers": REMOTE,
+            "proxy_url": "https://proxy.example.org:3128",
+            "proxy_ssl_context": context(mode=ssl.CERT_NONE),
+        },
+    ],
 }
 """Options by what they leave out, which is all that they leave out."""
 
@@ -78,6 +105,12 @@ PROTECTED: list[dict[str, Any]] = [
     # To a client that is the same: it verifies the broker's certificate.
     tls(ssl_context=context(mode=ssl.CERT_OPTIONAL)),
     tls(ssl_server_hostname="kafka.example.org", **CANONICAL),
+    tokens("https://login.example.org/token"),
+    tokens("https://login.example.org/token", sasl_oauth_ssl_context=context()),
+    tokens("http://127.0.0.1:8080/token"),
+    tls(proxy_url="https://proxy.example.org:3128"),
+    tls(proxy_url="https://proxy.example.org:3128", proxy_ssl_context=context()),
+    tls(proxy_url="http://proxy.example.org:3128"),
 ]
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from aiokproto import Client, Consumer, ExactlyOnce, Producer, ShareConsumer
 from aiokproto.broker import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
 from aiokproto.errors import UnknownTopicError
 from aiokproto.simulation import Simulation
@@ -66,6 +67,18 @@ class Clients:
             if task.done():
                 task.result()
         return all(self.read[name] > before[name] for name in names)
+
+    async def connect(self, brokers: Collection[int]) -> None:
+        """Let each client have a connection to each broker: some would get to know one of them late, or never."""
+        owners, found = [*self.all.values()], 0
+        for owner in owners:
+            for name, part in vars(owner).items():
+                if isinstance(part, ClusterClient):
+                    await asyncio.gather(*map(part.versions, brokers))
+                    found += 1
+                elif name in ("_engine", "_consumer", "_producer"):
+                    owners.append(part)
+        assert found >= len(self.all)
 
     async def write(self, topic: str) -> None:
         await self.all["producer"].send(topic, b"x")
@@ -188,13 +201,14 @@ def grown(names: tuple[str, ...], brokers: int, few: int) -> dict[str, tuple[int
             await cluster.create_topic("out")
             clients = Clients(cluster.bootstrap_servers, stack)
             await clients.start(names)
-            # All brokers are known from now on.
             for partition in range(2):
                 await clients.all["producer"].send("in.stable", b"x", partition=partition)
             numbers = iter(range(1000))
             await rounds(simulation, cluster, clients, numbers, few)
+            await clients.connect(cluster.broker_ids)
             before = await least_held(clients)
             await rounds(simulation, cluster, clients, numbers, 2 * few)
+            await clients.connect(cluster.broker_ids)
             after = await least_held(clients)
             await clients.end()
             assert before["producer Sender._sinks"] == brokers, "what is held is found"

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from aiokproto.broker import Cluster, Security
+from aiokproto.broker.server.listener import SLOT_SECONDS
+from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.simulation import Simulation
 from tests.broker.secure import AUTHORIZER
+from tests.broker.wire import connect
 from tests.simulation import broker_lives
 from tests.simulation.broker_lives import Round
 from tests.simulation.everything import FAST
@@ -89,3 +92,33 @@ def test_what_brokers_hold_does_not_grow_with_what_comes_and_goes(name: str) -> 
 def test_what_brokers_hold_does_not_grow_with_connections_users_quotas_acls_and_tokens() -> None:
     security = Security("SASL_PLAINTEXT", users={"admin": "a"})
     assert grown(broker_lives.connections, 3, SECURE, SECURE_SETTLED, security=security) == {}
+
+
+def test_connections_that_end_while_all_slots_are_taken_are_forgotten() -> None:
+    simulation = Simulation(1)
+    config = {"max.connections": 1, "max.connections.per.ip": 5}
+
+    async def main() -> None:
+        async with Cluster(1, config=config) as cluster, connect(cluster) as served:
+            await served.ask(MetadataRequest(topics=[]), 9)
+            before = held_items({"cluster": cluster}, tuples=True)
+            for number in range(4):
+                async with connect(cluster) as wire:
+                    # Nobody reads it, so that the end of the connection stays behind it.
+                    wire.send(MetadataRequest(topics=[]), 9)
+                    if number == 3:
+                        wire.writer.transport.abort()
+            # All that the address may have.
+            async with connect(cluster) as refused:
+                assert await refused.closed()
+            await asyncio.sleep(SLOT_SECONDS + 1)
+            assert held_items({"cluster": cluster}, tuples=True) == before
+            async with connect(cluster) as waiting:
+                waiting.send(MetadataRequest(topics=[]), 9)
+                # It has sent all that it will send, and gets its response.
+                waiting.writer.write_eof()
+                await asyncio.sleep(SLOT_SECONDS / 2)
+                served.writer.close()
+                await waiting.frame()
+
+    simulation.run(main())

@@ -59,6 +59,16 @@ def test_bytes_arrive_in_their_order(seed: int) -> None:
     simulate(main, seed=seed)
 
 
+def test_a_connection_is_closed_after_it_has_written_its_end() -> None:
+    async def main(simulation: Simulation, link: Link) -> None:
+        _, writer = await connect()
+        writer.write_eof()
+        writer.close()
+        await writer.wait_closed()
+
+    simulate(main)
+
+
 def test_latency_and_throughput() -> None:
     async def main(simulation: Simulation, link: Link) -> None:
         link.delay(0.1, 0.1)

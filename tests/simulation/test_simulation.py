@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from aiokproto.broker.security.credentials import ScramCredentials
 from aiokproto.errors import ConfigurationError
+from aiokproto.runtime import current
 from aiokproto.simulation import Simulation
 
 
@@ -50,3 +52,17 @@ def test_there_are_no_signals() -> None:
             loop.remove_signal_handler(signal.SIGTERM)
 
     Simulation().run(main())
+
+
+def test_a_secret_does_not_change_what_is_decided_at_random_after_it() -> None:
+    async def main(users: dict[str, str]) -> tuple[float, bytes]:
+        salts = ScramCredentials(users).salts
+        return current().random.random(), salts.secret
+
+    runs = [Simulation(1).run(main(users)) for users in ({}, {"alice": "secret"}, {})]
+    assert [drawn for drawn, _ in runs] == [Simulation(1).run(drawn_first())] * 3
+    assert len({secret for _, secret in runs}) == 1, "of the seed, all the same"
+
+
+async def drawn_first() -> float:
+    return current().random.random()

@@ -6,6 +6,7 @@ Options allow it, and some networks need it. So it is no error; the log says it 
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import NamedTuple
@@ -52,6 +53,21 @@ def _trusts_name_servers(config: ClusterConfig) -> bool:
     return verifies and config.canonical_bootstrap and config.server_hostname is None
 
 
+def _token_request_is_readable(config: ClusterConfig) -> bool:
+    endpoint = getattr(config.sasl, "endpoint", None)
+    return endpoint is not None and endpoint.readable
+
+
+def _takes_any_token_endpoint(config: ClusterConfig) -> bool:
+    endpoint = getattr(config.sasl, "endpoint", None)
+    return endpoint is not None and not endpoint.verifies_certificate
+
+
+def _takes_any_proxy(config: ClusterConfig) -> bool:
+    context = config.proxy.ssl_context if config.proxy is not None else None
+    return context is not None and context.verify_mode is ssl.CERT_NONE
+
+
 EXPOSURES = {
     "readable login": Exposure(
         _login_is_readable,
@@ -73,6 +89,21 @@ EXPOSURES = {
         "TLS verifies the names of bootstrap servers that DNS has for their addresses: whoever answers for DNS can play"
         " a broker with any certificate of a trusted authority; set client_dns_lookup='use_all_dns_ips', or"
         " ssl_server_hostname",
+    ),
+    "readable token request": Exposure(
+        _token_request_is_readable,
+        "tokens are requested without TLS: whoever reads the client secret or a token on the way can log in with it;"
+        " set sasl_oauthbearer_token_endpoint_url to an https URL",
+    ),
+    "any token endpoint": Exposure(
+        _takes_any_token_endpoint,
+        "the certificate of the token endpoint is not verified: anyone on the way gets the client secret; set"
+        " verify_mode of sasl_oauth_ssl_context to ssl.CERT_REQUIRED",
+    ),
+    "any proxy": Exposure(
+        _takes_any_proxy,
+        "the certificate of the proxy is not verified: anyone on the way can play it, and gets its password; set"
+        " verify_mode of proxy_ssl_context to ssl.CERT_REQUIRED",
     ),
 }
 """By name. A client can have several of them."""

@@ -53,7 +53,7 @@ class ClientCredentials:
             raise ConfigurationError("client credentials need a client secret or an assertion, and not both")
         if client_id is None and assertion is None:
             raise ConfigurationError("client credentials need a client id")
-        self._endpoint = TokenEndpoint(endpoint) if isinstance(endpoint, str) else endpoint
+        self.endpoint = TokenEndpoint(endpoint) if isinstance(endpoint, str) else endpoint
         prefix = "sasl_oauthbearer_client_credentials_client"
         self._client_id = None if client_id is None else Secret(f"{prefix}_id", client_id)
         self._client_secret = None if client_secret is None else Secret(f"{prefix}_secret", client_secret)
@@ -74,17 +74,17 @@ class ClientCredentials:
             form = {"client_assertion_type": _ASSERTION_TYPE, "client_assertion": assertion, **self._form}
             if client_id:
                 form["client_id"] = client_id
-            return await self._endpoint.request(form, {}, (assertion,))
+            return await self.endpoint.request(form, {}, (assertion,))
         assert self._client_secret is not None, "checked by the constructor"
         secret = (await self._client_secret.read()).strip()
         parts = (client_id or "", secret)
         pair = ":".join(map(quote_plus, parts) if self._header_urlencode else parts)
         basic = base64.b64encode(pair.encode()).decode()
         headers = {"Authorization": f"Basic {basic}"}
-        return await self._endpoint.request(self._form, headers, (basic, secret, quote_plus(secret)))
+        return await self.endpoint.request(self._form, headers, (basic, secret, quote_plus(secret)))
 
     def __repr__(self) -> str:
-        return f"ClientCredentials({self._endpoint!r})"
+        return f"ClientCredentials({self.endpoint!r})"
 
 
 class JwtBearer:
@@ -108,7 +108,7 @@ class JwtBearer:
         scope: str | None = None,
         parameters: Mapping[str, str] | None = None,
     ) -> None:
-        self._endpoint = TokenEndpoint(endpoint) if isinstance(endpoint, str) else endpoint
+        self.endpoint = TokenEndpoint(endpoint) if isinstance(endpoint, str) else endpoint
         self._assertion = Secret("sasl_oauthbearer_assertion", assertion)
         self._form = {"grant_type": _JWT_BEARER, **_scoped(scope, parameters)}
 
@@ -120,10 +120,10 @@ class JwtBearer:
             BrokerConnectionError: It cannot be reached, or the assertion cannot be made.
         """
         assertion = (await self._assertion.read()).strip()
-        return await self._endpoint.request({**self._form, "assertion": assertion}, {}, (assertion,))
+        return await self.endpoint.request({**self._form, "assertion": assertion}, {}, (assertion,))
 
     def __repr__(self) -> str:
-        return f"JwtBearer({self._endpoint!r})"
+        return f"JwtBearer({self.endpoint!r})"
 
 
 def _scoped(scope: str | None, parameters: Mapping[str, str] | None) -> dict[str, str]:

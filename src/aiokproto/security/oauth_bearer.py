@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from aiokproto.errors import AuthenticationError, ConfigurationError
+from aiokproto.security.client_credentials import ClientCredentials, JwtBearer
 from aiokproto.security.mechanism import SaslExchange
 from aiokproto.security.shown import LONGEST_REASON, shown
 from aiokproto.security.token import Token, TokenReader, TokenSource, claims_of
@@ -44,6 +45,7 @@ class OAuthBearer:
 
     Attributes:
         user: The subject (claim ``sub``) of the token that was sent last, if it is a JSON Web Token; else empty.
+        endpoint: Where tokens are requested; None if they come from elsewhere.
     """
 
     name = "OAUTHBEARER"
@@ -62,6 +64,7 @@ class OAuthBearer:
         if authorization_id is not None and (not authorization_id or "\0" in authorization_id):
             raise ConfigurationError("authorization_id is empty, or contains a null character")
         self._authorization_id = authorization_id
+        self.endpoint = token.endpoint if isinstance(token, ClientCredentials | JwtBearer) else None
         self._tokens = TokenCache(TokenReader("sasl_oauth_token", token), refresh or RefreshWindow())
 
     def exchange(self, host: str) -> SaslExchange:

@@ -104,7 +104,7 @@ class ScramExchange:
         password: Secret,
         *,
         delegation_token: bool = False,
-        nonce: Callable[[], str] = lambda: base64.b64encode(current().random.randbytes(24)).decode(),
+        nonce: Callable[[], str] = lambda: base64.b64encode(current().secrets.randbytes(24)).decode(),
     ) -> None:
         self._salted = salted
         self._username = username

@@ -24,7 +24,7 @@ from urllib.parse import urlencode
 
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, ConfigurationError
 from aiokproto.runtime import current, uniform
-from aiokproto.security.http_request import HttpError, HttpResponse, parse_url, request
+from aiokproto.security.http_request import HttpError, HttpResponse, is_loopback, parse_url, request
 from aiokproto.security.shown import shown
 from aiokproto.security.token import Token, claimed_expiry
 
@@ -95,6 +95,16 @@ class TokenEndpoint:
         self._retry_backoff = retry_backoff
         self._retry_backoff_max = retry_backoff_max
         self._warned_at: float | None = None
+
+    @property
+    def readable(self) -> bool:
+        """Whether requests leave this machine without TLS."""
+        return not self._url.tls and not is_loopback(self._url.host)
+
+    @property
+    def verifies_certificate(self) -> bool:
+        """Whether the server has to prove who it is, if TLS is used."""
+        return self._ssl_context is None or self._ssl_context.verify_mode is not ssl.CERT_NONE
 
     def __repr__(self) -> str:
         return f"TokenEndpoint({self._url.shown!r})"

@@ -25,8 +25,8 @@ EPOCH = 1_700_000_000_000
 class SimulatedRuntime(Runtime):
     """The wall clock and randomness of a simulation."""
 
-    def __init__(self, random: Random, time: Callable[[], float]) -> None:
-        super().__init__(random)
+    def __init__(self, random: Random, secrets: Random, time: Callable[[], float]) -> None:
+        super().__init__(random, secrets)
         self._time = time
         self._cpu_seconds = 0.0
 
@@ -78,7 +78,7 @@ class Simulation:
         self.trace = Trace(self.time)
         self.network = Network(Random(f"{seed}/network"), self.trace, self.time)
         self.threads = Threads(Random(f"{seed}/threads"))
-        runtime = SimulatedRuntime(Random(f"{seed}/runtime"), self.time)
+        runtime = SimulatedRuntime(Random(f"{seed}/runtime"), Random(f"{seed}/secrets"), self.time)
         # What it leaves out raises NotImplementedError, as the abstract class has it.
         self.loop = SimulationLoop(self.network, self.threads, runtime)  # type: ignore[abstract]
 

@@ -148,11 +148,14 @@ class SimulatedTransport(asyncio.Transport):
             self._window -= size
             self._transmit(size, partial(self.peer._received, data))
         self._signal_room()
-        if not self._outgoing and (self._closing or self._write_ended) and not self._end_sent and not self._lost:
+        if self._outgoing or self._lost:
+            return
+        if (self._closing or self._write_ended) and not self._end_sent:
             self._end_sent = True
             self._transmit(0, self.peer._end_arrived)
-            if self._closing:
-                self._lose(None)
+        # Also if its end was sent before, by write_eof().
+        if self._closing:
+            self._lose(None)
 
     def _transmit(self, size: int, arrive: Any) -> None:
         at = self._direction.arrival(size, self._last_arrival)

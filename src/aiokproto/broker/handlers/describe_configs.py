@@ -19,6 +19,7 @@ from aiokproto.broker.config.options import (
     LIST,
     PASSWORD,
     STATIC_BROKER_CONFIG,
+    STRING,
     ConfigOverrides,
     as_text,
 )
@@ -177,14 +178,22 @@ def _node_entries(changed: NodeOptions, context: RequestContext) -> list[Describ
         if own or cluster_wide:
             entries.append(_entry(name, changed.TABLE[name].code, [*own, *cluster_wide]))
     # Clients and tools look here for the addresses; they are arguments of Cluster, and no options.
-    node = context.node
+    node, security = context.node, context.security
     for name, host in (("advertised.listeners", node.host), ("listeners", node.listens or node.host)):
-        listener = f"{context.security.protocol}://{address(host, node.port)}"
+        listener = f"{security.protocol}://{address(host, node.port)}"
         entries.append(_entry(name, LIST, [(name, STATIC_BROKER_CONFIG, listener)], read_only=True))
     for name in ("broker.id", "node.id"):
         entries.append(_entry(name, INT, [(name, STATIC_BROKER_CONFIG, str(node.node_id))], read_only=True))
+    # Nodes do not talk to each other: what those of Kafka do is said of the one listener.
+    for name, value in (
+        ("listener.security.protocol.map", f"{security.protocol}:{security.protocol}"),
+        ("security.inter.broker.protocol", security.protocol),
+    ):
+        entries.append(_entry(name, STRING, [(name, STATIC_BROKER_CONFIG, value)], read_only=True))
     for name, option in BROKER.items():
         sources = [(name, source, as_text(value)) for source, value in context.state.options.sources(name)]
+        if name in security.following:
+            sources.insert(0, (name, STATIC_BROKER_CONFIG, security.following[name]))
         entries.append(_entry(name, option.code, sources, read_only=name not in ClusterOptions.TABLE))
     return entries
 

@@ -55,7 +55,7 @@ class ScramCredentials:
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._given = passwords
-        self._make(Salts(current().random.randbytes(32)))
+        self._make(Salts(current().secrets.randbytes(32)))
 
     def _make(self, salts: Salts) -> None:
         self.salts = salts

@@ -10,6 +10,7 @@ Unsecured tokens let anyone log in as anyone. So no mechanism follows from the c
 
 from __future__ import annotations
 
+import ssl
 from typing import NamedTuple
 
 from aiokproto.broker.config.options import BrokerOptions
@@ -17,6 +18,7 @@ from aiokproto.broker.security.settings import Security
 from aiokproto.errors import ConfigurationError
 
 NAMED = "sasl.enabled.mechanisms"
+CLIENT_AUTH = "ssl.client.auth"
 JWKS_URL = "sasl.oauthbearer.jwks.endpoint.url"
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -35,6 +37,9 @@ _ASKS = {
     "AWS_MSK_IAM": "aws_access_keys",
 }
 """What a mechanism cannot do without."""
+
+
+_CLIENT_AUTH_OF = {ssl.CERT_NONE: "none", ssl.CERT_OPTIONAL: "requested", ssl.CERT_REQUIRED: "required"}
 
 
 class SecurityConfig(NamedTuple):
@@ -66,6 +71,16 @@ class SecurityConfig(NamedTuple):
             return tuple(name for name in str(self.options.value(NAMED)).split(",") if name)
         follow = set(self.secrets) - {"unsecured_tokens"}
         return tuple(name for name, uses in _USES.items() if follow.intersection(uses))
+
+    @property
+    def following(self) -> dict[str, str]:
+        """The values of options that were not given, and follow from the arguments: those that are in force."""
+        found = {}
+        if self.security.sasl and NAMED not in self.options.static:
+            found[NAMED] = ",".join(self.mechanisms)
+        if self.security.ssl_context is not None:
+            found[CLIENT_AUTH] = _CLIENT_AUTH_OF[self.security.ssl_context.verify_mode]
+        return found
 
 
 def check_mechanisms(config: SecurityConfig) -> None:

@@ -7,10 +7,11 @@ import binascii
 import json
 import re
 from collections.abc import Callable
+from types import CoroutineType
 from typing import Any, NamedTuple
 
-from aiokproto.application import calling, check_not_awaitable
-from aiokproto.broker.security.sasl_server import AuthenticatedUser, AuthenticationFailed
+from aiokproto.application import calling
+from aiokproto.broker.security.sasl_server import AuthenticatedUser, AuthenticationFailed, LoginError
 
 
 class Token(NamedTuple):
@@ -31,6 +32,8 @@ TokenValidator = Callable[[str], Token]
 _NAME = r"(?:[^=,\0]|=2C|=3D)+"
 _INITIAL = re.compile(rf"n,(?:a=(?P<authzid>{_NAME}))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01")
 _AUTH = re.compile(r"(?i:bearer) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
+_LATEST = 1 << 62
+"""Later than any time in milliseconds: the lifetime of a session has 64 bits in the response."""
 _REFUSED = b'{"status":"invalid_token"}'
 
 
@@ -56,8 +59,8 @@ class OAuthBearerSaslServer:
             raise AuthenticationFailed
         try:
             with calling("token_validator"):
-                claims = self._validate(bearer["token"])
-                check_not_awaitable(claims, "token_validator")
+                found = self._validate(bearer["token"])
+            claims = _checked(found)
             # JSON can escape what no response could carry: UnicodeEncodeError is a ValueError.
             claims.user.encode()
         except ValueError:
@@ -73,6 +76,21 @@ class OAuthBearerSaslServer:
             )
         self.authenticated_user = AuthenticatedUser(claims.user, claims.expires)
         return b""
+
+
+def _checked(found: Any) -> Token:
+    """Return what a validator has returned, if that is a :class:`Token`; an object with its attributes is, too."""
+    if isinstance(found, CoroutineType):
+        # Not awaited, it would be reported a second time.
+        found.close()
+    user, expires = getattr(found, "user", None), getattr(found, "expires", None)
+    if isinstance(user, str) and user and type(expires) is int and 0 <= expires < _LATEST:
+        return Token(user, expires)
+    # Without the value, which may be the token.
+    raise LoginError(
+        f"token_validator returned {type(found).__name__}: expected a Token, with the name of a user and a time in"
+        " milliseconds since the epoch, of a plain function"
+    )
 
 
 def unsecured_validator(now: Callable[[], int]) -> TokenValidator:

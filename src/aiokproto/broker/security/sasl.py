@@ -17,15 +17,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 
+from aiokproto.application import CallbackError, calling, without_text
 from aiokproto.broker.clock import Clock
 from aiokproto.broker.security.principal import Principal
-from aiokproto.broker.security.sasl_server import AuthenticationFailed, SaslServer
+from aiokproto.broker.security.sasl_server import AuthenticationFailed, LoginError, SaslServer
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from aiokproto.codec.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from aiokproto.codec.registry import api_name
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+from aiokproto.tracebacks import without_frames
 
 _MIN_REAUTH_SECONDS = 1.0
 
@@ -158,7 +160,11 @@ class SaslAuthenticator:
         )
 
     def token(self, token: bytes) -> bytes:
-        """Process a bare token. The returned one is sent as a bare frame too, unless there is a :attr:`failure`."""
+        """Process a bare token. The returned one is sent as a bare frame too, unless there is a :attr:`failure`.
+
+        Raises:
+            LoginError: It cannot be judged.
+        """
         try:
             return self._step(token)[0]
         except AuthenticationFailed as error:
@@ -173,7 +179,7 @@ class SaslAuthenticator:
             )
         exchange = self._exchange
         assert exchange is not None, "the handshake creates it"
-        answer = exchange.step(token)
+        answer = self._answer(exchange, token)
         proof = exchange.authenticated_user
         if proof is None:
             return answer, 0
@@ -188,6 +194,21 @@ class SaslAuthenticator:
         # An exchange is used once: it holds the nonce and the user's credential.
         self._exchange = None
         return answer, self._begin_session(proof.expires)
+
+    def _answer(self, exchange: SaslServer, token: bytes) -> bytes:
+        what = f"what verifies logins by {self._mechanism}"
+        try:
+            with calling(what):
+                return exchange.step(token)
+        except (AuthenticationFailed, LoginError):
+            raise
+        # Even a BrokerError, which would be answered: its text may be a secret, and the variables of its frames are.
+        except Exception as error:  # noqa: BLE001 - whatever the application raises
+            raised = error.__cause__ or error if isinstance(error, CallbackError) else error
+            why = LoginError(f"{what} raised {without_text(raised)}")
+            why.__traceback__ = without_frames(raised).__traceback__
+        # Here, so that the error is not even its context.
+        raise why
 
     def _begin_session(self, expires: int | None) -> int:
         """Start the session, and return its lifetime in milliseconds; 0 for the lifetime of the connection."""

@@ -21,6 +21,14 @@ class AuthenticationFailed(Exception):
         super().__init__(self.detail or "invalid credentials")
 
 
+class LoginError(Exception):
+    """A login is neither right nor wrong: code of the application that judges it failed, or something is a bug.
+
+    The connection is closed, so that the client tries again, and the broker logs it. Its text names the type of what
+    was raised, and never has that error's text, which may repeat a token or password.
+    """
+
+
 class AuthenticatedUser(NamedTuple):
     """The user that a client has authenticated as.
 

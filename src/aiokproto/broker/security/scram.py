@@ -62,7 +62,7 @@ def credential(mechanism: Mechanism, salt: bytes, iterations: int, salted_passwo
 
 def credential_of(mechanism: Mechanism, password: str, salt: bytes | None = None) -> Credential:
     """Make a credential from a password, by default with a new salt."""
-    salt = salt or current().random.randbytes(SALT_BYTES)
+    salt = salt or current().secrets.randbytes(SALT_BYTES)
     salted = hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, MIN_ITERATIONS)
     return credential(mechanism, salt, MIN_ITERATIONS, salted)
 
@@ -86,7 +86,7 @@ class Salts:
 
     def no_credential(self, user: str, mechanism: Mechanism) -> Credential:
         """Return a credential that no password has."""
-        key = current().random.randbytes(hashlib.new(mechanism.digest).digest_size)
+        key = current().secrets.randbytes(hashlib.new(mechanism.digest).digest_size)
         return Credential(self.salt(user, mechanism), MIN_ITERATIONS, key, key)
 
 
@@ -119,7 +119,7 @@ class ScramSaslServer:
         self,
         mechanism: Mechanism,
         find: Callable[[str, Mechanism], Credential | None],
-        nonce: Callable[[], str] = lambda: current().random.randbytes(24).hex(),
+        nonce: Callable[[], str] = lambda: current().secrets.randbytes(24).hex(),
         find_token: Callable[[str, Mechanism], Account | None] = lambda token_id, mechanism: None,
         salts: Salts | None = None,
     ) -> None:
@@ -136,7 +136,7 @@ class ScramSaslServer:
         self._mechanism = mechanism
         self._find = find
         self._find_token = find_token
-        self._salts = salts or Salts(current().random.randbytes(32))
+        self._salts = salts or Salts(current().secrets.randbytes(32))
         self._new_nonce = nonce
         self._header = ""
         self._nonce = ""

@@ -50,6 +50,7 @@ class SecurityState:
         credentials: The SCRAM credentials.
         tokens: The delegation tokens.
         protocol: The security protocol of the listeners.
+        following: Values of options that were not given, and follow from the arguments.
         client_quotas: The quotas.
     """
 
@@ -76,6 +77,7 @@ class SecurityState:
         self.tokens = DelegationTokens(options, clock.wall, self._file.changed)
         self.client_quotas = ClientQuotas()
         self.protocol = security.protocol
+        self.following = config.following
         self._sasl = security.sasl
         self._clock = clock
         self._max_reauth_ms = options.number("connections.max.reauth.ms")

@@ -37,7 +37,8 @@ class Security:
             must be a list of the authority that signed it. A new file is read for the next connection. Needs
             ``ssl.client.auth``.
         ssl_crl_check_chain: Whether the certificates of authorities in between must not be in it either.
-        token_validator: Validates OAUTHBEARER tokens; raises ValueError for an invalid one. The options
+        token_validator: Validates OAUTHBEARER tokens; raises ValueError for an invalid one. Any other error, and a
+            result that is no ``Token``, closes the connection, and is logged without its text. The options
             ``sasl.oauthbearer.*`` validate JSON Web Tokens as Kafka does, by the keys of
             ``sasl.oauthbearer.jwks.endpoint.url``.
         aws_access_keys: Secret access keys by access key id, for AWS_MSK_IAM. The principal is the access key id.

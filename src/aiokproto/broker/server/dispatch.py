@@ -30,6 +30,7 @@ from aiokproto.broker.quotas.client_quota_manager import ClientQuotaManager
 from aiokproto.broker.quotas.request_quotas import ProcessingTimer, record_and_throttle
 from aiokproto.broker.request_context import CloseConnection, RequestContext
 from aiokproto.broker.security.authorization import authorizing_request
+from aiokproto.broker.security.sasl_server import LoginError
 from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.share.session import ShareSessions
 from aiokproto.broker.yield_budget import ITEM
@@ -51,6 +52,7 @@ from aiokproto.codec.schema import NEVER, Request, Response, Versions
 from aiokproto.codec.wire import Limits
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, DecodeError
+from aiokproto.tracebacks import without_frames
 
 _LIMITS = Limits(memory=64 << 20)
 """Of one decoded request: 100,000 partitions with their objects take a third of it, more than any client sends."""
@@ -135,7 +137,10 @@ class Dispatcher:
             await turns.pause()
         # After SaslHandshake v0 the frames are bare tokens (KIP-43): they have no header to decode.
         if connection.sasl is not None and connection.sasl.raw:
-            token = connection.sasl.token(bytes(data))
+            try:
+                token = connection.sasl.token(bytes(data))
+            except LoginError as error:
+                raise CloseConnection(f"the login failed: {error}", bug=without_frames(error)) from None
             # Without a response: a bare token has no place for an error (KIP-152 has added one).
             _close_if_authentication_failed(connection)
             return DispatchResult(len(token).to_bytes(4, "big") + token)
@@ -192,6 +197,10 @@ class Dispatcher:
         # Expected: the text says why, and a traceback would not help.
         except CloseConnection:
             raise
+        except LoginError as error:
+            raise CloseConnection(
+                f"{name} from {header.client_id!r} failed: {error}", bug=without_frames(error)
+            ) from None
         # A bug of ours. The client sees a lost connection and retries; an error code would have a meaning that is not
         # ours to give.
         except Exception as error:

@@ -16,6 +16,7 @@ from aiokproto.broker.security.security_state import SecurityState
 from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.server.client_connection import ClientConnection
 from aiokproto.broker.server.request_memory import RequestMemory
+from aiokproto.cancelling import timeout
 from aiokproto.plurals import counted
 
 # A client that connects and sends nothing must not hold a socket for asyncio's default of a minute.
@@ -23,6 +24,10 @@ TLS_HANDSHAKE_SECONDS = 30.0
 
 AUTHENTICATION_SECONDS = 30.0
 """How long a client may take to authenticate, from the time when its connection is accepted and TLS is set up."""
+
+SLOT_SECONDS = 90.0
+"""How long a connection waits for one of ``max.connections``. Nothing is read from it, so that nobody would notice its
+end, whether the client closes it or vanishes. Longer than TLS and login of the one before may take."""
 
 LOGIN_MEMORY = 16 << 20
 """Bytes of all frames that are being received from clients which have not authenticated yet: everyone can announce one,
@@ -59,7 +64,8 @@ class Listener:
         self._max_frame = options.number("socket.request.max.bytes")
         # A client that has not authenticated yet must not make the broker allocate 100 MB (CVE-2022-34917).
         self._max_unauthenticated_frame = min(self._max_frame, options.number("sasl.server.max.receive.size"))
-        self._slots = asyncio.Semaphore(options.number("max.connections"))
+        self._most = options.number("max.connections")
+        self._slots = asyncio.Semaphore(self._most)
         self._waiting = 0
         self._per_address = options.number("max.connections.per.ip")
         self._max_idle = options.seconds("connections.max.idle.ms")
@@ -81,11 +87,11 @@ class Listener:
     @asynccontextmanager
     async def accept(self, client: ClientConnection) -> AsyncIterator[ClientSession]:
         """Accept a connection, before its TLS handshake. At ``max.connections`` it waits, unread, until another one is
-        closed.
+        closed, but not for longer than :data:`SLOT_SECONDS`.
 
         Raises:
             CloseConnection: Its address has too many connections (``max.connections.per.ip``), or opens them faster
-                than its quota permits.
+                than its quota permits; or no other one was closed (``max.connections``).
             ConnectionError: The TLS handshake fails.
         """
         peer = client.info("peername")
@@ -130,7 +136,14 @@ class Listener:
                 raise CloseConnection(
                     f"{host} opens connections faster than its quota connection_creation_rate permits"
                 )
-            await self._slots.acquire()
+            async with timeout(SLOT_SECONDS):
+                await self._slots.acquire()
+        # Another class than the built-in one before Python 3.11.
+        except asyncio.TimeoutError:
+            raise CloseConnection(
+                f"the broker has {counted(self._most, 'connection')}, the limit (max.connections), and its turn has not"
+                f" come within {SLOT_SECONDS:g} s"
+            ) from None
         finally:
             self._waiting -= 1
 

@@ -5,7 +5,9 @@ Both are pure functions of the members' subscriptions, the topics' numbers of pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from bisect import insort
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, groupby
 from typing import NamedTuple
 
 from aiokproto.broker.groups.assignment import TopicIdPartition, TopicIdPartitions
@@ -37,20 +39,19 @@ def uniform(specs: Mapping[str, MemberSpec], sizes: Mapping[bytes, int]) -> dict
         }
         for member_id, spec in specs.items()
     }
-    subscribers: dict[bytes, list[str]] = {}
-    for member_id, spec in specs.items():
-        for topic_id in spec.topics:
-            subscribers.setdefault(topic_id, []).append(member_id)
+    subscribers = _subscribers(specs)
     # With different subscriptions no member has a fixed share; _balance() moves what is uneven.
     if len({spec.topics for spec in specs.values()}) == 1:
         _shrink_to_share(targets, sum(sizes.get(topic_id, 0) for topic_id in subscribers))
     taken = {partition for target in targets.values() for partition in target}
     # Topics with the fewest subscribers first: members with more subscriptions can be balanced with other topics later.
-    for topic_id in sorted(sizes, key=lambda topic_id: len(subscribers.get(topic_id, ()))):
-        for index in range(sizes[topic_id]):
-            candidates = subscribers.get(topic_id)
-            if candidates and (topic_id, index) not in taken:
-                targets[min(candidates, key=lambda member_id: len(targets[member_id]))].add((topic_id, index))
+    order = sorted((topic_id for topic_id in sizes if topic_id in subscribers), key=lambda each: len(subscribers[each]))
+    # Topics with the same subscribers at once.
+    for _, topic_ids in groupby(order, lambda topic_id: id(subscribers[topic_id])):
+        places = [(topic_id, index) for topic_id in topic_ids for index in range(sizes[topic_id])]
+        free = [place for place in places if place not in taken]
+        if free:
+            _give(free, subscribers[free[0][0]], targets)
     # Each move lowers the difference between two members, so that the loop ends.
     _balance(targets, subscribers)
     return {member_id: frozenset(partitions) for member_id, partitions in targets.items()}
@@ -67,27 +68,78 @@ def _shrink_to_share(targets: Mapping[str, set[TopicIdPartition]], total: int) -
         remainder -= 1
 
 
-def _balance(targets: dict[str, set[TopicIdPartition]], subscribers: Mapping[bytes, list[str]]) -> None:
-    """Move single partitions from the member with the most to members with at least two fewer."""
-    while (move := _next_move(targets, subscribers)) is not None:
-        partition, source, destination = move
+def _give(
+    free: Sequence[TopicIdPartition], members: Sequence[str], targets: Mapping[str, set[TopicIdPartition]]
+) -> None:
+    """Give each partition to the member that has the fewest then, of several to the first."""
+    left = iter(free)
+    while True:
+        # All that have so many, one after the other: looking for each partition's member would cost the product.
+        fewest = min(map(len, map(targets.__getitem__, members)))
+        for member_id in members:
+            if len(targets[member_id]) == fewest:
+                if (partition := next(left, None)) is None:
+                    return
+                targets[member_id].add(partition)
+
+
+def _balance(targets: Mapping[str, set[TopicIdPartition]], subscribers: Mapping[bytes, Sequence[str]]) -> None:
+    """Move single partitions from the member with the most to members with at least two fewer.
+
+    A member may have the most and nothing to give away: all other subscribers of its topics have one partition fewer at
+    least. That changes only when one of these gives away, or the member is given another partition.
+    """
+    held = {member_id: _Held(partitions) for member_id, partitions in targets.items()}
+    count = {member_id: len(partitions) for member_id, partitions in targets.items()}
+    stuck: set[str] = set()
+    while candidates := [member_id for member_id in count if member_id not in stuck] if stuck else list(count):
+        source = max(candidates, key=count.__getitem__)
+        most = count[source]
+        if most - min(count.values()) < 2:
+            return
+        for topic_id in held[source].topics:
+            destination = min(subscribers[topic_id], key=count.__getitem__)
+            if most - count[destination] >= 2:
+                break
+        else:
+            stuck.add(source)
+            continue
+        partition = held[source].take(topic_id)
         targets[source].remove(partition)
+        held[destination].add(partition)
         targets[destination].add(partition)
+        count[source] -= 1
+        count[destination] += 1
+        stuck = {member_id for member_id in stuck - {destination} if count[member_id] != most + 1}
 
 
-def _next_move(
-    targets: Mapping[str, set[TopicIdPartition]], subscribers: Mapping[bytes, list[str]]
-) -> tuple[TopicIdPartition, str, str] | None:
-    least = min(map(len, targets.values()), default=0)
-    for source in sorted(targets, key=lambda member_id: -len(targets[member_id])):
-        if len(targets[source]) - least < 2:
-            break
-        for topic_id in sorted({topic_id for topic_id, _ in targets[source]}):
-            destination = min(subscribers[topic_id], key=lambda member_id: len(targets[member_id]))
-            if len(targets[source]) - len(targets[destination]) >= 2:
-                # Any would do; the highest keeps the result deterministic.
-                return max(partition for partition in targets[source] if partition[0] == topic_id), source, destination
-    return None
+class _Held:
+    """The partitions of a member by topic.
+
+    Attributes:
+        topics: The topics that it has partitions of, in order.
+    """
+
+    def __init__(self, partitions: Iterable[TopicIdPartition]) -> None:
+        self._indexes: dict[bytes, list[int]] = {}
+        for topic_id, index in sorted(partitions):
+            self._indexes.setdefault(topic_id, []).append(index)
+        self.topics = list(self._indexes)
+
+    def add(self, partition: TopicIdPartition) -> None:
+        topic_id, index = partition
+        if topic_id not in self._indexes:
+            self._indexes[topic_id] = []
+            insort(self.topics, topic_id)
+        insort(self._indexes[topic_id], index)
+
+    def take(self, topic_id: bytes) -> TopicIdPartition:
+        """Remove a partition of a topic. Any would do; the highest keeps the result deterministic."""
+        index = self._indexes[topic_id].pop()
+        if not self._indexes[topic_id]:
+            del self._indexes[topic_id]
+            self.topics.remove(topic_id)
+        return topic_id, index
 
 
 def range_(specs: Mapping[str, MemberSpec], sizes: Mapping[bytes, int]) -> dict[str, TopicIdPartitions]:
@@ -98,14 +150,37 @@ def range_(specs: Mapping[str, MemberSpec], sizes: Mapping[bytes, int]) -> dict[
     """
     order = sorted(specs, key=lambda each: (specs[each].instance_id is None, specs[each].instance_id or "", each))
     targets: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in order}
+    subscribers = _subscribers({member_id: specs[member_id] for member_id in order})
     for topic_id, size in sizes.items():
-        candidates = [member_id for member_id in order if topic_id in specs[member_id].topics]
+        candidates = subscribers.get(topic_id, ())
         start = 0
-        for at, member_id in enumerate(candidates):
+        # Of more members than partitions the last ones get none.
+        for at, member_id in enumerate(candidates[:size]):
             share = size // len(candidates) + (at < size % len(candidates))
             targets[member_id].update((topic_id, index) for index in range(start, start + share))
             start += share
     return {member_id: frozenset(partitions) for member_id, partitions in targets.items()}
+
+
+def _subscribers(specs: Mapping[str, MemberSpec]) -> dict[bytes, list[str]]:
+    """Return the subscribers of each topic, in order. Topics that have the same share one list."""
+    names = list(specs)
+    # Members by number, those with the same subscription together.
+    kinds: dict[frozenset[bytes], list[int]] = {}
+    for number, spec in enumerate(specs.values()):
+        kinds.setdefault(spec.topics, []).append(number)
+    by_topic: dict[bytes, list[int]] = {}
+    members = list(kinds.values())
+    for kind, topics in enumerate(kinds):
+        for topic_id in topics:
+            by_topic.setdefault(topic_id, []).append(kind)
+    lists: dict[tuple[int, ...], list[str]] = {}
+    found = {topic_id: tuple(of_topic) for topic_id, of_topic in by_topic.items()}
+    for together in found.values():
+        if together not in lists:
+            numbers = sorted(chain.from_iterable(map(members.__getitem__, together)))
+            lists[together] = [names[number] for number in numbers]
+    return {topic_id: lists[together] for topic_id, together in found.items()}
 
 
 ASSIGNORS: dict[str, Assignor] = {"uniform": uniform, "range": range_}
