@@ -48,8 +48,9 @@ class Watch:
     def __init__(self) -> None:
         self.longest = self.collecting = 0.0
         self._collected = self._collection = 0.0
-        # What is left of other measurements counts for none.
+        # Neither what is left of other measurements counts nor what was imported, which the command freezes, too.
         gc.collect()
+        gc.freeze()
         gc.callbacks.append(self._collects)
         self._since = time.thread_time()
         self._next = asyncio.get_running_loop().call_soon(self._turn)
@@ -58,6 +59,7 @@ class Watch:
         """Stop."""
         self._next.cancel()
         gc.callbacks.remove(self._collects)
+        gc.unfreeze()
 
     def _collects(self, phase: str, _: dict[str, int]) -> None:
         if phase == "start":
