@@ -121,7 +121,8 @@ def test_a_fetched_batch_is_the_same_however_it_is_read(
         ]
         # Arrow has no place for offsets of before the batch or behind it, nor for times beyond its range.
         in_range = all(0 <= one[0] < log[-1].next_offset and abs(one[1]) < 1 << 53 for one in whole)
-        if in_range:
+        # Headers of records that are left out are not read, and so their damage is not found.
+        if in_range and (wrong is None or not start):
             ways.append(read(lambda: in_arrow(fetch(log, start).to_arrow_batches(headers=True))))
         if in_range and wrong is None:
             ways.append(read(lambda: in_arrow([fetch(log, start).to_arrow(headers=True)])))
