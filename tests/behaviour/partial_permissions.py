@@ -83,7 +83,7 @@ class User(NamedTuple):
         permission = ALLOW if self.only else DENY
         name, pattern = _all_of(self.resource_type), LITERAL
         if self.first:
-            # What requests name in its place, because it shall not exist, begins alike.
+            # Some requests must name a resource that does not exist. Its name has the same beginning.
             name, pattern = f"{self.name.split('-')[0]}-{_FIRST[self.resource_type]}", PREFIXED
         yield rule(self.name, self.resource_type, name, self.operation, permission=permission, pattern=pattern)
 

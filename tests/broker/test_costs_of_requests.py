@@ -118,7 +118,7 @@ async def costs_of(api_key: int, user: str, shape: Shape) -> list[Cost]:
 async def test_the_work_of_a_request_grows_with_its_size(
     api_key: int, user: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The small ones in steps, too, each of which is a call.
+    # Small requests are handled in steps, too, because each step counts as a call.
     monkeypatch.setattr(dispatch, "_LONG", -1)
     monkeypatch.setattr(dispatch, "_MANY", -1)
     for shape in SHAPES:

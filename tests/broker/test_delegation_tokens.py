@@ -187,7 +187,7 @@ def delegating(clock: Clock | None = None, data_dir: Path | None = None, **optio
 
 
 async def test_only_users_own_tokens() -> None:
-    """A token logs in as ``User:`` with its owner's name: with another type its ACLs would be those of another name."""
+    """A token logs in as ``User:`` with its owner's name, so an owner of another type would get that user's ACLs."""
     security = Security("SASL_PLAINTEXT", users=USERS)
     config = {"delegation.token.secret.key": SECRET, "authorizer.class.name": AUTHORIZER, "super.users": "User:admin"}
     async with Broker(security=security, config=config) as broker:

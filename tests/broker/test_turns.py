@@ -27,7 +27,7 @@ from tests.broker.wire import Wire
 PACKAGE = str(Path(aiokproto.__file__).parent)
 
 ITEMS = 1500
-"""Of a request: those of six turns. Decoding, authorizing, refusing, handling and encoding have as many each."""
+"""Items of a request: enough for six turns each of decoding, authorizing, refusing, handling and encoding."""
 
 FEW = 5000
 """Calls that are no matter: three for each item, a millisecond."""
@@ -62,7 +62,7 @@ class Turns:
 
 
 async def turns_of(wire: Wire, data: Buffer, answers: int = 1) -> Turns:
-    """Of what a client sends, until the last answer, or until the broker closes the connection."""
+    """Count the turns until the last answer to what a client sends, or until the broker closes the connection."""
     turns = Turns()
     turns.begin()
     try:

@@ -104,7 +104,7 @@ def test_connections_that_end_while_all_slots_are_taken_are_forgotten() -> None:
             before = held_items({"cluster": cluster}, tuples=True)
             for number in range(4):
                 async with connect(cluster) as wire:
-                    # Nobody reads it, so that the end of the connection stays behind it.
+                    # The broker does not read the request, so the end of the connection stays behind it.
                     wire.send(MetadataRequest(topics=[]), 9)
                     if number == 3:
                         wire.writer.transport.abort()

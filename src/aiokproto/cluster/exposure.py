@@ -92,7 +92,7 @@ EXPOSURES = {
     ),
     "readable token request": Exposure(
         _token_request_is_readable,
-        "tokens are requested without TLS: whoever reads the client secret or a token on the way can log in with it;"
+        "tokens are requested without TLS: anyone who reads the client secret or a token on the way can log in with it;"
         " set sasl_oauthbearer_token_endpoint_url to an https URL",
     ),
     "any token endpoint": Exposure(

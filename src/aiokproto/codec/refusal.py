@@ -154,7 +154,10 @@ def _parts(request: Struct, source: FieldSpec, target: FieldSpec, version: int) 
 
 @cache
 def _within(source: FieldSpec, target: FieldSpec, version: int) -> tuple[FieldSpec, ...]:
-    """Return the lists in a list's items whose items the response has an item for; none if those of the list itself."""
+    """Return the lists within the items of a request's list for whose items the response has an item.
+
+    There are none if the response has an item for each item of the request's list itself.
+    """
     assert target.struct is not None
     wanted = {by for by, _ in _naming(target.struct)}
     # AlterReplicaLogDirs lists topics by directory, and its response does not.

@@ -1,4 +1,4 @@
-"""Long work in steps: a generator that yields after each item, so that whoever runs it can pause there.
+"""Long work in steps: a generator yields after each item, so that its caller can pause there.
 
 Names of such generators end in -ing: ``refusing`` does what ``refuse`` does.
 """

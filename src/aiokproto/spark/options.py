@@ -404,8 +404,10 @@ def client_config(connection: Mapping[str, Any]) -> ClusterConfig:
 
 
 def _warn_once(config: ClusterConfig, names: Mapping[str, str]) -> None:
-    """Warn of what the connection lacks, in the driver and once in its process: where it parses options, or, if
-    references hide it there, where it has resolved them. The clients of the driver and of tasks are too many for that.
+    """Warn once in the driver's process about missing protection of a connection.
+
+    The driver warns when it parses the options, or, if these have references, when it has resolved them. The clients of
+    the driver and of the tasks do not warn, because there are too many of them.
     """
     for text in exposures(config):
         if text not in _warned:

@@ -19,8 +19,11 @@ def longest_wait(max_wait_ms: int, options: BrokerOptions) -> float:
 
 
 def count_changes(partitions: Iterable[Partition]) -> int:
-    """Return how many appends and changes of leader the partitions had. Whoever paused after looking at them must not
-    wait for a change if there was one since."""
+    """Return how many appends and changes of leader the partitions had.
+
+    A handler that paused after it looked at the partitions compares the count, because it must not wait for a change
+    that has happened meanwhile.
+    """
     return sum(partition.changes for partition in partitions)
 
 

@@ -5,9 +5,10 @@ forgotten, and their responses contain only partitions with records, an error, o
 offset. Epochs increase by one with each request, so a lost or repeated request is detected: the client then sends a
 full Fetch again.
 
-Sessions are worth something to their clients, and cost memory. So a new one takes the place of another as in Kafka:
-of one that nobody has used for two minutes, or of a smaller one that is older than that. Else, and beyond a number of
-partitions, a Fetch is served without a session, which every client understands.
+A session saves its client work, and costs the broker memory. If all slots are taken, a new session replaces another
+one by Kafka's rule: one that was not used for two minutes, or a smaller one that is older than two minutes. If there is
+no such session, or the sessions have too many partitions, the broker serves the Fetch without a session, which every
+client understands.
 """
 
 from __future__ import annotations

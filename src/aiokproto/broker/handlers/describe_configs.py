@@ -184,7 +184,7 @@ def _node_entries(changed: NodeOptions, context: RequestContext) -> list[Describ
         entries.append(_entry(name, LIST, [(name, STATIC_BROKER_CONFIG, listener)], read_only=True))
     for name in ("broker.id", "node.id"):
         entries.append(_entry(name, INT, [(name, STATIC_BROKER_CONFIG, str(node.node_id))], read_only=True))
-    # Nodes do not talk to each other: what those of Kafka do is said of the one listener.
+    # The nodes do not talk to each other. Kafka's options for that have the values of the one listener.
     for name, value in (
         ("listener.security.protocol.map", f"{security.protocol}:{security.protocol}"),
         ("security.inter.broker.protocol", security.protocol),

@@ -43,7 +43,7 @@ def check_new_partitions(counts: Iterable[int]) -> None:
     """Check how many partitions a request adds in all, as Kafka does: a topic takes some bytes of it.
 
     Args:
-        counts: Those of its topics. One of more than a topic can have is refused by itself.
+        counts: How many partitions each topic adds. A topic that adds more than it may have is refused by itself.
 
     Raises:
         BrokerError: POLICY_VIOLATION.

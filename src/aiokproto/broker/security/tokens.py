@@ -113,8 +113,8 @@ class DelegationTokens:
             BrokerError: DELEGATION_TOKEN_AUTH_DISABLED, INVALID_PRINCIPAL_TYPE; POLICY_VIOLATION: too many tokens, in
                 all or of the owner, or principals.
         """
-        # The login has the owner's name alone. Kafka checks only renewers: there a token for "Group:alice", to which
-        # other ACLs apply, is one for "User:alice".
+        # The login has only the owner's name. Kafka checks only renewers, so a token for "Group:alice" is a token for
+        # "User:alice" there, although the ACLs of "User:alice" did not permit it.
         if any(each.kind != "User" for each in (owner, *renewers)):
             raise BrokerError(ErrorCode.INVALID_PRINCIPAL_TYPE, detail="only users can own and renew a token")
         self.check_enabled()

@@ -26,8 +26,8 @@ AUTHENTICATION_SECONDS = 30.0
 """How long a client may take to authenticate, from the time when its connection is accepted and TLS is set up."""
 
 SLOT_SECONDS = 90.0
-"""How long a connection waits for one of ``max.connections``. Nothing is read from it, so that nobody would notice its
-end, whether the client closes it or vanishes. Longer than TLS and login of the one before may take."""
+"""How long a connection waits for one of ``max.connections``. The broker reads nothing from it, so it would not notice
+that the client has closed it or is gone. TLS and login of the connection before take less."""
 
 LOGIN_MEMORY = 16 << 20
 """Bytes of all frames that are being received from clients which have not authenticated yet: everyone can announce one,
@@ -35,8 +35,8 @@ and memory is allocated for it. Longer ones wait."""
 
 MOST_WAITING = 128
 """Sockets that wait for one of ``max.connections``, or for the end of their quota: as many as a listen backlog usually
-has. Kafka stops accepting instead; a socket that waits here is not read, so that nobody learns whether its client has
-closed it, and it would take a file descriptor for as long as others stay."""
+has. Kafka stops accepting instead. The broker does not read from a socket that waits, so it does not notice that the
+client has closed it, and the socket keeps its file descriptor."""
 
 SMALL_LOGIN = 1 << 16
 """Longest frame in bytes that needs none of it: logins do not wait for those who announce more than they send."""
