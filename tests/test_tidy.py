@@ -38,16 +38,14 @@ PURE = (
     "security.tls.jks",
     "security.tls.options",
     "security.tls.stores",
-    "application",
+    "application.async_context",
+    "application.calls",
+    "application.foreign_calls",
+    "application.foreign_options",
     "hooks",
     "interceptors",
     "metrics",
-    "proxy_options",
-    "foreign_options",
-    "foreign_calls",
-    "async_context",
-    "coroutines",
-    "plurals",
+    "runtime.coroutines",
     "texts",
     "failures",
     "codec",
@@ -311,7 +309,7 @@ def test_clocks_and_chance_come_from_the_runtime() -> None:
     sources = ("random", "secrets", "time", "uuid", "datetime", "threading")
     package = ROOT / "src" / "aiokproto"
     allowed = {
-        "runtime.py",
+        "runtime/runtime.py",
         "broker/control/random_faults.py",  # seeded by the test that uses it
         "broker/threaded.py",  # another thread is what it is for
         "security/serial_calls.py",  # this too
@@ -385,12 +383,13 @@ def test_tasks_begin_as_the_runtime_says() -> None:
     modules = (
         path
         for path in python_files("src/aiokproto")
-        if path != package / "runtime.py" and not {"cli", "spark", "simulation"} & set(path.relative_to(package).parts)
+        if path != package / "runtime/runtime.py"
+        and not {"cli", "spark", "simulation"} & set(path.relative_to(package).parts)
     )
     assert not offenders(modules, lambda path: re.findall(r"\.create_task\(|\.TaskGroup\(", path.read_text()))
 
 
 def test_counts_have_the_number_of_their_noun() -> None:
-    """Log lines write them with `aiokproto.plurals.counted`: no "1 attempts"."""
+    """Log lines write them with `aiokproto.texts.counted`: no "1 attempts"."""
     plural = re.compile(r"%d (?:more )?(?!as\b|bytes\b|closes\b)[a-z]+s\b")
     assert not offenders(python_files("src"), lambda path: plural.findall(path.read_text()))

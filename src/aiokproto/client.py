@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aiokproto.async_context import AsyncContext
+from aiokproto.application.async_context import AsyncContext
+from aiokproto.application.foreign_calls import CLIENT_METHODS, ForeignCalls, options_by_name
+from aiokproto.application.gates import CLIENT, Use, gated
 from aiokproto.cluster import BrokerNode, ClusterClient, ClusterSnapshot, TopicInfo
 from aiokproto.codec.explain import check_structs
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request, Response, Versions
-from aiokproto.config import ClusterConfig, ConnectionOptions, seconds
+from aiokproto.config import ClusterConfig, ConnectionOptions
+from aiokproto.config.values import seconds
 from aiokproto.errors import ConfigurationError
-from aiokproto.foreign_calls import CLIENT_METHODS, ForeignCalls, options_by_name
-from aiokproto.gates import CLIENT, Use, gated
 from aiokproto.observe.health import Health
 from aiokproto.observe.metrics import MetricSource
 from aiokproto.observe.stats import ClientStats
-from aiokproto.tracebacks import hiding_options
+from aiokproto.security.tracebacks import hiding_options
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack

@@ -44,10 +44,9 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from aiokproto.application import text_of
 from aiokproto.authorization import NOTHING, Asked, Refusal, refusal
 from aiokproto.error_codes import ErrorCode, Policy
-from aiokproto.texts import shortened
+from aiokproto.texts import shortened, text_of
 from aiokproto.types import Record
 
 if TYPE_CHECKING:

@@ -31,9 +31,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Generic
 
-from aiokproto.application import calling, repr_of, text_of
-from aiokproto.async_context import AsyncContext
-from aiokproto.config import integer
+from aiokproto.application.async_context import AsyncContext
+from aiokproto.application.calls import calling
+from aiokproto.application.gates import CREATE, EXACTLY_ONCE, Use, gated
+from aiokproto.config.values import integer
 from aiokproto.consumer import Consumer, Progress
 from aiokproto.errors import (
     CommitError,
@@ -43,9 +44,9 @@ from aiokproto.errors import (
     TransactionAbortedError,
     TransactionOutcomeUnknownError,
 )
-from aiokproto.gates import CREATE, EXACTLY_ONCE, Use, gated
 from aiokproto.producer import Producer, Transaction, TransactionStatus
 from aiokproto.running.runner import NotAwaitableError
+from aiokproto.texts import repr_of, text_of
 from aiokproto.types import K, Record, TopicPartition, V
 
 if TYPE_CHECKING:

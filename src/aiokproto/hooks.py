@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
 
-from aiokproto.application import check_not_awaitable, failure, repr_of
+from aiokproto.application.calls import check_not_awaitable, failure
 from aiokproto.errors import ConfigurationError, KafkaError
+from aiokproto.texts import repr_of
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.hooks")

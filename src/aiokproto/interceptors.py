@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokproto.application import check_not_awaitable, repr_of
+from aiokproto.application.calls import check_not_awaitable
 from aiokproto.errors import ConfigurationError, KafkaError
 from aiokproto.hooks import FailureLog
+from aiokproto.texts import repr_of
 from aiokproto.types import Header, Record, RecordMetadata
 
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
 from typing import NamedTuple, cast
 
-from aiokproto.application import check_not_awaitable, repr_of
+from aiokproto.application.calls import check_not_awaitable
 from aiokproto.errors import ConfigurationError
 from aiokproto.hooks import FailureLog
+from aiokproto.texts import repr_of
 
 _INT64 = 2**63
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import trustme
 
-from aiokproto.application import CallbackError
+from aiokproto.application.calls import CallbackError
 from aiokproto.broker import Security
 from aiokproto.broker.security.oauthbearer import Token as ValidToken
 from aiokproto.errors import (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aiokproto import Consumer, Record
-from aiokproto.application import CallbackError
+from aiokproto.application.calls import CallbackError
 from aiokproto.consumer import DeadLetterTopic
 from tests.simulation.test_consumer_guards import run
 from tests.simulation.world import World

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from aiokproto import Client, Consumer, Producer, ShareConsumer
+from aiokproto.application.foreign_options import HINTS, OWNERS
 from aiokproto.config import ConnectionOptions
 from aiokproto.errors import ConfigurationError
-from aiokproto.foreign_options import HINTS, OWNERS
 from aiokproto.share.config import HINTS as SHARE_HINTS
 
 OWN = {*ConnectionOptions.__annotations__} | {

@@ -11,14 +11,14 @@ from typing import Any, ClassVar
 import pytest
 
 from aiokproto import Client, Cluster, Consumer, Producer, ShareConsumer
-from aiokproto.broker import ThreadedCluster
-from aiokproto.foreign_calls import (
+from aiokproto.application.foreign_calls import (
     CLIENT_METHODS,
     CONSUMER_METHODS,
     PRODUCER_METHODS,
     SHARE_CONSUMER_METHODS,
     ForeignCalls,
 )
+from aiokproto.broker import ThreadedCluster
 from tests.docs.mistakes import SERVERS, consumer, producer
 from tests.docs.snippets import ROOT
 

@@ -11,12 +11,12 @@ import pytest
 
 import aiokproto.errors
 from aiokproto import Client, Consumer, Producer, Record
+from aiokproto.application.foreign_options import HINTS
 from aiokproto.broker.security.acls import Operation, PatternType, Permission, ResourceType
 from aiokproto.codec.registry import api_keys, request
 from aiokproto.config import ConnectionOptions
 from aiokproto.consumer import CommitResult
 from aiokproto.errors import BrokerError, Consequence, KafkaError, error_for
-from aiokproto.foreign_options import HINTS
 from aiokproto.producer import Delivery, Outcomes
 from tests.docs.migrating import PAGES, code, section, table, unknown
 from tests.docs.snippets import ROOT

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from aiokproto.cancelling import timeout
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.codec.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from aiokproto.codec.messages.leave_group import LeaveGroupRequest
@@ -29,6 +28,7 @@ from aiokproto.group.changes import ChangeKind
 from aiokproto.group.classic_member import ClassicMember
 from aiokproto.group.config import GroupConfig
 from aiokproto.group.protocol import decode_subscription
+from aiokproto.runtime.timeouts import timeout
 from aiokproto.simulation import Simulation
 from tests.group.fake import CONFIG, FakeCluster, FakeOwner, partitions, run
 

@@ -14,9 +14,9 @@ from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokproto.codec.schema import Request
 from aiokproto.config import ClusterConfig
+from aiokproto.config.proxy import parse_proxy
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, KafkaError, NotKafkaError
 from aiokproto.net.open import open_connection
-from aiokproto.proxy_options import parse_proxy
 from aiokproto.security.tls.contexts import Given
 from tests.net.peer import Answer, config, peer, raw_peer, serves
 from tests.net.proxies import proxy

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from aiokproto.cancelling import timeout_at
 from aiokproto.net.timeouts import Interruptible, wait_until
 from aiokproto.runtime import create_task
+from aiokproto.runtime.timeouts import timeout_at
 
 
 async def waits(at: float | None) -> str:

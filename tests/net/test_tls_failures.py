@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from aiokproto.config import ClusterConfig
+from aiokproto.config.proxy import parse_proxy
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, NotKafkaError
 from aiokproto.net.connection import Connection
 from aiokproto.net.open import open_connection
 from aiokproto.net.tls_errors import PROXY, refusal, tls_error
 from aiokproto.net.transport import dial
-from aiokproto.proxy_options import parse_proxy
 from aiokproto.security.tls.defaults import default_context
 from aiokproto.spark.payloads.registry import _context
 from tests.net.peer import peer, raw_peer

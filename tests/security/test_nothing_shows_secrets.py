@@ -43,7 +43,7 @@ from aiokproto.security import (
     TokenEndpoint,
     UnsecuredToken,
 )
-from aiokproto.tracebacks import without_frames
+from aiokproto.security.tracebacks import without_frames
 from tests.net.authenticating import answers
 from tests.net.peer import config, peer, raw_peer
 from tests.patience import PATIENCE

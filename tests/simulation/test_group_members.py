@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aiokproto import Consumer, Producer
-from aiokproto.application import CallbackError
+from aiokproto.application.calls import CallbackError
 from aiokproto.broker import Cluster
 from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest

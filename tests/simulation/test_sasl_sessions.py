@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from aiokproto.cancelling import timeout
 from aiokproto.codec.frames import encode_response
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -17,6 +16,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, DeadlineError, KafkaError
 from aiokproto.net.connection import Connection
 from aiokproto.net.open import open_connection
+from aiokproto.runtime.timeouts import timeout
 from aiokproto.simulation import Simulation
 from tests.net.authenticating import Counting, CountingExchange, accept, answers, beat, refused
 from tests.net.peer import Answer, config, peer

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiokproto.application import CallbackError
+from aiokproto.application.calls import CallbackError
 from aiokproto.share import ShareRecord
 from aiokproto.simulation import Simulation
 from tests.share.test_share_faults import broker, consumer

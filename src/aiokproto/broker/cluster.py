@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aiokproto.async_context import AsyncContext
+from aiokproto.application.async_context import AsyncContext
+from aiokproto.application.foreign_calls import foreign_arguments
 from aiokproto.broker.clock import Clock, SystemClock, Timer
 from aiokproto.broker.cluster_runtime import ClusterRuntime
 from aiokproto.broker.config.options import BrokerOptions, Value
@@ -26,11 +27,9 @@ from aiokproto.broker.server.listener import Listener
 from aiokproto.broker.server.reserved_port import ReservedPort
 from aiokproto.broker.server.socket_server import SocketServer
 from aiokproto.broker.telemetry import PushedMetrics
-from aiokproto.config import integer, positive
+from aiokproto.config.values import integer, positive
 from aiokproto.errors import BrokerError, ConfigurationError, error_for
-from aiokproto.foreign_calls import foreign_arguments
-from aiokproto.plurals import counted
-from aiokproto.texts import address
+from aiokproto.texts import address, counted
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -11,11 +11,11 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar, overload
 
-from aiokproto.application import ENDS_THE_PROGRAM
+from aiokproto.application.calls import ENDS_THE_PROGRAM
+from aiokproto.application.foreign_calls import ForeignCalls
 from aiokproto.broker.cluster import Cluster
 from aiokproto.broker.config.options import Value
 from aiokproto.broker.control import Faults
-from aiokproto.foreign_calls import ForeignCalls
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, Self

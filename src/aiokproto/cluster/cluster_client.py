@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aiokproto.application import repr_of
-from aiokproto.async_context import AsyncContext
+from aiokproto.application.async_context import AsyncContext
+from aiokproto.application.gates import Home, Obstacle, Use, refuse
 from aiokproto.authorization import Asked
 from aiokproto.cluster.answers import AnswerChecker
 from aiokproto.cluster.backoff import Backoff
@@ -24,7 +24,6 @@ from aiokproto.cluster.telemetry import TelemetryReporter
 from aiokproto.codec.schema import Request, Response, Versions
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import ClientClosedError, ConfigurationError, KafkaError, copied
-from aiokproto.gates import Home, Obstacle, Use, refuse
 from aiokproto.net.in_flight import INFINITY
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.observe.health import Findings
@@ -32,6 +31,7 @@ from aiokproto.observe.metrics import MetricSource
 from aiokproto.observe.observers import ClusterObserver
 from aiokproto.observe.stats import ClientStats
 from aiokproto.runtime import create_task, uniform
+from aiokproto.texts import repr_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self, TypeVarTuple, Unpack

@@ -14,7 +14,7 @@ from aiokproto.errors import BrokerError, KafkaError
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.features import Feature
 from aiokproto.net.timeouts import deadline as until
-from aiokproto.plurals import counted
+from aiokproto.texts import counted
 
 R = TypeVar("R", bound=Response)
 

@@ -11,11 +11,11 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
-from aiokproto.application import repr_of, text_of
+from aiokproto.application.gates import ASK, Obstacle, Use, refuse
 from aiokproto.cluster.cluster_client import ClusterClient
 from aiokproto.errors import ClientClosedError, KafkaError
-from aiokproto.gates import ASK, Obstacle, Use, refuse
 from aiokproto.runtime import create_task
+from aiokproto.texts import repr_of, text_of
 
 DISCONNECT = 5.0
 """Most seconds for flushing the connections."""
@@ -71,7 +71,7 @@ class Lifecycle:
         return self._failure is not None or self._closing or (self._started and not self._running)
 
     def admit(self, use: Use) -> None:
-        """Raise if something refuses a use of the client (:mod:`aiokproto.gates`)."""
+        """Raise if something refuses a use of the client (:mod:`aiokproto.application.gates`)."""
         if use.obstacles:
             self.cluster.home.check()
         # The usual case first: it is part of every read.

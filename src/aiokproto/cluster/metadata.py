@@ -61,8 +61,8 @@ from aiokproto.net.in_flight import INFINITY
 from aiokproto.net.timeouts import deadline, timeout_at
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.observe.observers import ClusterObserver
-from aiokproto.plurals import counted
 from aiokproto.runtime import uniform
+from aiokproto.texts import counted
 
 UNKNOWN_LIMIT = 9
 """A topic that is missing in this many responses in a row does not exist. With the default backoff: 1 to 3 seconds."""

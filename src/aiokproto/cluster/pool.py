@@ -27,8 +27,8 @@ from aiokproto.net.timeouts import timeout_at
 from aiokproto.net.versions import ANYONE, Identity
 from aiokproto.observe.observers import ClusterObserver
 from aiokproto.observe.stats import ConnectionStats
-from aiokproto.plurals import counted
 from aiokproto.runtime import uniform
+from aiokproto.texts import counted
 
 MAIN = "main"
 """The channel for requests that brokers respond to at once."""

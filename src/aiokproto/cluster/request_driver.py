@@ -62,7 +62,7 @@ from aiokproto.net.connection import Connection
 from aiokproto.net.in_flight import INFINITY
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.observe.observers import ClusterObserver
-from aiokproto.plurals import counted
+from aiokproto.texts import counted
 
 _FINDING = Situation(FindCoordinatorRequest.api_key)
 _RETRIED = {Action.BACKOFF, Action.REFRESH_METADATA, Action.FIND_COORDINATOR}

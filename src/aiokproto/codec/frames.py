@@ -16,7 +16,7 @@ from aiokproto.codec.steps import Steps
 from aiokproto.codec.wire import DEFAULT_LIMITS, Limits
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DecodeError
-from aiokproto.plurals import counted
+from aiokproto.texts import counted
 
 R = TypeVar("R", bound=Response)
 

@@ -32,7 +32,7 @@ from types import GenericAlias
 from aiokproto.codec.steps import finish
 from aiokproto.codec.wire import DEFAULT_LIMITS, FORMATS, Limits
 from aiokproto.errors import DecodeError, EncodeError
-from aiokproto.plurals import counted
+from aiokproto.texts import counted
 
 # Type checkers recognize the name alone. Importing typing would take longer than this whole module.
 TYPE_CHECKING = False

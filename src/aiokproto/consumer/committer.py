@@ -6,12 +6,12 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from aiokproto.application.foreign_calls import foreign_commit, named_after
+from aiokproto.application.gates import ASK
 from aiokproto.consumer.commit_result import CommitResult, Committable, to_commit
 from aiokproto.consumer.part import ConsumerPart
 from aiokproto.consumer.progress import Delivered, Progress
 from aiokproto.errors import CommitError, ConfigurationError
-from aiokproto.foreign_calls import foreign_commit, named_after
-from aiokproto.gates import ASK
 from aiokproto.group.arguments import Partition
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, Record, TopicPartition
 

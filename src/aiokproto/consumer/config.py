@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from aiokproto.config import boolean, duration, integer, one_of, positive, seconds, text
+from aiokproto.config.values import boolean, duration, integer, one_of, positive, seconds, text
 from aiokproto.consumer.fetch_request import FetchConfig
 from aiokproto.consumer.offset_reset import ResetListener, ResetPolicy, to_listener
 from aiokproto.consumer.undecodable import Policy, to_policy

@@ -8,9 +8,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, get_args
 
-from aiokproto.async_context import AsyncContext
+from aiokproto.application.async_context import AsyncContext
+from aiokproto.application.foreign_calls import (
+    CONSUMER_METHODS,
+    ForeignCalls,
+    foreign_close,
+    foreign_poll,
+)
+from aiokproto.application.gates import CONSUMER, gated
 from aiokproto.cluster import ClusterClient
-from aiokproto.config import ClusterConfig, ConnectionOptions, at_most, integer, one_of, seconds
+from aiokproto.config import ClusterConfig, ConnectionOptions
+from aiokproto.config.values import at_most, integer, one_of, seconds
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.committer import Committer
 from aiokproto.consumer.config import ConsumerConfig
@@ -31,16 +39,9 @@ from aiokproto.consumer.subscription import (
     SubscriptionState,
     to_topics,
 )
-from aiokproto.foreign_calls import (
-    CONSUMER_METHODS,
-    ForeignCalls,
-    foreign_close,
-    foreign_poll,
-)
-from aiokproto.gates import CONSUMER, gated
 from aiokproto.group.assignors import Assignor
 from aiokproto.group.config import GroupProtocol, LeaveMode
-from aiokproto.tracebacks import hiding_options
+from aiokproto.security.tracebacks import hiding_options
 from aiokproto.types import K, Record, TopicPartition, V
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
-from aiokproto.application import calling, check_not_awaitable, repr_of, text_of
+from aiokproto.application.calls import calling, check_not_awaitable
 from aiokproto.errors import ConfigurationError, KafkaError, said_of
+from aiokproto.texts import repr_of, text_of
 from aiokproto.types import Header, Record
 
 PREFIX = "__dlq.errors."

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from types import CoroutineType
 from typing import Any, Generic, Literal, cast
 
-from aiokproto.application import CallbackError, failure, repr_of
-from aiokproto.coroutines import is_async
+from aiokproto.application.calls import CallbackError, failure
 from aiokproto.errors import ConfigurationError, RecordDeserializationError
+from aiokproto.runtime.coroutines import is_async
+from aiokproto.texts import repr_of
 from aiokproto.types import DeserializedRecord, K, Record, V
 
 NOT_ABOUT_THE_RECORD = (ConnectionError, TimeoutError, asyncio.TimeoutError, CallbackError)

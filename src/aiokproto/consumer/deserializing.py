@@ -20,9 +20,9 @@ from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.deserializers import NOT_ABOUT_THE_RECORD, Deserializers
 from aiokproto.consumer.reader import Reader
 from aiokproto.consumer.undecodable import Undecodable
-from aiokproto.coroutines import resumed
 from aiokproto.errors import DeadlineError, RecordDeserializationError
 from aiokproto.net.timeouts import deadline
+from aiokproto.runtime.coroutines import resumed
 from aiokproto.types import K, RawControlRecord, Record, UndecodableRecord, V
 
 if TYPE_CHECKING:

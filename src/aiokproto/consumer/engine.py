@@ -7,7 +7,8 @@ import logging
 from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any
 
-from aiokproto.application import calling, check_not_awaitable
+from aiokproto.application.calls import calling, check_not_awaitable
+from aiokproto.application.gates import DELIVER, READ, Obstacle
 from aiokproto.cluster import ClusterClient, ClusterSnapshot, TopicInfo
 from aiokproto.cluster.lifecycle import DISCONNECT, Lifecycle
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
@@ -38,7 +39,6 @@ from aiokproto.errors import (
     UnknownTopicError,
 )
 from aiokproto.failures import Action, Situation, classify
-from aiokproto.gates import DELIVER, READ, Obstacle
 from aiokproto.group.config import LeaveMode
 from aiokproto.group.leaving import leave_group
 from aiokproto.group.member import GroupMember, make_member

@@ -26,8 +26,8 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.fetched.chunk import BufferedBytes
 from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.fetched.waiting import wait_until
-from aiokproto.plurals import counted
 from aiokproto.runtime import create_task
+from aiokproto.texts import counted
 
 _LEADERLESS_PAUSE = 0.5
 _LONGEST_LEADERLESS_PAUSE = 10.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from aiokproto.application.foreign_calls import named_after
 from aiokproto.consumer.part import ConsumerPart
 from aiokproto.consumer.start_lookup import EARLIEST, LATEST
 from aiokproto.consumer.subscription import to_timestamp
-from aiokproto.foreign_calls import named_after
 from aiokproto.group.arguments import to_offsets, to_partition
 from aiokproto.types import OffsetAndTimestamp, TopicPartition
 

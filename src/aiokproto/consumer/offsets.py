@@ -18,7 +18,7 @@ from aiokproto.errors import KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.features import TIMES, TRANSACTIONS
 from aiokproto.net.timeouts import deadline
-from aiokproto.plurals import counted
+from aiokproto.texts import counted
 from aiokproto.types import TopicPartition
 
 _LIST_OFFSETS = Situation(ListOffsetsRequest.api_key)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aiokproto.config import seconds
+from aiokproto.application.gates import Use
+from aiokproto.config.values import seconds
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.engine import Engine
 from aiokproto.errors import ConfigurationError
-from aiokproto.gates import Use
 from aiokproto.group.arguments import to_partition
 from aiokproto.types import TopicPartition
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+from aiokproto.application.foreign_calls import named_after
 from aiokproto.consumer.cursor import PartitionState
 from aiokproto.consumer.log_state import LogState
 from aiokproto.consumer.part import ConsumerPart
 from aiokproto.consumer.start_lookup import EARLIEST, LATEST
 from aiokproto.consumer.subscription import to_timestamp
-from aiokproto.foreign_calls import named_after
 from aiokproto.group.arguments import to_partition, to_position
 from aiokproto.net.timeouts import deadline as until
 from aiokproto.types import OffsetAndMetadata, TopicPartition

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from aiokproto.application.gates import PROGRESS, Use, gated
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.commit_result import after
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.errors import CommitError
-from aiokproto.gates import PROGRESS, Use, gated
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, Record, TopicPartition
 
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection
 from contextvars import ContextVar
 from inspect import isawaitable
 
-from aiokproto.application import CallbackError, calling, repr_of
+from aiokproto.application.calls import CallbackError, calling
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.offsets import names
 from aiokproto.consumer.reader import Reader
@@ -23,6 +23,7 @@ from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.group.changes import Change, ChangeKind
 from aiokproto.hooks import RebalanceKind
 from aiokproto.runtime import create_task
+from aiokproto.texts import repr_of
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.consumer")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Generic, Literal, overload
 
+from aiokproto.application.foreign_calls import named_after
+from aiokproto.application.gates import RUN
 from aiokproto.consumer.deserializing import DeserializingReader
 from aiokproto.consumer.part import ConsumerPart
 from aiokproto.consumer.running import DeadLetters, Retry, RetryTopics, RunStatus, RunSummary
 from aiokproto.consumer.running.options import RunOptions
 from aiokproto.consumer.running.runner import ConsumerRunner
 from aiokproto.errors import ConfigurationError
-from aiokproto.foreign_calls import named_after
-from aiokproto.gates import RUN
 from aiokproto.types import K, Record, V
 
 Order = Literal["partition", "key", "none"] | Callable[[Record[K, V]], Hashable]

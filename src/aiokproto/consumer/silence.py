@@ -11,7 +11,7 @@ from aiokproto.consumer.fetcher import Fetcher
 from aiokproto.consumer.reader import Reader
 from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.group.member import GroupMember
-from aiokproto.plurals import counted
+from aiokproto.texts import counted
 
 log = logging.getLogger("aiokproto.consumer")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from aiokproto.application.foreign_calls import foreign_subscribe, named_after
 from aiokproto.consumer.part import ConsumerPart
 from aiokproto.consumer.subscription import Listener, SubscriptionState, check_listener, to_pattern, to_topics
 from aiokproto.errors import ConfigurationError
-from aiokproto.foreign_calls import foreign_subscribe, named_after
 from aiokproto.group.arguments import to_partition
 from aiokproto.types import TopicPartition
 

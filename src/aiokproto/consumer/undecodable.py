@@ -16,7 +16,7 @@ import logging
 from collections.abc import Awaitable
 from typing import Any, Literal
 
-from aiokproto.application import calling
+from aiokproto.application.calls import calling
 from aiokproto.consumer.dead_letters import DeadLetterTopic
 from aiokproto.errors import ConfigurationError, KafkaError, said_of
 from aiokproto.types import Record

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from aiokproto.application import calling, check_not_awaitable, repr_of
+from aiokproto.application.calls import calling, check_not_awaitable
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.coordinator_requests import CoordinatorRequests
 from aiokproto.codec.messages.join_group import JoinGroupRequest
@@ -25,6 +25,7 @@ from aiokproto.group.leader import Leader
 from aiokproto.group.membership import Membership, Phase
 from aiokproto.group.protocol import decode_assignment, encode_subscription
 from aiokproto.net.features import STATIC_MEMBERS
+from aiokproto.texts import repr_of
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.group")

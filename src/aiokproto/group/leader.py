@@ -13,13 +13,13 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from aiokproto.application import calling, check_not_awaitable, repr_of
+from aiokproto.application.calls import calling, check_not_awaitable
 from aiokproto.cluster import BrokerNode, ClusterClient, ClusterSnapshot, TopicInfo
 from aiokproto.errors import BrokerError, DeadlineError, DecodeError
 from aiokproto.group.assignors import Assignment, Assignor, Members, Racks, Subscription
 from aiokproto.group.assignors.base import subscribed_topics
 from aiokproto.group.protocol import SharedTopics, decode_subscription, encode_assignment
-from aiokproto.plurals import counted
+from aiokproto.texts import counted, repr_of
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.group")

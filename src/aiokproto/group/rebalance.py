@@ -18,8 +18,8 @@ from aiokproto.group.joining import JoinFailure, Joining
 from aiokproto.group.membership import LOST, Membership
 from aiokproto.net.timeouts import wait_until
 from aiokproto.observe.observers import Timing
-from aiokproto.plurals import counted
 from aiokproto.runtime import create_task, uniform
+from aiokproto.texts import counted
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.group")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aiokproto.application import calling, check_not_awaitable
+from aiokproto.application.calls import calling, check_not_awaitable
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
-from aiokproto.config import seconds
+from aiokproto.config.values import seconds
 from aiokproto.group.epoch_member import EpochMember
 from aiokproto.group.epoch_membership import EpochMembership, MemberState
 from aiokproto.group.topic_ids import TopicIdPartition, TopicNames, from_topics

@@ -7,8 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, get_args
 
-from aiokproto.application import calling, check_not_awaitable
-from aiokproto.cancelling import apart
+from aiokproto.application.calls import calling, check_not_awaitable
 from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.cluster.coordinator_requests import CoordinatorRequests
 from aiokproto.codec.messages.streams_group_heartbeat import (
@@ -23,8 +22,7 @@ from aiokproto.codec.messages.streams_group_topology_description_update import (
     StreamsGroupTopologyDescriptionUpdateResponse,
     TopologyDescription,
 )
-from aiokproto.config import duration, one_of, seconds
-from aiokproto.coroutines import is_async
+from aiokproto.config.values import duration, one_of, seconds
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import ClientClosedError, ConfigurationError, KafkaError, error_for
 from aiokproto.failures import Situation
@@ -45,6 +43,8 @@ from aiokproto.group.streams_topology import (
     encode_tasks,
 )
 from aiokproto.runtime import create_task, current
+from aiokproto.runtime.coroutines import is_async
+from aiokproto.runtime.timeouts import apart
 from aiokproto.types import GroupMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.group")

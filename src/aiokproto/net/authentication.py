@@ -22,8 +22,7 @@ import logging
 from collections.abc import Callable
 from inspect import isawaitable
 
-from aiokproto.application import failure, without_text
-from aiokproto.cancelling import apart
+from aiokproto.application.calls import failure, without_text
 from aiokproto.codec.frames import decode_response
 from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from aiokproto.codec.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -39,6 +38,7 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.connection import Connection
 from aiokproto.net.timeouts import deadline
 from aiokproto.runtime import create_task, uniform
+from aiokproto.runtime.timeouts import apart
 from aiokproto.security.mechanism import (
     ExplainedExchange,
     NamedExchange,
@@ -48,7 +48,7 @@ from aiokproto.security.mechanism import (
     SaslMechanism,
 )
 from aiokproto.security.shown import LONGEST_REASON, shown
-from aiokproto.tracebacks import without_frames
+from aiokproto.security.tracebacks import without_frames
 
 MAX_CHALLENGES = 64
 """Most challenges of one exchange. The longest of the known mechanisms, GSSAPI, has three."""

@@ -29,7 +29,7 @@ from aiokproto.net.timeouts import deadline
 from aiokproto.net.transport import dial
 from aiokproto.net.versions import ANYONE, BY_OPTION, BrokerVersions, Identity, Negotiation
 from aiokproto.observe.observers import NodeObserver
-from aiokproto.tracebacks import hiding_frames
+from aiokproto.security.tracebacks import hiding_frames
 
 T = TypeVar("T")
 Connect = Callable[[], Awaitable[Connection]]

@@ -15,11 +15,11 @@ from base64 import b64encode
 from contextlib import suppress
 from typing import cast
 
+from aiokproto.config.proxy import Proxy
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, NotKafkaError
 from aiokproto.net.foreign_protocols import PROXY_REMEDIES, describe_bytes
 from aiokproto.net.timeouts import TLS_HANDSHAKE
 from aiokproto.net.tls_errors import PROXY, refusal
-from aiokproto.proxy_options import Proxy
 from aiokproto.texts import address
 
 MAX_RESPONSE_SIZE = 16 * 1024

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from aiokproto.cancelling import Timeout, timeout_at
 from aiokproto.errors import DeadlineError
+from aiokproto.runtime.timeouts import Timeout, timeout_at
 
 __all__ = ["TLS_HANDSHAKE", "Interruptible", "deadline", "timeout_at", "wait_until"]
 

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
-from aiokproto.application import failure, repr_of, text_of
-from aiokproto.cancelling import apart
+from aiokproto.application.calls import failure
 from aiokproto.config import MAX_PORT, ClusterConfig
+from aiokproto.config.proxy import Proxy
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, DeadlineError, KafkaError, NotKafkaError
 from aiokproto.net.addresses import Endpoint, connect, reason, resolve
 from aiokproto.net.foreign_protocols import describe_bytes
@@ -26,10 +26,10 @@ from aiokproto.net.proxy import Handshake, negotiate
 from aiokproto.net.timeouts import TLS_HANDSHAKE, timeout_at
 from aiokproto.net.timeouts import deadline as ends_at
 from aiokproto.net.tls_errors import BROKER, PROXY, tls_error
-from aiokproto.proxy_options import Proxy
+from aiokproto.runtime.timeouts import apart
 from aiokproto.security.tls.anonymous import is_anonymous
 from aiokproto.security.tls.contexts import TlsContexts
-from aiokproto.texts import address
+from aiokproto.texts import address, repr_of, text_of
 
 
 class Dialled(asyncio.BaseProtocol):

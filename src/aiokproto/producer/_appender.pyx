@@ -13,7 +13,7 @@ from aiokproto.records._writer cimport NO_HEADERS, RecordWriter
 from types import GenericAlias
 
 from aiokproto.accelerator import Documentation, Signature
-from aiokproto.application import failure
+from aiokproto.application.calls import failure
 from aiokproto.producer.partitioner import check_partition, key_hash
 from aiokproto.producer.record import PendingRecord, ProducerRecord, as_bytes, check_headers, check_timestamp
 from aiokproto.records.writer import encode_headers

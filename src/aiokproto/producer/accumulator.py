@@ -21,7 +21,6 @@ from typing import NamedTuple, NoReturn
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, MessageTooLargeError, error_for
 from aiokproto.observe.observers import ProducerObserver
-from aiokproto.plurals import counted
 from aiokproto.producer.batch import EncodedBatch, ProducerBatch
 from aiokproto.producer.batch_sizes import BatchSizes
 from aiokproto.producer.limits import BATCH_OVERHEAD, BufferLimits
@@ -29,6 +28,7 @@ from aiokproto.producer.outcome import DeliveryContext
 from aiokproto.producer.queue import PartitionQueue, SequenceRestart, TopicQueues
 from aiokproto.producer.sticky import StickyPartitioner
 from aiokproto.records import Compression, RecordBatch, estimate_size
+from aiokproto.texts import counted
 from aiokproto.types import Header, TopicPartition
 
 FIRST_RESERVATION = 4096

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic
 
-from aiokproto.application import repr_of
 from aiokproto.errors import ConfigurationError, KafkaError
 from aiokproto.interceptors import OutgoingRecord
 from aiokproto.net.versions import BrokerVersions
@@ -17,6 +16,7 @@ from aiokproto.producer.delivery import Delivery
 from aiokproto.producer.old_brokers import check_record
 from aiokproto.producer.record import PendingRecord, ProducerRecord
 from aiokproto.producer.serializers import Serializers
+from aiokproto.texts import repr_of
 from aiokproto.types import K, RecordMetadata, V
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Generic
 
 from aiokproto.accelerator import twin
-from aiokproto.application import failure
+from aiokproto.application.calls import failure
 from aiokproto.producer.delivery import BatchSlice, Delivery
 from aiokproto.producer.partitioner import Partitioner, check_partition, key_hash
 from aiokproto.producer.record import PendingRecord, ProducerRecord, as_bytes, check_headers, check_timestamp

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from aiokproto.errors import InvalidRecordError, KafkaError, UnsupportedVersionError
 from aiokproto.net.features import HEADERS, ZSTD
-from aiokproto.plurals import counted
 from aiokproto.producer.outcome import DeliveryContext, Outcome
 from aiokproto.records import BatchBuilder, BatchRecord, Compression, RecordBatch, decode, encode
 from aiokproto.records.patch import clear_producer, set_producer
 from aiokproto.records.varint import INT32_MAX
+from aiokproto.texts import counted
 from aiokproto.types import TopicPartition
 
 

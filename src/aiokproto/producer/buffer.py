@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from aiokproto.application.gates import Home
 from aiokproto.cluster import ClusterClient, ClusterSnapshot
 from aiokproto.errors import (
     BufferFullError,
@@ -18,7 +19,6 @@ from aiokproto.errors import (
     MessageTooLargeError,
     RecordAbortedError,
 )
-from aiokproto.gates import Home
 from aiokproto.interceptors import NO_INTERCEPTORS, Interceptors
 from aiokproto.net.timeouts import Interruptible, timeout_at
 from aiokproto.net.timer import Timer
@@ -161,7 +161,7 @@ class Buffer:
             KafkaError: The producer is not started, is closed, or has failed; or what ended the session.
         """
         if self.closed is None:
-            # The gate; see aiokproto.gates.
+            # The gate; see aiokproto.application.gates.
             self.check_loop()
             self._cluster.check()
             if session is not None and session.closed is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from inspect import signature
 from typing import Literal, NamedTuple, cast, get_args
 
-from aiokproto.config import boolean, duration, integer, one_of, positive, seconds, text
+from aiokproto.config.values import boolean, duration, integer, one_of, positive, seconds, text
 from aiokproto.errors import ConfigurationError, UnsupportedCompressionError
 from aiokproto.producer.limits import BATCH_OVERHEAD, BufferLimits
 from aiokproto.producer.partitioner import Partitioner

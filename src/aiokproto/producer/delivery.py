@@ -8,9 +8,9 @@ from typing import Any, final
 
 from aiokproto.accelerator import twin
 from aiokproto.errors import KafkaError
-from aiokproto.plurals import counted
 from aiokproto.producer.outcome import Outcome
 from aiokproto.producer.waiting import wait_done
+from aiokproto.texts import counted
 from aiokproto.types import RecordMetadata
 
 

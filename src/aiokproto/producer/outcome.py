@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from aiokproto.accelerator import twin
 from aiokproto.errors import KafkaError
-from aiokproto.plurals import counted
+from aiokproto.texts import counted
 from aiokproto.types import RecordMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.producer")

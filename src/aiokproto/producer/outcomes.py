@@ -10,10 +10,10 @@ from itertools import accumulate
 from typing import Any, Protocol, SupportsIndex, overload
 
 from aiokproto.errors import KafkaError
-from aiokproto.plurals import counted
 from aiokproto.producer.delivery import BatchSlice
 from aiokproto.producer.outcome import DeliveryContext, Outcome
 from aiokproto.producer.waiting import wait_done
+from aiokproto.texts import counted
 from aiokproto.types import RecordMetadata
 
 log = logging.getLogger("aiokproto.producer")

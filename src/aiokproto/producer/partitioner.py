@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from aiokproto.accelerator import twin
-from aiokproto.application import check_not_awaitable, repr_of
+from aiokproto.application.calls import check_not_awaitable
 from aiokproto.errors import InvalidRecordError
+from aiokproto.texts import repr_of
 
 if TYPE_CHECKING:
     from aiokproto.records.columns import BytesColumn, Int64s

@@ -9,17 +9,16 @@ from collections.abc import Awaitable, Callable
 from inspect import signature
 from typing import TYPE_CHECKING, Literal
 
-from aiokproto.application import repr_of
-from aiokproto.async_context import AsyncContext
+from aiokproto.application.async_context import AsyncContext
+from aiokproto.application.foreign_calls import PRODUCER_METHODS, ForeignCalls, foreign_timeout, options_by_name
+from aiokproto.application.gates import PRODUCER, Obstacle, Use, gated, refuse
 from aiokproto.cluster import ClusterClient
-from aiokproto.config import ClusterConfig, ConnectionOptions, seconds
+from aiokproto.config import ClusterConfig, ConnectionOptions
+from aiokproto.config.values import seconds
 from aiokproto.errors import ClientClosedError, ConfigurationError, DeadlineError, KafkaError
-from aiokproto.foreign_calls import PRODUCER_METHODS, ForeignCalls, foreign_timeout, options_by_name
-from aiokproto.gates import PRODUCER, Obstacle, Use, gated, refuse
 from aiokproto.observe.health import Health
 from aiokproto.observe.metrics import MetricSource
 from aiokproto.observe.observers import ProducerObserver
-from aiokproto.plurals import counted
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.buffer import Buffer, WriteSession
@@ -38,7 +37,8 @@ from aiokproto.producer.transaction import Transaction
 from aiokproto.producer.transaction_manager import TransactionManager
 from aiokproto.producer.waiting import wait_all
 from aiokproto.runtime import current
-from aiokproto.tracebacks import hiding_options
+from aiokproto.security.tracebacks import hiding_options
+from aiokproto.texts import counted, repr_of
 from aiokproto.types import K, V
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import cast
 
-from aiokproto.foreign_calls import named_after
+from aiokproto.application.foreign_calls import named_after
 from aiokproto.net.features import ZSTD
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.producer.append_pipeline import AppendPipeline

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from aiokproto.observe.health import Findings
 from aiokproto.observe.stats import ClientStats, Durations
-from aiokproto.plurals import counted
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.limits import BufferLimits
+from aiokproto.texts import counted
 
 _NAMED = 3
 """How many partitions a finding names."""

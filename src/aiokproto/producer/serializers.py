@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic
 
-from aiokproto.application import CallbackError, check_not_awaitable, failure, repr_of
-from aiokproto.coroutines import is_async, resumed
+from aiokproto.application.calls import CallbackError, check_not_awaitable, failure
 from aiokproto.errors import ConfigurationError, SerializationError
 from aiokproto.net.timeouts import deadline
+from aiokproto.runtime.coroutines import is_async, resumed
+from aiokproto.texts import repr_of
 from aiokproto.types import K, V
 
 

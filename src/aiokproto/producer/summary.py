@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from aiokproto.errors import ClientClosedError, DeadlineError, KafkaError, RecordAbortedError
-from aiokproto.plurals import counted
 from aiokproto.producer.batch import ProducerBatch
+from aiokproto.texts import counted
 from aiokproto.types import TopicPartition
 
 

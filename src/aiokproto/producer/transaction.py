@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
 
-from aiokproto.async_context import AsyncContext
+from aiokproto.application.async_context import AsyncContext
+from aiokproto.application.gates import TRANSACTION, Obstacle, Use, gated, refuse
 from aiokproto.errors import (
     CommitError,
     ConfigurationError,
     KafkaError,
     TransactionAbortedError,
 )
-from aiokproto.gates import TRANSACTION, Obstacle, Use, gated, refuse
 from aiokproto.group.arguments import Offsets, Partition, to_offsets, to_partition, to_position
 from aiokproto.producer.arrow_tables import SupportsArrow
 from aiokproto.producer.buffer import Buffer, WriteSession

@@ -21,11 +21,10 @@ from contextlib import nullcontext
 from types import CoroutineType
 from typing import Any, NamedTuple
 
-from aiokproto.application import failure, repr_of
+from aiokproto.application.calls import failure
 from aiokproto.errors import ClientClosedError, ConfigurationError
 from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.hooks import HookCalls
-from aiokproto.plurals import counted
 from aiokproto.running.drain import Drain
 from aiokproto.running.progress import Progress
 from aiokproto.running.scheduler import Backlog, Scheduler, Work
@@ -33,6 +32,7 @@ from aiokproto.running.signals import signals_handled
 from aiokproto.running.status import STUCK_AFTER, WATCHED_EVERY, StuckReport, status_of, trouble_of
 from aiokproto.running.summary import RunStatus, RunSummary, TopicCounts
 from aiokproto.runtime import create_task
+from aiokproto.texts import counted, repr_of
 
 CANCELLED_WITHIN = 1.0
 """Seconds that cancelled calls have to end before they are left alone."""

@@ -23,7 +23,8 @@ from collections.abc import Callable, Hashable, Iterable
 from types import CoroutineType
 from typing import Any, NamedTuple
 
-from aiokproto.application import check_not_awaitable, repr_of
+from aiokproto.application.calls import check_not_awaitable
+from aiokproto.texts import repr_of
 from aiokproto.types import Record, TopicPartition
 
 _RECORD_OVERHEAD = 200

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
-from aiokproto.application import failure, without_text
+from aiokproto.application.calls import failure, without_text
 from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaError
 from aiokproto.runtime import current, utc
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from aiokproto.cancelling import timeout
 from aiokproto.errors import ConfigurationError
+from aiokproto.runtime.timeouts import timeout
 from aiokproto.security.tls.anonymous import is_anonymous
 from aiokproto.security.tls.defaults import default_context
 

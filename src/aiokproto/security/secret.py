@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from aiokproto.application import failure, without_text
+from aiokproto.application.calls import failure, without_text
 from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaError
 from aiokproto.texts import is_unicode
 

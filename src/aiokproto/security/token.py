@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from aiokproto.application import failure, without_text
+from aiokproto.application.calls import failure, without_text
 from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaError
 from aiokproto.runtime import current
 from aiokproto.security.secret import Secret

@@ -18,11 +18,11 @@ import asyncio
 import logging
 from typing import Any, NamedTuple
 
-from aiokproto.cancelling import timeout
 from aiokproto.errors import KafkaError, copied
 from aiokproto.runtime import create_task, current, uniform
+from aiokproto.runtime.timeouts import timeout
 from aiokproto.security.token import Token, TokenReader
-from aiokproto.tracebacks import without_frames
+from aiokproto.security.tracebacks import without_frames
 
 _PATIENCE = 5.0
 """Longest wait for a new token while the old one is valid (s): half of what a connection may take by default."""

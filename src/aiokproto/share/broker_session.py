@@ -21,7 +21,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from aiokproto.application import repr_of
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages import share_acknowledge, share_fetch
 from aiokproto.codec.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
@@ -33,13 +32,13 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.fetched.waiting import wait_until
 from aiokproto.observe.observers import ShareObserver
-from aiokproto.plurals import counted
 from aiokproto.share.acquire_limit import AcquireLimit
 from aiokproto.share.buffer import FetchedPart, ShareBuffer, acquired_ranges, release
 from aiokproto.share.config import ShareConfig
 from aiokproto.share.ledger import AcquiredPartition, AcquisitionLock, Ended, QueuedAck, is_divisible
 from aiokproto.share.requests import Acks, Member, share_acknowledge_request, share_fetch_request
 from aiokproto.share.session import FINAL_EPOCH, ShareSessionHandler, TopicIdPartition
+from aiokproto.texts import counted, repr_of
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.share")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aiokproto.config import boolean, duration, function, integer, one_of, positive, seconds, text
+from aiokproto.config.values import boolean, duration, function, integer, one_of, positive, seconds, text
 from aiokproto.errors import ConfigurationError
 from aiokproto.fetched.chunk import DecodeLimits
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome

@@ -8,26 +8,18 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
 
-from aiokproto.async_context import AsyncContext
+from aiokproto.application.async_context import AsyncContext
+from aiokproto.application.foreign_calls import SHARE_CONSUMER_METHODS, ForeignCalls
+from aiokproto.application.gates import READ, RUN, SHARE_CONSUMER, gated
 from aiokproto.cluster import ClusterClient
-from aiokproto.config import (
-    ClusterConfig,
-    ConnectionOptions,
-    at_most,
-    boolean,
-    duration,
-    integer,
-    one_of,
-    positive,
-    seconds,
-)
-from aiokproto.coroutines import is_async
+from aiokproto.config import ClusterConfig, ConnectionOptions
+from aiokproto.config.values import at_most, boolean, duration, integer, one_of, positive, seconds
 from aiokproto.errors import ConfigurationError
-from aiokproto.foreign_calls import SHARE_CONSUMER_METHODS, ForeignCalls
-from aiokproto.gates import READ, RUN, SHARE_CONSUMER, gated
 from aiokproto.group.arguments import to_topic
 from aiokproto.running.runner import Plan
 from aiokproto.running.summary import RunStatus, RunSummary
+from aiokproto.runtime.coroutines import is_async
+from aiokproto.security.tracebacks import hiding_options
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
 from aiokproto.share.batch import ShareBatch
 from aiokproto.share.config import ShareConfig, refuse_consumer_options
@@ -35,7 +27,6 @@ from aiokproto.share.engine import ShareEngine
 from aiokproto.share.ledger import ShareRecord
 from aiokproto.share.report import ShareReport
 from aiokproto.share.runner import ErrorPolicy, Handler, ShareOptions, ShareRunner
-from aiokproto.tracebacks import hiding_options
 from aiokproto.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -315,7 +306,7 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
 
         Args:
             handler: A coroutine function of a record. A ``CancelledError`` that it raises although nobody has cancelled
-                it is a failure as any other: ``on_error`` gets a :class:`~aiokproto.application.CallbackError`.
+                it is a failure as any other: ``on_error`` gets a :class:`~aiokproto.application.calls.CallbackError`.
             concurrency: How many handlers run at a time.
             max_in_flight_bytes: Bytes of keys and values with handlers beyond which no more are started; the last
                 record can exceed it.

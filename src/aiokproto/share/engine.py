@@ -7,16 +7,15 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
+from aiokproto.application.gates import DELIVER, Obstacle
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.lifecycle import DISCONNECT, Lifecycle
 from aiokproto.errors import AuthorizationError, ConfigurationError, KafkaError
-from aiokproto.gates import DELIVER, Obstacle
 from aiokproto.group.leaving import leave_group
 from aiokproto.group.share_member import ShareMember
 from aiokproto.net.timeouts import deadline as until
 from aiokproto.net.timeouts import wait_until
 from aiokproto.observe.observers import ShareObserver
-from aiokproto.plurals import counted
 from aiokproto.running.totals import RunTotals
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
 from aiokproto.share.acquire_limit import AcquireLimit
@@ -29,6 +28,7 @@ from aiokproto.share.metric_source import metric_source
 from aiokproto.share.outcomes import Outcomes
 from aiokproto.share.reader import ShareReader
 from aiokproto.share.requests import Member
+from aiokproto.texts import counted
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.share")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from aiokproto.application import repr_of
 from aiokproto.interceptors import Interceptors
 from aiokproto.share.acknowledgement import Acknowledgement
 from aiokproto.share.ledger import ShareRecord
+from aiokproto.texts import repr_of
 from aiokproto.types import Record
 
 log = logging.getLogger("aiokproto.share")

@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from aiokproto.application import calling, check_not_awaitable
+from aiokproto.application.calls import calling, check_not_awaitable
 from aiokproto.hooks import Acknowledged
 from aiokproto.observe.observers import ShareObserver
 from aiokproto.share.acknowledgement import AcknowledgeOutcome, joined

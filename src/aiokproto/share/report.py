@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aiokproto.gates import Use
+from aiokproto.application.gates import Use
 from aiokproto.observe.health import Health
 from aiokproto.observe.stats import ClientStats, Durations
 from aiokproto.running.summary import RunStats

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Literal, NamedTuple, get_args
 
-from aiokproto.application import calling, check_not_awaitable, repr_of
+from aiokproto.application.calls import calling, check_not_awaitable
 from aiokproto.errors import ConfigurationError
 from aiokproto.running.runner import NotAwaitableError, Plan, Runner
 from aiokproto.running.scheduler import Backlog, Limits, Scheduler, Work
@@ -18,6 +18,7 @@ from aiokproto.running.summary import TopicCounts
 from aiokproto.share.acknowledgement import Acknowledgement
 from aiokproto.share.engine import ShareEngine
 from aiokproto.share.ledger import ShareRecord
+from aiokproto.texts import repr_of
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.share")

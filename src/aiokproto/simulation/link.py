@@ -7,7 +7,7 @@ from random import Random
 from typing import Protocol
 
 from aiokproto.errors import ConfigurationError
-from aiokproto.plurals import counted
+from aiokproto.texts import counted
 
 Address = tuple[str, int]
 

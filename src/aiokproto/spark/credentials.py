@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from aiokproto.application import failure, without_text
+from aiokproto.application.calls import failure, without_text
 from aiokproto.config import ConnectionOptions
 from aiokproto.errors import ConfigurationError
 from aiokproto.security.secret import read_file

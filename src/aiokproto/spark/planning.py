@@ -25,11 +25,11 @@ from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, ConfigurationError, KafkaError, UnsupportedVersionError
 from aiokproto.net.features import TIMES, TRANSACTIONS
-from aiokproto.plurals import counted
 from aiokproto.spark.leaders import request_leaders
 from aiokproto.spark.offsets import EARLIEST, LATEST, Bound, Log, OffsetRange, resolve
 from aiokproto.spark.options import ReadOptions, client_config
 from aiokproto.spark.pushdown import Conditions
+from aiokproto.texts import counted
 from aiokproto.types import TopicPartition
 
 logger = logging.getLogger("aiokproto.spark")

@@ -9,13 +9,13 @@ from difflib import get_close_matches
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from aiokproto.application import calling, check_not_awaitable
+from aiokproto.application.calls import calling, check_not_awaitable
 from aiokproto.broker.control.request_info import Intercept, RequestInfo
 from aiokproto.codec.entities import ANY_ENTITY, Entity, split
 from aiokproto.codec.registry_table import APIS
 from aiokproto.codec.schema import Request
 from aiokproto.errors import ConfigurationError
-from aiokproto.plurals import counted
+from aiokproto.texts import counted
 
 if TYPE_CHECKING:
     from typing_extensions import Self

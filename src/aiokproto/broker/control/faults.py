@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
-from aiokproto.application import calling, repr_of
+from aiokproto.application.calls import calling
 from aiokproto.broker.clock import Clock, sleep
 from aiokproto.broker.control.fault_rule import Apis, FaultRule, RequestMatcher, keys
 from aiokproto.broker.control.network import Network
@@ -17,9 +17,10 @@ from aiokproto.broker.control.request_info import Intercept, RequestInfo, Serve,
 from aiokproto.broker.request_context import CloseConnection
 from aiokproto.codec.entities import ANY_ENTITY, Entity
 from aiokproto.codec.schema import Request, Response
-from aiokproto.config import function, integer, number, positive, text
+from aiokproto.config.values import function, integer, number, positive, text
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import ConfigurationError
+from aiokproto.texts import repr_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -34,7 +34,7 @@ from aiokproto.broker.groups.reconciliation import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-from aiokproto.plurals import counted
+from aiokproto.texts import counted
 
 M = TypeVar("M", bound=ReconciledMember[Any])
 P = TypeVar("P", bound=Hashable)

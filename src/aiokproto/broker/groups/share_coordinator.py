@@ -18,7 +18,7 @@ from aiokproto.broker.metadata.topics import Topic
 from aiokproto.broker.share.coordinator import ShareCoordinator
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-from aiokproto.plurals import counted
+from aiokproto.texts import counted
 
 StartOffsets = Mapping[int, int]
 """Start offset by partition index; -1: ``share.auto.offset.reset`` decides."""

@@ -24,8 +24,8 @@ from aiokproto.broker.metadata.topics import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-from aiokproto.plurals import counted
 from aiokproto.runtime import current
+from aiokproto.texts import counted
 
 MAX_PARTITIONS = 10_000
 """Most new partitions of a topic, and of a CreateTopics or CreatePartitions request: each one costs memory, and a

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import CoroutineType
 from typing import Any, NamedTuple
 
-from aiokproto.application import calling
+from aiokproto.application.calls import calling
 from aiokproto.broker.security.sasl_server import AuthenticatedUser, AuthenticationFailed, LoginError
 
 

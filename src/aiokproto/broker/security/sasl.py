@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 
-from aiokproto.application import CallbackError, calling, without_text
+from aiokproto.application.calls import CallbackError, calling, without_text
 from aiokproto.broker.clock import Clock
 from aiokproto.broker.security.principal import Principal
 from aiokproto.broker.security.sasl_server import AuthenticationFailed, LoginError, SaslServer
@@ -27,7 +27,7 @@ from aiokproto.codec.messages.sasl_handshake import SaslHandshakeRequest, SaslHa
 from aiokproto.codec.registry import api_name
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-from aiokproto.tracebacks import without_frames
+from aiokproto.security.tracebacks import without_frames
 
 _MIN_REAUTH_SECONDS = 1.0
 

@@ -52,7 +52,7 @@ from aiokproto.codec.schema import NEVER, Request, Response, Versions
 from aiokproto.codec.wire import Limits
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, DecodeError
-from aiokproto.tracebacks import without_frames
+from aiokproto.security.tracebacks import without_frames
 
 _LIMITS = Limits(memory=64 << 20)
 """Of one decoded request: 100,000 partitions with their objects take a third of it, more than any client sends."""

@@ -16,8 +16,8 @@ from aiokproto.broker.security.security_state import SecurityState
 from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.server.client_connection import ClientConnection
 from aiokproto.broker.server.request_memory import RequestMemory
-from aiokproto.cancelling import timeout
-from aiokproto.plurals import counted
+from aiokproto.runtime.timeouts import timeout
+from aiokproto.texts import counted
 
 # A client that connects and sends nothing must not hold a socket for asyncio's default of a minute.
 TLS_HANDSHAKE_SECONDS = 30.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from aiokproto.plurals import counted
 from aiokproto.security.shown import shown
+from aiokproto.texts import counted
 
 MOST = 10
 WINDOW = 10.0

@@ -18,8 +18,8 @@ from aiokproto.codec.json import RecordsReader, from_json, to_json
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Buffer, Message, Request, Response
 from aiokproto.errors import DecodeError
-from aiokproto.plurals import counted
 from aiokproto.records.varint import encode_unsigned, read_unsigned
+from aiokproto.texts import counted
 
 KINDS = ("request", "response", "payload")
 """The members of a document that can name its message."""

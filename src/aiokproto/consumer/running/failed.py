@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from typing import Literal
 
-from aiokproto.application import calling, repr_of
+from aiokproto.application.calls import calling
 from aiokproto.consumer.running.options import RunOptions
 from aiokproto.consumer.running.retry import PermanentError
 from aiokproto.group.config import GroupConfig
-from aiokproto.plurals import counted
 from aiokproto.running.runner import NotAwaitableError
 from aiokproto.running.scheduler import Work
 from aiokproto.runtime import uniform
+from aiokproto.texts import counted, repr_of
 
 log = logging.getLogger("aiokproto.consumer")
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from inspect import isasyncgenfunction, isgeneratorfunction
 from typing import Any, Protocol
 
-from aiokproto.config import boolean, duration, integer, one_of, positive, seconds
+from aiokproto.config.values import boolean, duration, integer, one_of, positive, seconds
 from aiokproto.consumer.running.retry import NO_RETRY, Retry
 from aiokproto.consumer.running.retry_topics import RetryTopics
-from aiokproto.coroutines import is_async
 from aiokproto.errors import ConfigurationError
 from aiokproto.running.runner import NotAwaitableError, Plan
 from aiokproto.running.scheduler import Lane, Limits
+from aiokproto.runtime.coroutines import is_async
 from aiokproto.types import Record
 
 Handler = Callable[[Any], Awaitable[object]]

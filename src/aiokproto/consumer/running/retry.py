@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from aiokproto.application import calling, check_not_awaitable
-from aiokproto.config import duration, integer, seconds, text
-from aiokproto.coroutines import is_async
+from aiokproto.application.calls import calling, check_not_awaitable
+from aiokproto.config.values import duration, integer, seconds, text
 from aiokproto.errors import ConfigurationError
+from aiokproto.runtime.coroutines import is_async
 
 Failing = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
 """Exceptions that may pass: classes, or a function that returns whether to try again."""

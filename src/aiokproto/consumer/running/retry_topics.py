@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aiokproto.application import repr_of
 from aiokproto.consumer.dead_letters import SupportsPostBytes
 from aiokproto.consumer.running.retry import to_delays
 from aiokproto.runtime import current
+from aiokproto.texts import repr_of
 from aiokproto.types import Header, Record
 
 DUE = "__retry.due"

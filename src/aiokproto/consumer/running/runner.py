@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Any
 
-from aiokproto.application import calling, repr_of
+from aiokproto.application.calls import calling
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.deserializing import DeserializingReader
 from aiokproto.consumer.engine import Engine
@@ -27,6 +27,7 @@ from aiokproto.running.runner import CANCELLED_WITHIN, Runner, goes_on
 from aiokproto.running.scheduler import Backlog, Scheduler, Work
 from aiokproto.running.status import STUCK_AFTER
 from aiokproto.running.summary import TopicCounts
+from aiokproto.texts import repr_of
 from aiokproto.types import Record, TopicPartition
 
 log = logging.getLogger("aiokproto.consumer")

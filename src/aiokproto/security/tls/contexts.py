@@ -20,9 +20,9 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from aiokproto.application import failure, without_text
-from aiokproto.cancelling import apart, timeout
+from aiokproto.application.calls import failure, without_text
 from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaError
+from aiokproto.runtime.timeouts import apart, timeout
 from aiokproto.security.secret import Secret
 from aiokproto.security.tls.build import ClientContext, client_context
 from aiokproto.security.tls.options import TlsOptions

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from aiokproto.errors import ConfigurationError
-from aiokproto.plurals import counted
 from aiokproto.spark.loads.attempt import new_directory, run_attempt
 from aiokproto.spark.loads.commits import CommitLog
 from aiokproto.spark.loads.history import History
@@ -24,6 +23,7 @@ from aiokproto.spark.offsets import DataLossError
 from aiokproto.spark.options import TOPIC_IDS, parse_read_options
 from aiokproto.spark.payloads.columns import column_type
 from aiokproto.spark.planning import TopicChangedError, plan_now
+from aiokproto.texts import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from aiokproto.cancelling import timeout
 from aiokproto.errors import ConfigurationError, KafkaError
+from aiokproto.runtime.timeouts import timeout
 from aiokproto.security.http_request import HttpError, HttpResponse, Url, parse_url, request
 from aiokproto.security.shown import shown
 from aiokproto.security.tls.defaults import default_context

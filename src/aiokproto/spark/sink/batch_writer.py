@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from aiokproto.plurals import counted
 from aiokproto.spark.batch_reader import brief
 from aiokproto.spark.sink.options import WriteOptions
 from aiokproto.spark.sink.tasks import WriteError, write_rows
 from aiokproto.spark.worker import worker
+from aiokproto.texts import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aiokproto.errors import InvalidRecordError, KafkaError
-from aiokproto.plurals import counted
 from aiokproto.producer import BulkDelivery, Producer
 from aiokproto.producer.record_sender import RecordSender
 from aiokproto.spark.payloads.encoding import PayloadEncoder
 from aiokproto.spark.sink.options import WriteOptions
 from aiokproto.spark.sink.rows import TopicRows, by_topic
 from aiokproto.spark.worker import Worker
+from aiokproto.texts import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -28,7 +28,7 @@ from aiokproto.broker.groups.share.member import ShareHeartbeat, ShareMember
 from aiokproto.broker.groups.share.state_metadata import StatePartitionMetadata
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-from aiokproto.plurals import counted
+from aiokproto.texts import counted
 
 
 class ShareGroup:

@@ -22,7 +22,7 @@ from aiokproto.broker.groups.streams.member import Topology
 from aiokproto.codec.payloads.streams_groups import CopartitionGroup, Subtopology, TopicInfo
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-from aiokproto.plurals import counted
+from aiokproto.texts import counted
 
 
 class StatusCode(IntEnum):

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from aiokproto.errors import FencedError, KafkaError
-from aiokproto.plurals import counted
 from aiokproto.producer.handed_over import HandedOver
 from aiokproto.producer.producer_id import ProducerId
 from aiokproto.spark.sink.exactly_once.protocol import (
@@ -27,6 +26,7 @@ from aiokproto.spark.sink.exactly_once.protocol import (
     resolve,
     task_id,
 )
+from aiokproto.texts import counted
 
 log = logging.getLogger("aiokproto.spark")
 

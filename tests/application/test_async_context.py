@@ -10,7 +10,7 @@ import pytest
 
 import aiokproto
 from aiokproto import Broker, Cluster, Consumer, ExactlyOnce, Producer, ShareConsumer
-from aiokproto.async_context import AsyncContext
+from aiokproto.application.async_context import AsyncContext
 from aiokproto.client import Client
 from aiokproto.cluster import ClusterClient
 from aiokproto.errors import DeadlineError

@@ -7,16 +7,14 @@ What ends the program (``SystemExit``, ``KeyboardInterrupt``) passes, as in asyn
 cancellation of the task that calls. A ``CancelledError`` that is none, because what the function waited for was
 cancelled by another task, is an error like any other. Passed on, it would end tasks that nobody has cancelled, and
 nothing would log it. ``StopAsyncIteration`` would end the application's own loop over records in the same way.
-
-Its objects are written with :func:`text_of` and :func:`repr_of`: their ``__str__`` and ``__repr__`` are functions of
-the application as well, and an error that cannot be written is still to be handled, logged and raised.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from inspect import isawaitable
 from types import CoroutineType
+
+from aiokproto.texts import repr_of, text_of
 
 ENDS_THE_PROGRAM = (SystemExit, KeyboardInterrupt)
 """What no function of the application is asked about again."""
@@ -89,17 +87,6 @@ class calling:
             raise failure(error, self._what, awaited=self._awaited) from error
 
 
-def text_of(value: object) -> str:
-    """Return ``str(value)`` of an object of the application; its class, if that raises."""
-    return _written(str, value)
-
-
-def repr_of(value: object, most: int | None = None) -> str:
-    """Return the first ``most`` characters of ``repr(value)`` of an object of the application; its class, if that
-    raises."""
-    return _written(repr, value)[:most]
-
-
 def without_text(error: BaseException) -> str:
     """Name an error of a function that gives secrets: its text may have one, such as a vault's URL with a token in it.
 
@@ -108,15 +95,6 @@ def without_text(error: BaseException) -> str:
     if isinstance(error, CallbackError) and error.__cause__ is not None:
         error = error.__cause__
     return f"{type(error).__name__} (its text is left out, as it may have a secret)"
-
-
-def _written(form: Callable[[object], str], value: object) -> str:
-    try:
-        return form(value)
-    except ENDS_THE_PROGRAM:
-        raise
-    except BaseException as error:  # noqa: BLE001 - whatever it is, there is no text
-        return f"<{type(value).__name__}, whose {form.__name__}() raises {type(error).__name__}>"
 
 
 def check_not_awaitable(result: object, what: str) -> None:
@@ -135,7 +113,7 @@ def check_not_awaitable(result: object, what: str) -> None:
 
 def _ends_the_task(error: BaseException) -> bool:
     # Not at the top: only what is awaited needs an event loop.
-    from aiokproto.cancelling import CancelledError, in_task, is_cancelled
+    from aiokproto.runtime.timeouts import CancelledError, in_task, is_cancelled
 
     # A coroutine that is closed with its event loop raises GeneratorExit; while the task runs, only the function does.
     return (isinstance(error, CancelledError) and is_cancelled()) or (

@@ -7,8 +7,8 @@ from abc import abstractmethod
 from types import TracebackType
 from typing import NoReturn
 
-from aiokproto.application import text_of
 from aiokproto.errors import KafkaError
+from aiokproto.texts import text_of
 
 log = logging.getLogger("aiokproto")
 

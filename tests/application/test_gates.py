@@ -1,4 +1,4 @@
-"""Every public method in every situation: what :mod:`aiokproto.gates` says of it is what it does."""
+"""Every public method in every situation: what :mod:`aiokproto.application.gates` says of it is what it does."""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ from typing import Any
 import pytest
 
 from aiokproto import Client, Consumer, ExactlyOnce, Producer, ShareConsumer
-from aiokproto.broker import Broker
-from aiokproto.codec.messages.metadata import MetadataRequest
-from aiokproto.consumer import Progress
-from aiokproto.errors import ClientClosedError, ConfigurationError, KafkaError
-from aiokproto.gates import (
+from aiokproto.application.gates import (
     CLIENT,
     CONSUMER,
     EXACTLY_ONCE,
@@ -34,6 +30,10 @@ from aiokproto.gates import (
     gated,
     public_methods,
 )
+from aiokproto.broker import Broker
+from aiokproto.codec.messages.metadata import MetadataRequest
+from aiokproto.consumer import Progress
+from aiokproto.errors import ClientClosedError, ConfigurationError, KafkaError
 from aiokproto.producer import Transaction
 from aiokproto.records import BatchRecord, encode
 
@@ -410,7 +410,7 @@ def test_a_table_has_each_public_method_and_no_other(cls: type) -> None:
 
 
 def test_a_class_with_a_method_that_its_table_lacks_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"Sample: aiokproto.gates says nothing of late"):
+    with pytest.raises(TypeError, match=r"Sample: aiokproto.application.gates says nothing of late"):
 
         @gated({"early": CONSUMER["seek"]})
         class Sample:

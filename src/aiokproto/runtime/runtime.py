@@ -13,7 +13,7 @@ from random import Random, SystemRandom
 from typing import Any, TypeVar
 from uuid import UUID
 
-from aiokproto.cancelling import Task
+from aiokproto.runtime.timeouts import Task
 
 thread_id = threading.get_ident
 """The running thread's id."""

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from aiokproto.coroutines import resumed
+from aiokproto.runtime.coroutines import resumed
 
 
 async def work(seen: list[str], gate: asyncio.Event) -> str:

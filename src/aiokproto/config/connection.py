@@ -1,8 +1,7 @@
-"""Options: their names, defaults and checks.
+"""The options of a client's connections to its cluster: names, defaults, and what they become.
 
 Names are the Java client's in snake_case. Durations are milliseconds in options, as everywhere in Kafka, and float
-seconds in :class:`ClusterConfig` and all code behind it. Producer and consumer use the checks at the end too: each
-raises :class:`~aiokproto.errors.ConfigurationError` with the option, the value, and the values it accepts.
+seconds in :class:`ClusterConfig` and all code behind it.
 """
 
 from __future__ import annotations
@@ -10,14 +9,14 @@ from __future__ import annotations
 import socket
 import ssl
 import sys
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+from aiokproto.config.proxy import Proxy, parse_proxy, without_credentials
+from aiokproto.config.values import boolean, duration, function, integer, one_of, seconds, text, unknown_options
 from aiokproto.errors import ConfigurationError
-from aiokproto.foreign_options import HINTS, OWNERS
 from aiokproto.hooks import NO_HOOKS, HookCalls, Hooks, parse_hooks
 from aiokproto.interceptors import NO_INTERCEPTORS, Interceptor, Interceptors, parse_interceptors
 from aiokproto.metrics import (
@@ -26,7 +25,6 @@ from aiokproto.metrics import (
     MetricsFunction,
     parse_application_metrics,
 )
-from aiokproto.proxy_options import Proxy, parse_proxy, without_credentials
 from aiokproto.security.mechanism import SaslMechanism
 from aiokproto.security.option_types import SaslOptions
 from aiokproto.security.secret import SecretSource
@@ -51,8 +49,6 @@ Dialer = Callable[[str, int], Awaitable[socket.socket]]
 
 HostnameMap = Callable[[str, int], "str | Awaitable[str]"]
 """From a broker's host and port to a host name."""
-
-T = TypeVar("T")
 
 DEFAULT_PORT = 9092
 MAX_PORT = 65535
@@ -430,103 +426,6 @@ def _parse_address(name: str, text: str) -> Address:
     if not (port.isascii() and port.isdigit() and 1 <= int(port) <= MAX_PORT):
         raise ConfigurationError(f"{name}: {text!r} has the port {port!r}: expected 1 to 65535")
     return host, int(port)
-
-
-def unknown_options(unknown: Sequence[str], valid: Iterable[str]) -> ConfigurationError:
-    """Return the error for unknown options, each with a hint if another client has it, or else with the nearest name.
-
-    All are named at once: they come together when the configuration of another client is passed.
-    """
-    names = sorted(valid)
-    advice = {name: _advice(name, names) for name in unknown}
-    text = "; ".join(f"{name!r}{advised}" for name, advised in advice.items())
-    everything = "" if all(advice.values()) else f"; valid options: {', '.join(names)}"
-    return ConfigurationError(f"unknown option{'s:' if len(advice) > 1 else ''} {text}{everything}")
-
-
-def _advice(name: str, names: list[str]) -> str:
-    key = name.lower().replace(".", "_").replace("-", "_")
-    if key in HINTS:
-        return f": {HINTS[key]}"
-    if key in OWNERS and key not in names:
-        return f": {OWNERS[key]} has it"
-    close = get_close_matches(key, names, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def number(name: str, value: object, minimum: float = 0, maximum: float | None = None) -> float:
-    """Check a number against bounds (both inclusive); a ``bool`` is not a number."""
-    # Written so that NaN fails too.
-    if (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and value >= minimum
-        and (maximum is None or value <= maximum)
-    ):
-        return value
-    # 15 digits: 2147483647 in full, and 0.1 as it is written.
-    most = "" if maximum is None else f" and at most {maximum:.15g}"
-    raise ConfigurationError(f"{name}={value!r}: expected a number of at least {minimum:.15g}{most}")
-
-
-def at_most(name: str, value: int, limit: str, most: int) -> int:
-    """Check a number against another argument, which the error names."""
-    if value > most:
-        raise ConfigurationError(f"{name}={value}: expected at most {limit}={most}")
-    return value
-
-
-def integer(name: str, value: object, minimum: int = 0, maximum: int | None = None) -> int:
-    """Check a whole number against bounds (both inclusive)."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigurationError(f"{name}={value!r}: expected a whole number of at least {minimum}")
-    return int(number(name, value, minimum, maximum))
-
-
-def positive(name: str, value: object) -> int:
-    """Check a whole number above 0."""
-    return integer(name, value, 1)
-
-
-def seconds(name: str, value: object, minimum: float = 0) -> float:
-    """Convert a duration from milliseconds to seconds."""
-    return number(name, value, minimum) / 1000
-
-
-def duration(name: str, value: object) -> float:
-    """Convert a duration above 0 from milliseconds to seconds."""
-    if number(name, value) == 0:
-        raise ConfigurationError(f"{name}={value!r}: expected a number of milliseconds above 0")
-    return seconds(name, value)
-
-
-def one_of(name: str, value: T, choices: Collection[T]) -> T:
-    """Return the choice that equals the value; strings are compared without case."""
-    for choice in choices:
-        if value == choice or (isinstance(value, str) and isinstance(choice, str) and value.lower() == choice.lower()):
-            return choice
-    raise ConfigurationError(f"{name}={value!r}: expected {' or '.join(repr(choice) for choice in choices)}")
-
-
-def text(name: str, value: object) -> str:
-    """Check a string that is not empty and fits a Kafka STRING (int16 length)."""
-    if not isinstance(value, str) or not value or not is_unicode(value) or len(value.encode()) > 0x7FFF:
-        raise ConfigurationError(f"{name}={value!r}: expected text of 1 to 32767 bytes")
-    return value
-
-
-def boolean(name: str, value: object) -> bool:
-    """Check a bool; nothing else is accepted, because ``"false"`` would count as true."""
-    if not isinstance(value, bool):
-        raise ConfigurationError(f"{name}={value!r}: expected True or False")
-    return value
-
-
-def function(name: str, value: Any) -> Any:
-    """Check a callable, or None."""
-    if value is not None and not callable(value):
-        raise ConfigurationError(f"{name}={value!r}: expected a function, or None")
-    return value
 
 
 def _frame_limit(name: str, value: object) -> int:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiokproto import config
-from aiokproto.config import ClusterConfig, ConnectionOptions, parse_addresses
+from aiokproto.config import ClusterConfig, ConnectionOptions, connection, parse_addresses, values
 from aiokproto.errors import ConfigurationError
 from aiokproto.security.options import SASL_OPTIONS
 from aiokproto.security.tls.options import TLS_OPTIONS
@@ -70,7 +69,7 @@ def test_options_are_milliseconds_and_the_code_has_seconds() -> None:
 
 def test_every_option_is_read() -> None:
     """An option that is declared and not read would be silently ignored."""
-    read = {*config._CHECKS, "bootstrap_servers", "security_protocol", "ssl_context", *TLS_OPTIONS}
+    read = {*connection._CHECKS, "bootstrap_servers", "security_protocol", "ssl_context", *TLS_OPTIONS}
     read |= {"sasl_mechanism", *SASL_OPTIONS, "proxy_url", "no_proxy", "proxy_ssl_context"}
     assert set(ConnectionOptions.__annotations__) == read
 
@@ -121,9 +120,9 @@ async def test_tls() -> None:
 
 
 def test_checks_shared_by_producer_and_consumer() -> None:
-    assert config.one_of("acks", "ALL", ("all", 0, 1)) == "all"
-    assert config.boolean("x", False) is False
-    assert config.positive("x", 1) == 1
-    for check, value in ((config.boolean, "false"), (config.positive, 0), (config.integer, 1.5)):
+    assert values.one_of("acks", "ALL", ("all", 0, 1)) == "all"
+    assert values.boolean("x", False) is False
+    assert values.positive("x", 1) == 1
+    for check, value in ((values.boolean, "false"), (values.positive, 0), (values.integer, 1.5)):
         with pytest.raises(ConfigurationError, match=r"x=.*: expected"):
             check("x", value)

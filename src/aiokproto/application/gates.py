@@ -170,7 +170,7 @@ def gated(table: Table) -> Callable[[T], T]:
 
     def guard(cls: T) -> T:
         if unknown := sorted(public_methods(cls) - table.keys()):
-            raise TypeError(f"{cls.__name__}: aiokproto.gates says nothing of {', '.join(unknown)}")
+            raise TypeError(f"{cls.__name__}: aiokproto.application.gates says nothing of {', '.join(unknown)}")
         for name, use in table.items():
             owner = next(base for base in cls.__mro__ if name in vars(base))
             if isinstance(use, Use):

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from aiokproto.config import ClusterConfig
+from aiokproto.config.proxy import Bypass, Proxy
 from aiokproto.errors import ConfigurationError
-from aiokproto.proxy_options import Bypass, Proxy
 
 
 def parsed(**options: Any) -> ClusterConfig:
