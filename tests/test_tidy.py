@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SRC = ROOT / "src"
 
-FILE_LINES = 1000
+FILE_LINES = 1200
 FUNCTION_LINES = 70
 
 # Imported on first use: a program that never meets zstd need not have it loaded, nor wait for Spark.
@@ -328,7 +328,7 @@ def test_clocks_and_chance_come_from_the_runtime() -> None:
 
 
 def test_no_wait_swallows_a_cancellation() -> None:
-    """As ``asyncio.wait_for`` does before Python 3.12, if the result comes at the same time: see ``net.timeouts``."""
+    """As ``asyncio.wait_for`` does before Python 3.12, if the result comes at the same time: `runtime.timeouts`."""
     assert not offenders(python_files("src"), lambda path: facts(path).wait_for)
 
 

@@ -47,7 +47,7 @@ from aiokproto.types import Header, Record, RecordMetadata
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
 """The version of the semantic conventions."""
 
-MOST_LINKS = 128
+MAX_LINKS = 128
 """Most links of a span: the SDK's default limit, beyond which it drops them."""
 
 # Bounds that the conventions advise for durations (s).
@@ -245,7 +245,7 @@ class Tracing(Interceptor):
     def _links(self, records: Sequence[Record]) -> Iterator[Link]:
         count = 0
         for record in records:
-            if record.headers and count < MOST_LINKS:
+            if record.headers and count < MAX_LINKS:
                 context = self._propagator.extract(record.headers, getter=_GETTER)
                 found = trace.get_current_span(context).get_span_context()
                 if found.is_valid:

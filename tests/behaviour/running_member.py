@@ -19,7 +19,7 @@ class AnyMember(Protocol):
     @property
     def state(self) -> str: ...
     @property
-    def trouble(self) -> str: ...
+    def problem(self) -> str: ...
     async def run(self) -> None: ...
     async def leave(self, timeout_ms: float) -> None: ...
 
@@ -46,7 +46,7 @@ class RunningMember:
             news = asyncio.create_task(self._news.wait())
             done, _ = await asyncio.wait([news, self.task], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
             news.cancel()
-            assert done, f"still {self._member.state}: {self._member.trouble}; {self.noted()}"
+            assert done, f"still {self._member.state}: {self._member.problem}; {self.noted()}"
             if self.task in done:
                 self.task.result()
 

@@ -23,8 +23,8 @@ from aiokproto.codec.messages.list_config_resources import ListConfigResourcesRe
 from aiokproto.error_codes import ErrorCode
 from aiokproto.hooks import BatchWritten, Committed, Rebalanced, RecordsDelivered, RequestSent, ResponseReceived
 from aiokproto.metrics import Metric
-from aiokproto.net.timeouts import timeout_at
 from aiokproto.observe.metrics import MetricSource
+from aiokproto.runtime.timeouts import timeout_at
 from tests.clusters import BehaviourCluster
 from tests.java.compiler import PROGRAMS, compiled
 from tests.kafka.cluster import KafkaCluster

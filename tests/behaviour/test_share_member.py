@@ -64,7 +64,7 @@ async def test_a_member_is_assigned_the_partitions_of_its_topics_and_leaves(
         one.member.set_topics(frozenset({topic}))
         await one.until(lambda: one.assigned == all_of(topic, 3))
         assert one.member.member_epoch > 0
-        assert one.member.trouble == ""
+        assert one.member.problem == ""
         assert await members_of(cluster, topic) == {one.member.member_id: ("r1", [topic])}
     assert one.member.member_epoch == -1
     assert await members_of(cluster, topic) == {}

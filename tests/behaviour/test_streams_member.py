@@ -107,7 +107,7 @@ async def test_a_member_gets_the_tasks_of_its_topology(cluster: BehaviourCluster
     """Also when the source topic is created only then: until that the status says what is missing."""
     async with processor(cluster, topic, process_id="p1", rack="r1", client_tags={"zone": "a"}) as one:
         await one.until(lambda: one.statuses == [StatusCode.MISSING_SOURCE_TOPICS])
-        assert topic in one.member.trouble
+        assert topic in one.member.problem
         await cluster.create_topic(topic, partitions=2)
         await one.until(lambda: one.held == ALL)
         assert one.member.tasks == ALL

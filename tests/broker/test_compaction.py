@@ -346,7 +346,7 @@ def test_a_batch_is_compacted_in_steps_however_many_slices_it_has(
 def test_a_batch_that_would_take_too_much_memory_is_retained_in_full(
     codec: Compression, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aiokproto.broker.log.rewrite.MOST_REWRITTEN", 1000)
+    monkeypatch.setattr("aiokproto.broker.log.rewrite.MAX_REWRITTEN", 1000)
     log = Log(tmp_path, CONFIG, NOW)
     for count in (20, 8):
         builder = BatchBuilder(compression=codec)

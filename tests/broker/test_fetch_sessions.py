@@ -61,7 +61,7 @@ async def test_a_larger_session_replaces_one_that_is_older_than_two_minutes() ->
 
 
 async def test_the_partitions_of_all_sessions_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "MOST_PARTITIONS", 10)
+    monkeypatch.setattr(sessions, "MAX_PARTITIONS", 10)
     async with Broker() as broker, connect(broker) as wire:
         await broker.create_topic("t")
         assert await begun(wire, 11) == 0

@@ -159,9 +159,9 @@ async def test_errors_of_handlers_are_logged_as_seldom_as_closed_connections(
     assert handler is not None
     monkeypatch.setattr("aiokproto.broker.server.dispatch.find", lambda _: handler._replace(handle=fail))
     async with Broker() as broker:
-        for _ in range(3 * refusal_log.MOST):
+        for _ in range(3 * refusal_log.MAX_LOGGED):
             async with connect(broker) as wire:
                 wire.send(MetadataRequest(topics=None))
                 assert await wire.closed()
-    assert sum(record.exc_info is not None for record in caplog.records) == refusal_log.MOST
+    assert sum(record.exc_info is not None for record in caplog.records) == refusal_log.MAX_LOGGED
     assert caplog.records[-1].getMessage().startswith("broker 0 closed 20 more connections")

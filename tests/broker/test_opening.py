@@ -316,7 +316,7 @@ def test_a_record_that_becomes_much_larger_than_it_is_stored_is_not_converted(ve
 
 
 def test_a_record_that_is_stored_in_as_many_bytes_is_converted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aiokproto.broker.log.stored._MOST_OF_RECORD", 1000)
+    monkeypatch.setattr("aiokproto.broker.log.stored._MAX_RECORD_BYTES", 1000)
     stored = encode([BatchRecord(0, NOW, None, bytes(5000))])
     assert [len(record.value or b"") for one in decode(downgrade(stored, 2, 0)) for record in one] == [5000]
 

@@ -12,7 +12,7 @@ import pytest
 
 from aiokproto.broker import Broker, Security
 from aiokproto.broker.security import write_behind
-from aiokproto.broker.security.tokens import MAX_OF_OWNER
+from aiokproto.broker.security.tokens import MAX_OWNED
 from aiokproto.broker.security.write_behind import WriteBehind
 from aiokproto.codec.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -201,7 +201,7 @@ async def test_a_request_with_many_changes_writes_once(monkeypatch: pytest.Monke
 def test_nobody_takes_all_delegation_tokens() -> None:
     store = Store()
     token = store.tokens.create(ALICE, ALICE, [], -1)
-    for _ in range(MAX_OF_OWNER - 1):
+    for _ in range(MAX_OWNED - 1):
         store.tokens.create(ALICE, ALICE, [], -1)
     for requester in (ALICE, BOB):
         with refused(ErrorCode.POLICY_VIOLATION):

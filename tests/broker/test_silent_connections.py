@@ -178,7 +178,7 @@ async def test_sockets_that_wait_for_another_to_be_closed_have_a_limit(
     protocol: SecurityProtocol, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each is a file descriptor of the broker, and none of a client that has closed it meanwhile."""
-    monkeypatch.setattr(listener, "MOST_WAITING", 3)
+    monkeypatch.setattr(listener, "MAX_WAITING", 3)
     async with secured(protocol, certificates, **{"max.connections": 2}) as broker, silent(broker, 2) as first:
         await until(lambda: len(broker._servers[0]._connections) == 2)
         async with silent(broker, 10) as ends:

@@ -10,7 +10,7 @@ from aiokproto.broker import Broker, VirtualClock
 from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.quotas.client_quota_manager import MAX_METERS, ClientQuotaManager
 from aiokproto.broker.quotas.client_quotas import ClientQuotas
-from aiokproto.broker.telemetry import MOST_PUSHED_BYTES, ClientMetricsOptions, ClientTelemetry, PushedMetrics
+from aiokproto.broker.telemetry import MAX_PUSHED_BYTES, ClientMetricsOptions, ClientTelemetry, PushedMetrics
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.messages.share_fetch import FetchPartition, FetchTopic, ShareFetchRequest
 from aiokproto.records import Compression, compress
@@ -50,7 +50,7 @@ def test_pushed_metrics_have_a_limit_of_bytes() -> None:
     for number in range(40):
         push = PushedMetrics("c", number.to_bytes(16, "big"), False, sent)
         telemetry.push(push, 0, Compression.GZIP, {})
-    assert len(telemetry.pushes) == MOST_PUSHED_BYTES // (1 << 20) - 1
+    assert len(telemetry.pushes) == MAX_PUSHED_BYTES // (1 << 20) - 1
     assert telemetry.pushes[-1].client_instance_id == (39).to_bytes(16, "big")
     assert telemetry._pushed_bytes == sum(len(push.metrics) + 1 for push in telemetry.pushes)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.cluster.snapshot import MOST_OMISSIONS, MOST_REWINDS, BrokerNode, ClusterSnapshot
+from aiokproto.cluster.snapshot import MAX_OMISSIONS, MAX_REWINDS, BrokerNode, ClusterSnapshot
 from aiokproto.codec.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -57,17 +57,17 @@ def test_a_lower_epoch_is_believed_when_several_responses_in_a_row_have_it() -> 
     """A cluster that was restored counts its epochs from an older one."""
     shot = ClusterSnapshot().updated(answer(partition(0, 2, 5)))
     leaders = []
-    for _ in range(MOST_REWINDS + 1):
+    for _ in range(MAX_REWINDS + 1):
         shot = shot.updated(answer(partition(0, 1, 3)))
         leaders.append((shot.leader("t", 0), shot.leader_epoch("t", 0)))
-    assert leaders == [(2, 5)] * MOST_REWINDS + [(1, 3)]
+    assert leaders == [(2, 5)] * MAX_REWINDS + [(1, 3)]
 
 
 def test_a_response_with_the_known_epoch_ends_the_row_of_lower_ones() -> None:
     shot = ClusterSnapshot()
     for _ in range(3):
         shot = shot.updated(answer(partition(0, 2, 5)))
-        for _ in range(MOST_REWINDS):
+        for _ in range(MAX_REWINDS):
             shot = shot.updated(answer(partition(0, 1, 3)))
     assert shot.leader("t", 0) == 2
 
@@ -150,7 +150,7 @@ def test_a_topic_that_is_created_again_can_have_fewer_partitions() -> None:
 
 def test_fewer_partitions_are_believed_where_topics_have_no_ids_once_several_responses_have_them() -> None:
     shot = ClusterSnapshot().updated(answer(*(partition(index, 1, 0) for index in range(3)), topic_id=ZERO_UUID))
-    for _ in range(MOST_OMISSIONS):
+    for _ in range(MAX_OMISSIONS):
         shot = shot.updated(answer(partition(0, 1, 0), topic_id=ZERO_UUID))
         assert len(shot.topics["t"].partitions) == 3
     shot = shot.updated(answer(partition(0, 1, 0), topic_id=ZERO_UUID))

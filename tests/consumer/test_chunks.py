@@ -14,8 +14,8 @@ from aiokproto.consumer.buffer import RecordBuffer
 from aiokproto.consumer.damage import locate
 from aiokproto.errors import CorruptBatchError, CorruptRecordError
 from aiokproto.fetched.chunk import (
-    MOST_BATCHES,
-    MOST_WORK,
+    MAX_BATCHES,
+    MAX_WORK,
     BufferedBytes,
     Chunk,
     chunks,
@@ -63,12 +63,12 @@ def cut(data: bytes, position: int = 0, aborted: list[AbortedTransaction] | None
     return list(chunks(AT, position, memoryview(data), aborted or []))
 
 
-@pytest.mark.parametrize("count", [1, MOST_BATCHES - 1, MOST_BATCHES, MOST_BATCHES + 1, 3 * MOST_BATCHES])
+@pytest.mark.parametrize("count", [1, MAX_BATCHES - 1, MAX_BATCHES, MAX_BATCHES + 1, 3 * MAX_BATCHES])
 @pytest.mark.parametrize("position", [0, 5])
 def test_many_small_batches(count: int, position: int) -> None:
     found = cut(b"".join(batch(base, b"x") for base in range(position + count)), position)
     assert bases(found) == list(range(position, position + count))
-    assert max(len(chunk.batches) for chunk in found) <= MOST_BATCHES
+    assert max(len(chunk.batches) for chunk in found) <= MAX_BATCHES
     assert [chunk.end for chunk in found[:-1]] == [chunk.position for chunk in found[1:]]
     assert (found[0].position, found[-1].end) == (position, position + count)
     assert [chunk.size for chunk in found] == [sum(one.size_in_bytes for one in chunk.batches) for chunk in found]
@@ -83,8 +83,8 @@ def test_a_compressed_batch_counts_with_its_decompressed_size(compression: Compr
     assert bases(found) == list(range(len(noise)))
     for chunk in found:
         sizes = [expected_size(one) for one in chunk.batches]
-        assert sum(sizes[:-1]) < MOST_WORK
-    assert all(sum(map(expected_size, chunk.batches)) >= MOST_WORK for chunk in found[:-1])
+        assert sum(sizes[:-1]) < MAX_WORK
+    assert all(sum(map(expected_size, chunk.batches)) >= MAX_WORK for chunk in found[:-1])
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_checksum_is_compared_once(
 
 def test_an_aborted_transaction_is_left_out_of_every_chunk() -> None:
     """Producer 1 aborts a transaction that begins in the first chunk and ends in the last; later it begins another."""
-    last = 2 * MOST_BATCHES
+    last = 2 * MAX_BATCHES
     data = b"".join(batch(base, b"x", producer_id=1 if base in (3, last + 10) else -1) for base in range(last + 20))
     data += abort(last + 20, 1) + batch(last + 21, b"x", producer_id=1)
     found = cut(data, 0, [AbortedTransaction(producer_id=1, first_offset=3)])
@@ -120,7 +120,7 @@ def test_an_aborted_transaction_is_left_out_of_every_chunk() -> None:
 
 
 def test_damage_is_reported_after_the_good_records() -> None:
-    count = 2 * MOST_BATCHES + 1
+    count = 2 * MAX_BATCHES + 1
     bad = bytearray(batch(count, b"x"))
     bad[16] = 9
     found = cut(b"".join(batch(base, b"x") for base in range(count)) + bytes(bad))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiokproto.consumer.epochs import MOST_EPOCHS, AskOlder, EpochEnd, EpochHistory
+from aiokproto.consumer.epochs import MAX_EPOCHS, AskOlder, EpochEnd, EpochHistory
 
 Log = list[int]
 """The leader epoch of each record. Epoch and offset identify a record: each epoch has one leader."""
@@ -61,9 +61,9 @@ def test_records_without_epochs_make_what_came_before_unknown() -> None:
 
 
 def test_old_epochs_are_forgotten() -> None:
-    made = history(*((epoch, epoch) for epoch in range(2 * MOST_EPOCHS)))
-    assert made.before(MOST_EPOCHS) == -1
-    assert made.before(MOST_EPOCHS + 1) == MOST_EPOCHS
+    made = history(*((epoch, epoch) for epoch in range(2 * MAX_EPOCHS)))
+    assert made.before(MAX_EPOCHS) == -1
+    assert made.before(MAX_EPOCHS + 1) == MAX_EPOCHS
 
 
 class Leader:

@@ -14,14 +14,14 @@ import pytest
 from aiokproto.cluster import BrokerNode, ClusterSnapshot, PartitionInfo, TopicInfo
 from aiokproto.codec.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from aiokproto.consumer.assignment import Assignment, Signals
-from aiokproto.consumer.broker_fetcher import MOST_CHANGES, BrokerFetcher
+from aiokproto.consumer.broker_fetcher import MAX_CHANGES, BrokerFetcher
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.fetch_request import FetchConfig
 from aiokproto.consumer.fetcher import Fetcher
 from aiokproto.consumer.position_validator import PositionValidator
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerConnectionError, KafkaError
-from aiokproto.fetched.chunk import MOST_BATCHES
+from aiokproto.fetched.chunk import MAX_BATCHES
 from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.records import BatchBuilder
 from aiokproto.types import TopicPartition
@@ -176,14 +176,14 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 async def test_a_fetch_names_only_the_partitions_that_changed(work: Counter[str]) -> None:
     """However many partitions are unchanged."""
-    size = 5 * MOST_CHANGES // 2
+    size = 5 * MAX_CHANGES // 2
     kafka = Kafka(size)
     async with fetching(kafka, size) as (_, assignment):
         found: list[dict[int, int]] = []
         while sum(map(len, found)) < size:
             found.append(offsets_in(await kafka.request()))
         assert {number for partitions in found for number in partitions} == set(range(size))
-        assert max(map(len, found)) <= MOST_CHANGES
+        assert max(map(len, found)) <= MAX_CHANGES
         await kafka.idle()
         kafka.answer = lambda node, request: None
         work.clear()
@@ -195,12 +195,12 @@ async def test_a_fetch_names_only_the_partitions_that_changed(work: Counter[str]
 
 
 async def test_a_long_poll_starts_only_when_every_partition_was_requested() -> None:
-    kafka = Kafka(2 * MOST_CHANGES)
-    async with fetching(kafka, 2 * MOST_CHANGES):
+    kafka = Kafka(2 * MAX_CHANGES)
+    async with fetching(kafka, 2 * MAX_CHANGES):
         while not kafka.polling:
             await asyncio.sleep(0)
         counts = [len(offsets_in(request)) for _, request in kafka.requests]
-        assert sum(counts) == 2 * MOST_CHANGES
+        assert sum(counts) == 2 * MAX_CHANGES
         waits = [request.max_wait_ms for (_, request), new in zip(kafka.requests, counts, strict=True) if new]
         assert set(waits[:-1]) == {0}
 
@@ -345,7 +345,7 @@ async def test_a_seek_while_a_response_is_processed_drops_the_rest_of_it(monkeyp
     kafka = Kafka(1)
     async with fetching(kafka, 1) as (_, assignment):
         await kafka.idle()
-        kafka.give(PartitionData(partition_index=0, records=b"".join(map(batch, range(5, 5 + 3 * MOST_BATCHES)))))
+        kafka.give(PartitionData(partition_index=0, records=b"".join(map(batch, range(5, 5 + 3 * MAX_BATCHES)))))
         cursor = assignment.get(TopicPartition("t", 0))
         while not cursor.buffer:
             await asyncio.sleep(0)

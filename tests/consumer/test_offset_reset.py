@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokproto.consumer.offset_reset import MOST_DAYS, ResetPolicy
+from aiokproto.consumer.offset_reset import MAX_DAYS, ResetPolicy
 from aiokproto.consumer.reset_reason import ResetReason
 from aiokproto.consumer.start_lookup import EARLIEST, LATEST, NEAREST
 from aiokproto.errors import ConfigurationError
@@ -30,7 +30,7 @@ HOUR = 3_600_000
         ("by_duration:P1DT12H30M15.250S", NOW - 36 * HOUR - 30 * 60_000 - 15_250),
         ("by_duration:pt1.5s", NOW - 1500),
         ("by_duration:PT0,001S", NOW - 1),
-        (f"by_duration:P{MOST_DAYS}D", 0),
+        (f"by_duration:P{MAX_DAYS}D", 0),
     ],
 )
 def test_where_a_policy_leads(value: str, start: int) -> None:
@@ -74,7 +74,7 @@ def test_none_raises() -> None:
         ("by_duration:PT٣H", "not an ISO 8601 duration"),
         ("by_duration:-PT1H", "must not be negative"),
         ("by_duration:PT-1H", "must not be negative"),
-        (f"by_duration:P{MOST_DAYS}DT1S", f"the longest duration is P{MOST_DAYS}D"),
+        (f"by_duration:P{MAX_DAYS}DT1S", f"the longest duration is P{MAX_DAYS}D"),
     ],
 )
 def test_a_value_that_is_no_policy_is_refused(value: object, reason: str) -> None:

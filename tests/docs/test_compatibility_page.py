@@ -6,7 +6,7 @@ import re
 
 from tests.compatibility.page import PAGE, declared, page
 from tests.docs.snippets import ROOT
-from tests.docs.test_troubles import names_in
+from tests.docs.test_problems import names_in
 from tests.kafka.releases import RELEASES
 from tests.other_brokers import profiles
 

@@ -245,7 +245,7 @@ def test_a_static_member_waits_for_the_session_of_its_predecessor() -> None:
         async with harness(group_instance_id="i") as it:
             it.script(*[ErrorCode.UNRELEASED_INSTANCE_ID] * 5)
             await it.subscribe("t")
-            assert "UNRELEASED_INSTANCE_ID" in it.member.trouble
+            assert "UNRELEASED_INSTANCE_ID" in it.member.problem
             await asyncio.sleep(5)
             assert it.owner.owned == set(ALL)
 

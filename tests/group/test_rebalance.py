@@ -229,7 +229,7 @@ def test_a_member_joins_again_when_the_group_agrees_on_an_assignor_that_it_has_n
         async with harness() as it:
             it.cluster.next[JoinGroupRequest] = [it.group.answer] + [agree] * 20
             await it.subscribe("t")
-            assert "agreed on the assignor 'theirs'" in it.member.trouble
+            assert "agreed on the assignor 'theirs'" in it.member.problem
             assert 2 < len(it.cluster.sent(JoinGroupRequest)) < 10
             it.cluster.next[JoinGroupRequest] = []
             await asyncio.sleep(3)
@@ -272,7 +272,7 @@ def test_a_member_joins_again_after_a_pause_when_its_assignment_cannot_be_decode
         async with harness(strategy) as it:
             it.cluster.next[SyncGroupRequest] = [unreadable(it)] * 100
             await it.subscribe("t")
-            assert it.member.trouble.startswith("stable in group 'g': the assignment of member member-1 cannot be")
+            assert it.member.problem.startswith("stable in group 'g': the assignment of member member-1 cannot be")
             await asyncio.sleep(120)
             # Each generation stops the whole group.
             assert 5 <= len(it.cluster.sent(SyncGroupRequest)) <= 12
@@ -280,7 +280,7 @@ def test_a_member_joins_again_after_a_pause_when_its_assignment_cannot_be_decode
             it.cluster.next[SyncGroupRequest] = []
             await asyncio.sleep(36)
             assert it.owner.changes[1:] == [("ASSIGN", ALL)]
-            assert it.member.trouble == ""
+            assert it.member.problem == ""
 
     run(program())
     first = caplog.messages[0]

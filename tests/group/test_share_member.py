@@ -111,17 +111,17 @@ def test_a_fenced_member_owns_nothing_until_it_has_joined_again(code: ErrorCode)
     run(program())
 
 
-def test_the_coordinators_troubles_are_waited_out_and_named() -> None:
+def test_the_coordinators_problems_are_waited_out_and_named() -> None:
     async def program() -> None:
         async with harness() as it:
             it.script(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             it.member.set_topics(frozenset({"t"}))
             await asyncio.sleep(0.05)
-            assert "COORDINATOR_LOAD_IN_PROGRESS" in it.member.trouble
+            assert "COORDINATOR_LOAD_IN_PROGRESS" in it.member.problem
             await asyncio.sleep(0.12)
-            assert "TOPIC_AUTHORIZATION_FAILED" in it.member.trouble
+            assert "TOPIC_AUTHORIZATION_FAILED" in it.member.problem
             await asyncio.sleep(1)
-            assert it.member.trouble == ""
+            assert it.member.problem == ""
             assert it.seen == [partitions("t", 0, 1)]
 
     run(program())

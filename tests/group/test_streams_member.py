@@ -240,7 +240,7 @@ def test_status_and_endpoints_are_passed_on_when_they_change() -> None:
             )
             where = {StreamsEndpoint("h", 7): EndpointPartitions(frozenset({Partition("a", 0)}), frozenset())}
             assert it.events[1:] == [("status", found), ("endpoints", where)]
-            assert "t is missing" in it.member.trouble
+            assert "t is missing" in it.member.problem
             it.group.more = {"endpoint_information_epoch": 4}
             await asyncio.sleep(INTERVAL)
             assert it.beats[-1].endpoint_information_epoch == 4

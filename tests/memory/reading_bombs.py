@@ -37,7 +37,7 @@ from tests.records.bombs import MIB, bombs
 from tests.records.bombs import bombs as all_bombs
 from tests.simulation.sharing import OPTIONS, configure
 
-MOST_CALLS = 2
+MAX_CALLS = 2
 """How often an application reads of a bomb, before it seeks past it."""
 
 
@@ -141,7 +141,7 @@ async def consume(read: Callable[[Consumer], Any], grown: dict[str, Any]) -> Non
                 before = begin()
                 consumer.assign(("t", number))
                 consumer.seek(("t", number), 0)
-                for _ in range(MOST_CALLS):
+                for _ in range(MAX_CALLS):
                     # asyncio's own is another one before Python 3.11.
                     with contextlib.suppress(KafkaError, asyncio.TimeoutError):
                         await read(consumer)
@@ -223,7 +223,7 @@ def spark(grown: dict[str, Any]) -> None:
             run, rest = decode_run(data, max_record=16 * MIB)
             for number, piece in enumerate(in_pieces([run] if run else rest, 8 * MIB, 1 << 17)):
                 piece.to_arrow("t", 0, headers=True)
-                if number == MOST_CALLS:
+                if number == MAX_CALLS:
                     break
                 del piece
         grown[name] = status("VmHWM") - before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-MOST = 8 << 30
+MAX_BYTES = 8 << 30
 """Bytes of address space. What a test of the suite takes is far less; threads and allocators reserve some."""
 
 
@@ -14,4 +14,6 @@ def limit_memory() -> None:
         import resource
 
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (MOST if hard == resource.RLIM_INFINITY else min(MOST, hard), hard))
+        resource.setrlimit(
+            resource.RLIMIT_AS, (MAX_BYTES if hard == resource.RLIM_INFINITY else min(MAX_BYTES, hard), hard)
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from aiokproto.net.timeouts import timeout_at
+from aiokproto.runtime.timeouts import timeout_at
 from tests.patience import PATIENCE
 
 

@@ -31,7 +31,7 @@ PAUSE = 1.0
 """Seconds between two calls of a client."""
 RECOVERY = 60.0
 """Seconds in which all clients work again when the peer does."""
-MOST_REQUESTS = 10.0
+MAX_REQUESTS = 10.0
 """Requests of one API by one client in a second."""
 
 DEAD = 2
@@ -323,10 +323,10 @@ class Everything:
                 try:
                     while not running.done():
                         await asyncio.sleep(PAUSE)
-                        if member.tasks and not member.trouble:
+                        if member.tasks and not member.problem:
                             self.done["streams"] += 1
                         else:
-                            self.failed["streams"] = KafkaError(member.trouble)
+                            self.failed["streams"] = KafkaError(member.problem)
                     try:
                         running.result()
                     except KafkaError as error:

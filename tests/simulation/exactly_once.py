@@ -54,7 +54,7 @@ class Member:
         self.random = simulation.random
         self._simulation = simulation
         self._batch = self.random.choice((1, 5, 100))
-        self._troubled = self.random.random() < 0.5
+        self._problemd = self.random.random() < 0.5
         static = {"group_instance_id": f"static-{number}"} if self.random.random() < 0.2 else {}
         servers = cluster.bootstrap_servers
         consumer = Consumer("t", bootstrap_servers=servers, **{**options, **static})  # type: ignore[arg-type]
@@ -103,7 +103,7 @@ class Member:
 
     async def copy_the_rest(self) -> None:
         """Copy until stopped."""
-        self._troubled = False
+        self._problemd = False
         async with self.session:
             await self.session.run(self._copy, max_records=self._batch)
 
@@ -118,15 +118,15 @@ class Member:
 
     async def _copy(self, records: list[Record], txn: Transaction) -> None:
         for record in records:
-            trouble = self.random.random() if self._troubled else 1.0
-            if trouble < 0.01:
+            problem = self.random.random() if self._problemd else 1.0
+            if problem < 0.01:
                 raise ZeroDivisionError
-            if trouble < 0.02:
+            if problem < 0.02:
                 raise TransactionAbortedError("the application gives up this batch")
-            if trouble < 0.03:
+            if problem < 0.03:
                 await txn.abort()
                 return
-            if trouble < 0.05:
+            if problem < 0.05:
                 # Beyond the transaction's timeout, the session's, or the one of polls.
                 await asyncio.sleep(self.random.choice((0.5, 4.0, 9.0)))
             await txn.post("out", record.value, partition=self.random.randrange(PARTITIONS))

@@ -330,7 +330,7 @@ class Members:
             elif fault.kind == "join":
                 tasks.append(asyncio.ensure_future(self.work(self.time() + fault.seconds)))
             else:
-                tasks.append(asyncio.ensure_future(troubled(self.cluster, fault)))
+                tasks.append(asyncio.ensure_future(problemd(self.cluster, fault)))
         await asyncio.gather(*tasks)
 
 
@@ -385,7 +385,7 @@ class Group(Members):
                 chosen.removed()
 
 
-async def troubled(cluster: Cluster, fault: Fault) -> None:
+async def problemd(cluster: Cluster, fault: Fault) -> None:
     """Delay, refuse or drop one request of an API."""
     api = APIS[fault.options[0]]
     with ExitStack() as stack:

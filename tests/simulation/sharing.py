@@ -23,7 +23,7 @@ from aiokproto.errors import BootstrapError, DeadlineError, UnknownTopicError
 from aiokproto.share import Acknowledgement, AcknowledgeOutcome, ShareRecord
 from aiokproto.simulation import Simulation
 from tests.simulation.faults import Fault, carry_out, draw
-from tests.simulation.world import MOST_TURNS, World
+from tests.simulation.world import MAX_TURNS, World
 
 BROKERS, PARTITIONS, UNTIL = 3, 3, 10.0
 APIS = ("ShareFetch", "ShareAcknowledge", "ShareGroupHeartbeat", "FindCoordinator", "Metadata")
@@ -263,7 +263,7 @@ def run(seed: int, faults: list[Fault]) -> Simulation:
     simulation = Simulation(seed)
     simulation.run(_program(simulation, faults))
     turns = simulation.loop.turns / simulation.time()
-    assert turns <= MOST_TURNS, f"{turns:.0f} turns of the loop in a second"
+    assert turns <= MAX_TURNS, f"{turns:.0f} turns of the loop in a second"
     return simulation
 
 

@@ -106,7 +106,7 @@ def test_a_call_cancelled_wherever_it_suspends(name: str, release: str | None, o
 
 
 SESSION_CALLS = ("start", "next", "commit", "close", "run")
-MOST_OF_A_SESSION = 200
+MAX_SESSION = 200
 """The same for a session, which joins its group in small waits."""
 
 
@@ -171,10 +171,10 @@ async def _use(session: ExactlyOnce, name: str, suspensions: Suspensions, at: in
 def test_a_call_of_a_session_cancelled_wherever_it_suspends(name: str) -> None:
     """What was not committed is processed by the next session, and nothing twice."""
     points = 0
-    for at in range(1, MOST_OF_A_SESSION):
+    for at in range(1, MAX_SESSION):
         if not Simulation(at).run(session_once(name, at)):
             break
         points += 1
     else:
-        pytest.fail(f"{name} suspends more than {MOST_OF_A_SESSION} times")
+        pytest.fail(f"{name} suspends more than {MAX_SESSION} times")
     assert points, "it suspends at all"

@@ -76,10 +76,10 @@ def point_to(cluster: Cluster, follower: int) -> None:
     cluster.faults.intercept(FetchRequest, point, node=cluster.leader("t", 0))
 
 
-@pytest.mark.parametrize("trouble", ["is unknown", "does not have the offset"])
-def test_a_follower_that_cannot_be_read_from_costs_few_requests(trouble: str) -> None:
+@pytest.mark.parametrize("problem", ["is unknown", "does not have the offset"])
+def test_a_follower_that_cannot_be_read_from_costs_few_requests(problem: str) -> None:
     async def program(simulation: Simulation, cluster: Cluster, world: World) -> None:
-        follower = 7 if trouble == "is unknown" else 1 - cluster.leader("t", 0)
+        follower = 7 if problem == "is unknown" else 1 - cluster.leader("t", 0)
         point_to(cluster, follower)
         cluster.faults.fail(FetchRequest, ErrorCode.OFFSET_OUT_OF_RANGE, node=follower)
         fetches = cluster.faults.watch(FetchRequest)

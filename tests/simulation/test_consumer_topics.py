@@ -196,8 +196,8 @@ def test_a_silent_broker_does_not_delay_the_first_record_of_another() -> None:
     run(program, brokers=3)
 
 
-@pytest.mark.parametrize("trouble", ["is cut off", "is silent", "says that it is no replica"])
-def test_a_preferred_follower_that_does_not_serve_is_left_for_the_leader(trouble: str) -> None:
+@pytest.mark.parametrize("problem", ["is cut off", "is silent", "says that it is no replica"])
+def test_a_preferred_follower_that_does_not_serve_is_left_for_the_leader(problem: str) -> None:
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
         await cluster.create_topic("t", 1, replication=2)
         leader = cluster.leader("t", 0)
@@ -221,9 +221,9 @@ def test_a_preferred_follower_that_does_not_serve_is_left_for_the_leader(trouble
             request_timeout_ms=3000,
         ) as consumer:
             link = simulation.network.link("client", ("127.0.0.1", port))
-            if trouble == "is cut off":
+            if problem == "is cut off":
                 link.cut()
-            elif trouble == "is silent":
+            elif problem == "is silent":
                 link.silence()
             consumer.assign(("t", 0))
             got = [(await asyncio.wait_for(anext(consumer), 8)).offset for _ in range(3)]

@@ -46,7 +46,7 @@ def written(cluster: Cluster) -> list[tuple[int, int, int]]:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Topics that have expired are too many."""
-    monkeypatch.setattr("aiokproto.producer.buffer.MOST_TOPICS", 0)
+    monkeypatch.setattr("aiokproto.producer.buffer.MAX_TOPICS", 0)
 
 
 def test_a_topic_that_was_not_used_for_long_is_written_to_without_a_wait() -> None:

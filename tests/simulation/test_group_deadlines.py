@@ -54,7 +54,7 @@ async def rebalance_without_end(cluster: Cluster) -> None:
     await asyncio.sleep(1)
 
 
-TROUBLES = [everything_dead, coordinator_silent, rebalance_without_end]
+PROBLEMS = [everything_dead, coordinator_silent, rebalance_without_end]
 
 CALLS: dict[str, Callable[[Consumer], Awaitable[object]]] = {
     "commit": lambda consumer: consumer.commit({FIRST: 1}, timeout_ms=2000),
@@ -70,11 +70,11 @@ def address(cluster: Cluster) -> tuple[str, int]:
     return name, int(port)
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_a_call_ends_by_its_deadline(
-    call: Callable[[Consumer], Awaitable[object]], trouble: Callable[[Cluster], Awaitable[None]], strategy: str
+    call: Callable[[Consumer], Awaitable[object]], problem: Callable[[Cluster], Awaitable[None]], strategy: str
 ) -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         options |= {"partition_assignment_strategy": strategy}
@@ -82,7 +82,7 @@ def test_a_call_ends_by_its_deadline(
         await consumer.start()
         await anext(consumer)
         await anext(consumer)
-        await trouble(cluster)
+        await problem(cluster)
         await asyncio.sleep(0.5)
         began = simulation.time()
         try:

@@ -27,7 +27,7 @@ IDLE = 60.0
 PATIENCE = 5.0
 """Virtual seconds in which the others are served."""
 
-MOST_MEMORY = 128 << 20
+MAX_MEMORY = 128 << 20
 
 # What they are for is to change what other clients get.
 _OF_OPERATORS = {
@@ -215,7 +215,7 @@ def test_hostile_clients_take_little_memory(seeds: range) -> None:
     try:
         for seed in seeds:
             run(seed)
-        assert tracemalloc.get_traced_memory()[1] < MOST_MEMORY
+        assert tracemalloc.get_traced_memory()[1] < MAX_MEMORY
     finally:
         tracemalloc.stop()
 

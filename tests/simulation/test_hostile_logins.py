@@ -24,7 +24,7 @@ from aiokproto.simulation import Simulation
 from tests.security.hostile_scram import FINALS, FIRSTS, PASSWORD
 from tests.simulation.hostile_login import DOWNGRADES, LIFETIME_MS, HostileLogin, hostile_login
 from tests.simulation.seeds import BLOCKS, FIRST, SEEDS, in_blocks
-from tests.simulation.world import MOST_TURNS, check_no_task_is_left
+from tests.simulation.world import MAX_TURNS, check_no_task_is_left
 
 ATTACKS = (*FIRSTS, *FINALS, *DOWNGRADES, "another password")
 PROVED = (*FINALS, "another password", "the first message without end")
@@ -55,7 +55,7 @@ class Session:
         self.simulation.run(self.main())
         # A failed start takes next to no time.
         turns = self.simulation.loop.turns / max(self.simulation.time(), 10)
-        assert turns <= MOST_TURNS, f"{turns:.0f} turns of the loop in a second"
+        assert turns <= MAX_TURNS, f"{turns:.0f} turns of the loop in a second"
         assert not self.unseen
 
     async def main(self) -> None:

@@ -23,7 +23,7 @@ from aiokproto.errors import KafkaError
 from aiokproto.simulation import Simulation
 from tests.simulation.hostile_server import HostileServer, hostile_server
 from tests.simulation.seeds import BLOCKS, FIRST, SEEDS, in_blocks
-from tests.simulation.world import MOST_TURNS, check_no_task_is_left
+from tests.simulation.world import MAX_TURNS, check_no_task_is_left
 
 LIMIT = 5.0
 """Seconds that a call may take, by its options."""
@@ -34,8 +34,8 @@ BOOTSTRAP = 2.0
 SLACK = 1.0
 """Seconds for what calls do after their deadline: `close()` ends connections."""
 
-MOST_WARNINGS = 40
-MOST_MEMORY = 64 << 20
+MAX_WARNINGS = 40
+MAX_MEMORY = 64 << 20
 SECURITY: list[dict[str, Any]] = [
     {},
     {"sasl_mechanism": "PLAIN"},
@@ -59,7 +59,7 @@ class Session:
         self.simulation.run(self.main())
         # All can end at once: that is no second.
         turns = self.simulation.loop.turns / max(self.simulation.time(), 1)
-        assert turns <= MOST_TURNS, f"{turns:.0f} turns of the loop in a second"
+        assert turns <= MAX_TURNS, f"{turns:.0f} turns of the loop in a second"
         assert not self.unseen
 
     async def main(self) -> None:
@@ -140,7 +140,7 @@ def test_clients_survive_hostile_servers(block: int, caplog: pytest.LogCaptureFi
             except Exception as error:
                 raise AssertionError(f"run({seed}): {error}") from error
         loud = [record for record in caplog.records if record.name != "aiokproto.broker"]
-        assert len(loud) <= MOST_WARNINGS, f"run({seed}): {len(loud)} warnings, such as {loud[-1].getMessage()}"
+        assert len(loud) <= MAX_WARNINGS, f"run({seed}): {len(loud)} warnings, such as {loud[-1].getMessage()}"
 
 
 @pytest.mark.extended
@@ -162,6 +162,6 @@ def test_memory_stays_small(seeds: range) -> None:
     try:
         for seed in seeds:
             run(seed)
-        assert tracemalloc.get_traced_memory()[1] < MOST_MEMORY
+        assert tracemalloc.get_traced_memory()[1] < MAX_MEMORY
     finally:
         tracemalloc.stop()

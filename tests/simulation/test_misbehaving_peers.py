@@ -28,7 +28,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DecodeError, KafkaError
 from aiokproto.simulation import Simulation
 from tests.simulation.everything import (
-    MOST_REQUESTS,
+    MAX_REQUESTS,
     OLD,
     OLD_APIS,
     RECOVERY,
@@ -40,7 +40,7 @@ from tests.simulation.everything import (
 from tests.simulation.mutations import MUTATIONS, mutated, with_null
 from tests.simulation.pushing import early
 from tests.simulation.sharing import configure
-from tests.simulation.world import MOST_TURNS
+from tests.simulation.world import MAX_TURNS
 
 MUTATED_FOR = 8.0
 CODE_FOR = 4.0
@@ -52,7 +52,7 @@ CONNECTING = {16, 17, 18, 32, 36, 93}
 FINAL = {"codes are unknown"}
 """Mutations after which a client may have ended, with the library's error: the code can be one that ends it."""
 
-MOST_MEMORY = 8 << 20
+MAX_MEMORY = 8 << 20
 """Bytes that clients and brokers together may take beyond what they have when the damage begins. Most of it are records
 that are written meanwhile, and the code and tables that the first use of an API makes."""
 
@@ -122,7 +122,7 @@ def run(api: int, program: Program) -> None:
     assert not unseen
     assert not log.foreign
     turns = simulation.loop.turns / simulation.time()
-    assert turns <= MOST_TURNS, f"{turns:.0f} turns of the loop in a second"
+    assert turns <= MAX_TURNS, f"{turns:.0f} turns of the loop in a second"
 
 
 @contextmanager
@@ -171,9 +171,9 @@ def test_clients_survive_responses_that_are_none_to_their_requests(api: int, how
         with brokers.faults.intercept(registry.request(api), change) as rule, memory() as most:
             await asyncio.sleep(MUTATED_FOR)
             assert rule.count
-        assert most[0] <= MOST_MEMORY, f"{most[0] / 2**20:.1f} MiB"
+        assert most[0] <= MAX_MEMORY, f"{most[0] / 2**20:.1f} MiB"
         rate, client, name = clients.most_requests(begun)
-        assert rate <= MOST_REQUESTS, f"{client}: {rate:.0f} {name} requests a second"
+        assert rate <= MAX_REQUESTS, f"{client}: {rate:.0f} {name} requests a second"
         if how not in FINAL and api not in BELIEVED:
             assert not clients.ended
 
@@ -207,7 +207,7 @@ def test_nothing_is_repeated_without_a_pause(api: int) -> None:
             with brokers.faults.fail(kind, code):
                 await asyncio.sleep(CODE_FOR)
             rate, client, name = clients.most_requests(begun)
-            if rate > MOST_REQUESTS:
+            if rate > MAX_REQUESTS:
                 fast.append(f"{code.name}: {client}: {rate:.0f} {name} requests a second")
 
     run(api, program)

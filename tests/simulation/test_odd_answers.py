@@ -63,7 +63,7 @@ def test_a_member_whose_join_is_answered_with_another_id_keeps_its_own() -> None
         cluster.faults.intercept(JoinGroupRequest, rename)
         async with subscribed({**options, "session_timeout_ms": 45_000}) as consumer:
             while not consumer.assignment():
-                assert simulation.time() < 10, consumer._engine.member and consumer._engine.member.trouble
+                assert simulation.time() < 10, consumer._engine.member and consumer._engine.member.problem
                 await asyncio.sleep(0.1)
             assert odd == 3
 

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from aiokproto.broker import Cluster, Security
-from aiokproto.broker.server.refusal_log import MOST, WINDOW
+from aiokproto.broker.server.refusal_log import MAX_LOGGED, WINDOW
 from aiokproto.simulation import Simulation
 
 SECURITY = Security("SASL_PLAINTEXT", users={"alice": "secret"})
@@ -33,14 +33,16 @@ def test_refused_connections_do_not_flood_the_log(caplog: pytest.LogCaptureFixtu
     async def main() -> None:
         async with Cluster(1, security=SECURITY) as cluster:
             await fail(cluster.bootstrap_servers, 50)
-            assert len(closed(caplog)) == MOST
+            assert len(closed(caplog)) == MAX_LOGGED
             await asyncio.sleep(WINDOW + 1)
-            assert closed(caplog)[MOST:] == [f"broker 0 closed {50 - MOST} more connections within {WINDOW:g} s"]
+            assert closed(caplog)[MAX_LOGGED:] == [
+                f"broker 0 closed {50 - MAX_LOGGED} more connections within {WINDOW:g} s"
+            ]
             await fail(cluster.bootstrap_servers, 1)
-            assert len(closed(caplog)) == MOST + 2
+            assert len(closed(caplog)) == MAX_LOGGED + 2
             await asyncio.sleep(WINDOW + 1)
-            assert len(closed(caplog)) == MOST + 2
-            await fail(cluster.bootstrap_servers, MOST + 1)
+            assert len(closed(caplog)) == MAX_LOGGED + 2
+            await fail(cluster.bootstrap_servers, MAX_LOGGED + 1)
         # What was left out is logged at the end, too.
         assert closed(caplog)[-1] == f"broker 0 closed 1 more connection within {WINDOW:g} s"
 

@@ -14,7 +14,7 @@ from aiokproto.records import BatchRecord, decode, encode
 from aiokproto.simulation import Link, Simulation
 from tests.patience import PATIENCE
 
-MOST_TURNS = 1000
+MAX_TURNS = 1000
 """Turns of the loop in a virtual second, with all that the clients and brokers of a workload do."""
 TURNS_A_SECOND = 20
 """More turns of the loop in a virtual second, beside those that the work itself takes, are a busy loop."""
@@ -56,12 +56,12 @@ class World:
 
 
 def run_within_turns(seed: int, program: Callable[[Simulation], Coroutine[Any, Any, None]]) -> Simulation:
-    """Run a program in a new simulation; raises AssertionError if it keeps the event loop busier than `MOST_TURNS`."""
+    """Run a program in a new simulation; raises AssertionError if it keeps the event loop busier than `MAX_TURNS`."""
     simulation = Simulation(seed)
     simulation.run(program(simulation))
     # A run can end within the first second, with the work of a start.
     turns = simulation.loop.turns / max(simulation.time(), 1.0)
-    assert turns <= MOST_TURNS, f"{turns:.0f} turns of the loop in a second"
+    assert turns <= MAX_TURNS, f"{turns:.0f} turns of the loop in a second"
     return simulation
 
 

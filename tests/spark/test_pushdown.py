@@ -15,7 +15,7 @@ from aiokproto.errors import BrokerError
 from aiokproto.records import BatchRecord
 from aiokproto.spark.offsets import OffsetRange
 from aiokproto.spark.planning import list_offsets, plan_now
-from aiokproto.spark.pushdown import ALL, MOST_RANGES, NONE, Conditions, Numbers, parse_filters
+from aiokproto.spark.pushdown import ALL, MAX_RANGES, NONE, Conditions, Numbers, parse_filters
 from tests.spark.kafka import Kafka
 
 if TYPE_CHECKING:
@@ -152,9 +152,9 @@ def test_all_filters_hold() -> None:
 
 
 def test_too_many_parts_are_read_as_one() -> None:
-    wanted = tuple(range(2, 4 * MOST_RANGES, 2))
+    wanted = tuple(range(2, 4 * MAX_RANGES, 2))
     (one,) = parse_filters([offset("In", wanted)]).narrow([OffsetRange("t", bytes(16), 0, 0, 1000)])
-    assert (one.start, one.end) == (2, 4 * MOST_RANGES - 1)
+    assert (one.start, one.end) == (2, 4 * MAX_RANGES - 1)
 
 
 TESTS: dict[str, Callable[[Any, Any], bool | None]] = {
@@ -220,7 +220,7 @@ def test_no_row_is_lost_or_read_twice(given_: list[Any], times: list[int]) -> No
 
     assert wanted(ranges) == wanted(wholes)
     exact = [one for one in given_ if one_column(one) != "timestamp"]
-    if conditions.since is None and len(conditions.offsets) <= MOST_RANGES:
+    if conditions.since is None and len(conditions.offsets) <= MAX_RANGES:
         read = [(one.topic, one.partition, n, at(times[n])) for one in ranges for n in range(one.start, one.end)]
         assert all(holds(one, row) for row in read for one in exact if orders_numbers(one))
 

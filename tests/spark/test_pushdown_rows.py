@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from aiokproto.spark.offsets import OffsetRange, split
 from aiokproto.spark.options_values import INT64_MAX
-from aiokproto.spark.pushdown import MOST_RANGES, parse_filters
+from aiokproto.spark.pushdown import MAX_RANGES, parse_filters
 
 source = pytest.importorskip("pyspark.sql.datasource")
 if not hasattr(source, "EqualTo"):
@@ -192,7 +192,7 @@ def test_of_topic_partition_and_offset_only_rows_that_hold_are_read(
         wanted = [row for row in rows([whole], logs) if all(holds(one, row) is True for one in given_)]
         parts = sum(1 for n, row in enumerate(wanted) if not n or row.offset != wanted[n - 1].offset + 1)
         read = pushed(given_, [whole], logs)
-        if parts <= MOST_RANGES:
+        if parts <= MAX_RANGES:
             assert (rows(read, logs), len(read)) == (wanted, parts)
         else:
             assert [(one.start, one.end) for one in read] == [(wanted[0].offset, wanted[-1].offset + 1)]

@@ -20,7 +20,7 @@ from aiokproto.spark.fetching import Fetched, RangeFetcher
 from aiokproto.spark.offsets import DataLossError, OffsetRange
 from aiokproto.spark.options import ReadOptions
 from aiokproto.spark.planning import TopicChangedError, plan, plan_now
-from aiokproto.spark.reading import MOST_RECORDS, read_range, to_arrow
+from aiokproto.spark.reading import MAX_RECORDS, read_range, to_arrow
 from aiokproto.spark.worker import KEPT, Worker
 from tests.spark.kafka import Kafka
 
@@ -266,11 +266,11 @@ def test_a_batch_that_grows_is_read_in_pieces() -> None:
 
 def test_small_records_are_not_too_many_at_a_time() -> None:
     builder = BatchBuilder()
-    for _ in range(MOST_RECORDS + 1):
+    for _ in range(MAX_RECORDS + 1):
         builder.append(NOW, None, None, ())
     wanted = OffsetRange("t", bytes(16), 0, 0, 1 << 20)
     tables = to_arrow([RecordBatch(builder.close())], wanted, options_for_nothing())
-    assert [table.num_rows for table in tables] == [MOST_RECORDS, 1]
+    assert [table.num_rows for table in tables] == [MAX_RECORDS, 1]
 
 
 @pytest.mark.slow

@@ -103,7 +103,7 @@ def read(
     fetcher = RangeFetcher(CLUSTER, wanted, settings)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading, "PLAIN_BYTES", size)
-        patch.setattr(reading, "MOST_RECORDS", most)
+        patch.setattr(reading, "MAX_RECORDS", most)
         tables = list(reading.to_arrow(fetcher._batches(response), wanted, settings))
     assert all(0 < len(table) <= most for table in tables)
     return [

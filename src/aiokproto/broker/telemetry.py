@@ -31,15 +31,15 @@ SHORTEST_INTERVAL_MS, LONGEST_INTERVAL_MS = 100, 3_600_000
 ACCEPTED = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
 """In order of preference. Uncompressed metrics are accepted too, which Kafka does not list either."""
 
-MOST_INSTANCES = 16_384
+MAX_INSTANCES = 16_384
 """Client instances that are remembered, as in Kafka; the one that was silent for longest is forgotten."""
 
 _EXPIRY_SECONDS, _EXPIRY_INTERVALS = 60.0, 3
 """A client instance that is silent for so long, and so many of its intervals, is forgotten, as in Kafka."""
 
-MOST_PUSHES = 1000
+MAX_PUSHES = 1000
 """Pushes that are kept."""
-MOST_PUSHED_BYTES = 32 << 20
+MAX_PUSHED_BYTES = 32 << 20
 """Bytes of all pushes that are kept; the last one in any case. A push of a kilobyte can become a megabyte."""
 
 _LONGEST = 1000
@@ -226,7 +226,7 @@ class ClientTelemetry:
     def _keep(self, push: PushedMetrics) -> None:
         self.pushes.append(push)
         self._pushed_bytes += _size(push)
-        while len(self.pushes) > MOST_PUSHES or (self._pushed_bytes > MOST_PUSHED_BYTES and len(self.pushes) > 1):
+        while len(self.pushes) > MAX_PUSHES or (self._pushed_bytes > MAX_PUSHED_BYTES and len(self.pushes) > 1):
             self._pushed_bytes -= _size(self.pushes.popleft())
 
     def _instance(self, instance_id: bytes) -> _Instance:
@@ -236,7 +236,7 @@ class ClientTelemetry:
         instance = self._instances.get(instance_id)
         if instance is None:
             instance = self._instances[instance_id] = _Instance()
-            if len(self._instances) > MOST_INSTANCES:
+            if len(self._instances) > MAX_INSTANCES:
                 self._instances.popitem(last=False)
         self._instances.move_to_end(instance_id)
         return instance

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,7 +25,6 @@ from aiokproto.cluster.telemetry import TelemetryReporter
 from aiokproto.codec.schema import Request, Response, Versions
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import ClientClosedError, ConfigurationError, KafkaError, copied
-from aiokproto.net.in_flight import INFINITY
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.observe.health import Findings
 from aiokproto.observe.metrics import MetricSource
@@ -563,4 +563,4 @@ class ClusterClient(AsyncContext):
 
 def _never(topic: str) -> float:
     """Default for ``last_used``: topics are only requested, never used."""
-    return -INFINITY
+    return -math.inf

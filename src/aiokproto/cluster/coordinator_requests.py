@@ -13,7 +13,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, KafkaError
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.features import Feature
-from aiokproto.net.timeouts import deadline as until
+from aiokproto.runtime.timeouts import deadline_at
 from aiokproto.texts import counted
 
 R = TypeVar("R", bound=Response)
@@ -125,7 +125,7 @@ class CoordinatorRequests:
 
         # One deadline around everything, sleeps included. The parts have shorter ones of their own, which end an
         # attempt and not the call.
-        async with until(at, describe):
+        async with deadline_at(at, describe):
             while True:
                 try:
                     response = await self.attempt(exchange, at - loop.time())

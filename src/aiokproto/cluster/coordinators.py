@@ -17,7 +17,7 @@ _KINDS_VERSION = 1
 """First version of FindCoordinator for more than groups (KIP-98)."""
 
 
-MOST_KEYS = 10_000
+MAX_KEYS = 10_000
 """Most groups and ids whose coordinator is cached."""
 
 
@@ -32,7 +32,7 @@ class CoordinatorKind(IntEnum):
 class CoordinatorCache:
     """Maps each group, transactional id or share partition to its coordinator's node id.
 
-    An entry stays until :meth:`forget`, or until :data:`MOST_KEYS` newer ones have come: coordinators move rarely, and
+    An entry stays until :meth:`forget`, or until :data:`MAX_KEYS` newer ones have come: coordinators move rarely, and
     a wrong or a missing entry costs one request.
     """
 
@@ -44,7 +44,7 @@ class CoordinatorCache:
 
     def put(self, kind: CoordinatorKind, key: str, node: int) -> None:
         self._nodes[kind, key] = node
-        if len(self._nodes) > MOST_KEYS:
+        if len(self._nodes) > MAX_KEYS:
             del self._nodes[next(iter(self._nodes))]
 
     def forget(self, kind: CoordinatorKind, key: str) -> None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 
@@ -57,11 +58,10 @@ from aiokproto.errors import (
     error_for,
 )
 from aiokproto.failures import Action, Situation, classify
-from aiokproto.net.in_flight import INFINITY
-from aiokproto.net.timeouts import deadline, timeout_at
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.observe.observers import ClusterObserver
 from aiokproto.runtime import uniform
+from aiokproto.runtime.timeouts import deadline_at, timeout_at
 from aiokproto.texts import counted
 
 UNKNOWN_LIMIT = 9
@@ -116,7 +116,7 @@ class MetadataUpdater:
         # How many calls wait for a topic now; each takes off only what it has added.
         self._wanted: Counter[str] = Counter()
         self._tracked = TrackedTopics(
-            config.metadata_max_idle, lambda topic: INFINITY if self._wanted[topic] else last_used(topic)
+            config.metadata_max_idle, lambda topic: math.inf if self._wanted[topic] else last_used(topic)
         )
         # Of these, topics whose callers allow the broker to create them.
         self._create: set[str] = set()
@@ -160,7 +160,7 @@ class MetadataUpdater:
         if missing:
             self._wanted.update(missing)
             try:
-                async with deadline(until, lambda: self._deadline_text(self._unknown(names), timeout)):
+                async with deadline_at(until, lambda: self._deadline_text(self._unknown(names), timeout)):
                     await self._await_topics(names, create)
             except DeadlineError as error:
                 raise self._nonexistent(names) or error from None
@@ -422,7 +422,7 @@ class MetadataUpdater:
     async def _request_all_topics(self, until: float, timeout: float) -> MetadataResponse:
         """Request all topics, retrying until the deadline. They are returned, not stored in the snapshot."""
         attempt, last = 0, "no response"
-        async with deadline(until, lambda: f"Metadata of all topics: timed out after {timeout:.3g} s; last: {last}"):
+        async with deadline_at(until, lambda: f"Metadata of all topics: timed out after {timeout:.3g} s; last: {last}"):
             while True:
                 try:
                     return await self._request(None, False, until)

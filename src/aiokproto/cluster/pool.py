@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
@@ -21,13 +22,12 @@ from aiokproto.errors import BrokerConnectionError, KafkaError, copied
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.addresses import canonical_names
 from aiokproto.net.connection import Connection
-from aiokproto.net.in_flight import INFINITY
 from aiokproto.net.open import open_connection
-from aiokproto.net.timeouts import timeout_at
 from aiokproto.net.versions import ANYONE, Identity
 from aiokproto.observe.observers import ClusterObserver
 from aiokproto.observe.stats import ConnectionStats
 from aiokproto.runtime import uniform
+from aiokproto.runtime.timeouts import timeout_at
 from aiokproto.texts import counted
 
 MAIN = "main"
@@ -102,7 +102,7 @@ class Pool:
         # By broker and channel: the API on which the broker has ended the last connection, as one does whose release is
         # not broker_version.
         self._refusals: dict[tuple[int, str], str] = {}
-        self._doubted_at = -INFINITY
+        self._doubted_at = -math.inf
         # Addresses at which a broker has reported its versions: it will not become an old one.
         self._answering: set[tuple[str, int]] = set()
         # Addresses that have led to a broker.

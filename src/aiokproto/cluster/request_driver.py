@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -59,7 +60,6 @@ from aiokproto.errors import (
 )
 from aiokproto.failures import Action, Situation, classify, find_row
 from aiokproto.net.connection import Connection
-from aiokproto.net.in_flight import INFINITY
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.observe.observers import ClusterObserver
 from aiokproto.texts import counted
@@ -117,7 +117,7 @@ class RequestDriver:
     ) -> R:
         # Without a caller's limit a throttle may take what it takes: only the response has a deadline.
         if timeout is None:
-            return await self._send(request, node, self._config.request_timeout, INFINITY, max_version, channel)
+            return await self._send(request, node, self._config.request_timeout, math.inf, max_version, channel)
         return await self._send(request, node, timeout, _now() + timeout, max_version, channel)
 
     async def _send(

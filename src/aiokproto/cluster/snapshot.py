@@ -24,9 +24,9 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.texts import address
 
 NO_LEADER = -1
-MOST_REWINDS = 5
+MAX_REWINDS = 5
 """Responses in a row with a lower leader epoch that count as outdated; the next one is believed (as franz-go)."""
-MOST_OMISSIONS = 9
+MAX_OMISSIONS = 9
 """Responses in a row that leave out partitions of a topic without id, which is how often a topic is missing before it
 counts as deleted; after these they are believed."""
 LONGEST_HOST = 255
@@ -216,7 +216,7 @@ def topic_info(topic: MetadataResponseTopic, known: TopicInfo | None = None) -> 
         for index, before in enumerate(known.partitions):
             if index in listed:
                 listed[index] = _newer(before, listed[index])
-            elif topic.topic_id != ZERO_UUID or known.omissions < MOST_OMISSIONS:
+            elif topic.topic_id != ZERO_UUID or known.omissions < MAX_OMISSIONS:
                 listed[index] = before
                 omissions = known.omissions + 1
     # A gap in the indexes is a partition without a leader, not an error: index and place must stay the same.
@@ -233,7 +233,7 @@ def _newer(before: PartitionInfo, found: PartitionInfo) -> PartitionInfo:
         # Unknown (before version 7): neither older nor newer, so the response counts. But some brokers send no epoch
         # while there is no leader (Redpanda): without the known one an outdated response could follow.
         return found if found.leader >= 0 else found._replace(leader_epoch=before.leader_epoch)
-    if found.leader_epoch < before.leader_epoch and before.rewinds < MOST_REWINDS:
+    if found.leader_epoch < before.leader_epoch and before.rewinds < MAX_REWINDS:
         return before._replace(rewinds=before.rewinds + 1)
     return found
 

@@ -18,7 +18,7 @@ SCHEMES = ("socks5", "socks5h", "http", "https")
 _EXPECTED = "expected 'socks5://host:port', 'socks5h://…', 'http://…' or 'https://…', 'user:password@' before the host"
 
 # RFC 1929: one byte for each length.
-_MOST_CREDENTIAL_BYTES = 255
+_MAX_CREDENTIAL_BYTES = 255
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def parse_proxy(url: object, no_proxy: object, ssl_context: ssl.SSLContext | Non
         )
     username = None if parts.username is None else unquote(parts.username)
     password = unquote(parts.password or "")
-    if any(len(part.encode()) > _MOST_CREDENTIAL_BYTES for part in (username or "", password)):
+    if any(len(part.encode()) > _MAX_CREDENTIAL_BYTES for part in (username or "", password)):
         raise ConfigurationError("proxy_url: user name and password have at most 255 bytes each")
     if username is not None and ":" in username and scheme.startswith("http"):
         raise ConfigurationError("proxy_url: a user name cannot have a colon (RFC 7617)")

@@ -25,12 +25,12 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.fetched.chunk import BufferedBytes
-from aiokproto.fetched.waiting import wait_until
+from aiokproto.runtime.timeouts import wait_until
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.fetch")
 
-MOST_CHANGES = 500
+MAX_CHANGES = 500
 """Most partitions that one request adds or changes: one or two milliseconds to encode, and to handle their responses.
 The rest follows with the next request, which is sent at once."""
 
@@ -128,7 +128,7 @@ class BrokerFetcher:
         self._wake.set()
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why the broker delivers nothing; empty if it does."""
         if self.failure:
             return self.failure
@@ -221,7 +221,7 @@ class BrokerFetcher:
                 wanted = self._wanted(cursor, max(self._config.max_partition_bytes, cursor.fetch.wanted_size))
                 return outside(partition, wanted), {partition: wanted}
         changes: dict[TopicPartition, FetchPosition | None] = {}
-        while self._changed and len(changes) < MOST_CHANGES:
+        while self._changed and len(changes) < MAX_CHANGES:
             partition = next(iter(self._changed))
             del self._changed[partition]
             cursor = self._cursors.get(partition)
@@ -285,7 +285,7 @@ class BrokerFetcher:
         self._changed.update(dict.fromkeys(requested))
         self._changed.update(dict.fromkeys(self._cursors))
         self._failures += 1
-        # A lost session is no trouble: brokers evict them. A second time in a row it is.
+        # A lost session is no problem: brokers evict them. A second time in a row it is.
         if action is not Action.NEW_SESSION or self._failures > 1:
             self.failure = str(error)
             self.retry_at = asyncio.get_running_loop().time() + self._cluster.backoff(self._failures)

@@ -21,8 +21,8 @@ from aiokproto.consumer.deserializers import NOT_ABOUT_THE_RECORD, Deserializers
 from aiokproto.consumer.reader import Reader
 from aiokproto.consumer.undecodable import Undecodable
 from aiokproto.errors import DeadlineError, RecordDeserializationError
-from aiokproto.net.timeouts import deadline
 from aiokproto.runtime.coroutines import resumed
+from aiokproto.runtime.timeouts import deadline_at
 from aiokproto.types import K, RawControlRecord, Record, UndecodableRecord, V
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class DeserializingReader(Generic[K, V]):
         if not self._deserializers.is_async:
             return self._deserializers.apply(record)
         at = asyncio.get_running_loop().time() + self._timeout
-        async with deadline(at, lambda: self._late(record)):
+        async with deadline_at(at, lambda: self._late(record)):
             return await self._deserializers.apply_later(record)
 
     def _check_alone(self) -> None:
@@ -301,7 +301,7 @@ class DeserializingReader(Generic[K, V]):
         at = asyncio.get_running_loop().time() + self._timeout
         try:
             # One for all records: what is made until then is delivered, and the next call has as long for the others.
-            async with deadline(at, lambda: self._late(current())):
+            async with deadline_at(at, lambda: self._late(current())):
                 with self._reader.awaiting(self._deserializers.awaited, current):
                     return made, await self._alone(resumed(work, waits_for), owner)
         except DeadlineError as error:

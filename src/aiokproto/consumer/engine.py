@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any
 
@@ -42,11 +43,9 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.config import LeaveMode
 from aiokproto.group.leaving import leave_group
 from aiokproto.group.member import GroupMember, make_member
-from aiokproto.net.in_flight import INFINITY
-from aiokproto.net.timeouts import deadline as until
-from aiokproto.net.timeouts import wait_until
 from aiokproto.observe.observers import ConsumerObserver
 from aiokproto.running.totals import RunTotals
+from aiokproto.runtime.timeouts import deadline_at, wait_until
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.consumer")
@@ -116,7 +115,7 @@ class Engine(Lifecycle):
         self.validator = PositionValidator(cluster, self.assignment, self.resolver.truncated)
         self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.resolver.reset, self.validator)
         # From the subscription task: topics that cannot be found. Raised by the next read.
-        self._trouble: KafkaError | None = None
+        self._problem: KafkaError | None = None
         # Whether the last lookup of the subscribed topics has not found all of them.
         self._unfound = False
         # Something in the assignment has changed; for calls that wait for a condition of their own.
@@ -166,9 +165,9 @@ class Engine(Lifecycle):
 
         def late() -> str:
             assert self.member is not None
-            return f"the group has assigned no partition in {timeout:g} s: {self.member.trouble or self.member.state}"
+            return f"the group has assigned no partition in {timeout:g} s: {self.member.problem or self.member.state}"
 
-        async with until(asyncio.get_running_loop().time() + timeout, late):
+        async with deadline_at(asyncio.get_running_loop().time() + timeout, late):
             while not self.assignment.cursors:
                 self.check()
                 await self.moved()
@@ -177,7 +176,7 @@ class Engine(Lifecycle):
         """Replace what is read."""
         self.cluster.check_loop()
         self.subscription = subscription
-        self._trouble = None
+        self._problem = None
         # Applied at once, without the task: assign() and then seek() must find the partitions. A member that is still
         # in the group gives up its partitions first.
         if not subscription.by_topic and (self.member is None or self.member.outside):
@@ -241,10 +240,10 @@ class Engine(Lifecycle):
             raise refused.with_traceback(None)
         if not self.subscription.by_topic and self.subscription.partitions is None:
             raise ConfigurationError("there is nothing to read: subscribe() or assign() first")
-        if self._trouble is not None:
+        if self._problem is not None:
             # Once per attempt to find the topics, so that the other topics are read.
-            trouble, self._trouble = self._trouble, None
-            raise trouble.with_traceback(None)
+            problem, self._problem = self._problem, None
+            raise problem.with_traceback(None)
         if self.member is not None:
             # Reading is what brings a member back that left because nothing was read.
             self.member.rejoin()
@@ -374,14 +373,14 @@ class Engine(Lifecycle):
             again: float | None = None
             try:
                 await self._resolve(wanted)
-                self._trouble = None
+                self._problem = None
                 if self._unfound:
                     again = _TOPIC_RETRY
                 elif wanted.pattern is not None:
                     again = self.cluster.config.metadata_max_age
             except KafkaError as error:
                 if wanted is self.subscription:
-                    self._trouble = error
+                    self._problem = error
                     self.reader.wake()
                 # Without end: a topic may be created later, and the error is raised each time.
                 again = _TOPIC_RETRY
@@ -456,12 +455,14 @@ class Engine(Lifecycle):
             or (self.member is not None and self.member.watches(topic))
             or any(partition.topic == topic for partition in self.assignment.cursors)
         )
-        return INFINITY if needed else -INFINITY
+        return math.inf if needed else -math.inf
 
     async def unsubscribed(self, timeout: float) -> None:
         """Wait until the member has left the group, and what is processed is committed."""
         at = asyncio.get_running_loop().time() + timeout
-        async with until(at, lambda: f"unsubscribe: {self.member and self.member.state}; it goes on in the background"):
+        async with deadline_at(
+            at, lambda: f"unsubscribe: {self.member and self.member.state}; it goes on in the background"
+        ):
             while self.member is not None and not self.member.outside:
                 await self.moved()
         try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-MOST_EPOCHS = 100
+MAX_EPOCHS = 100
 """Most epochs that are kept of one partition; each is one election while it was read. Older ones are forgotten."""
 
 UNKNOWN = -1
@@ -72,7 +72,7 @@ class EpochHistory:
             self._start_epoch = UNKNOWN
         if epoch > self.last_fetched:
             self._entries.append((epoch, offset))
-            del self._entries[:-MOST_EPOCHS]
+            del self._entries[:-MAX_EPOCHS]
 
     def before(self, offset: int) -> int:
         """Return the epoch of the record before this offset, for commits; -1 if it is unknown."""

@@ -25,8 +25,8 @@ from aiokproto.consumer.reset_reason import ResetReason
 from aiokproto.error_codes import ErrorCode
 from aiokproto.fetched.chunk import BufferedBytes
 from aiokproto.fetched.time_slice import TimeSlice
-from aiokproto.fetched.waiting import wait_until
 from aiokproto.runtime import create_task
+from aiokproto.runtime.timeouts import wait_until
 from aiokproto.texts import counted
 
 _LEADERLESS_PAUSE = 0.5
@@ -281,7 +281,7 @@ class Fetcher:
             (self._config.buffer_bytes - buffered) // max(len(self._fetchers), 1), self._config.max_partition_bytes
         )
 
-    def trouble(self, cursor: Cursor) -> str:
+    def problem(self, cursor: Cursor) -> str:
         """Return why a partition delivers nothing; empty if there is nothing to deliver, or a read delivers it."""
         if cursor.error is not None:
             return ""
@@ -299,7 +299,7 @@ class Fetcher:
             return str(PartitionState(PartitionStatus.VALIDATING, self._validator.failure(cursor)))
         place = self._places.get(cursor)
         if place is not None:
-            return place.trouble or self._open_transaction(cursor)
+            return place.problem or self._open_transaction(cursor)
         if cursor in self._leaderless:
             return str(PartitionState(PartitionStatus.NO_LEADER, cursor.fetch.failure))
         return cursor.fetch.failure

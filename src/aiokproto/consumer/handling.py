@@ -31,7 +31,7 @@ class Handling(Protocol):
         """Return the loop time at which the oldest running call of the handler began; None if none runs."""
         ...
 
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Return which call hangs, or does not end although it is cancelled, also after the run; empty if none."""
         ...
 

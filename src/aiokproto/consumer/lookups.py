@@ -13,10 +13,10 @@ from typing import Generic, TypeVar
 from aiokproto.cluster import ClusterClient
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.start_lookup import Lookup
-from aiokproto.fetched.waiting import wait_until
 from aiokproto.runtime import create_task
+from aiokproto.runtime.timeouts import wait_until
 
-MOST_AT_ONCE = 500
+MAX_AT_ONCE = 500
 """Most partitions of one request: one or two milliseconds to encode, and to handle the response."""
 
 L = TypeVar("L", bound=Lookup)
@@ -55,10 +55,10 @@ class Lookups(ABC, Generic[L]):
                 due, retry_at = self._due()
                 for source, lookups in due.items():
                     # One task per request: a broker that does not respond delays its own lookups only.
-                    for begin in range(0, len(lookups), MOST_AT_ONCE):
+                    for begin in range(0, len(lookups), MAX_AT_ONCE):
                         # Fixed here and not when the task first runs: a seek in between would be overwritten.
                         task = create_task(
-                            self._attempt(source, dict(lookups[begin : begin + MOST_AT_ONCE])),
+                            self._attempt(source, dict(lookups[begin : begin + MAX_AT_ONCE])),
                             name=f"aiokproto-{self._what}",
                         )
                         task.add_done_callback(lambda _: self._wake.set())

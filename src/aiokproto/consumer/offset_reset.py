@@ -14,7 +14,7 @@ from aiokproto.types import TopicPartition
 
 _BY_DURATION = "by_duration:"
 
-MOST_DAYS = 36_500
+MAX_DAYS = 36_500
 """The longest duration of ``by_duration``."""
 
 _DURATION = re.compile(
@@ -94,8 +94,8 @@ def _milliseconds(value: str) -> int:
     days, hours, minutes, seconds = (int(match[name] or 0) for name in ("days", "hours", "minutes", "seconds"))
     fraction = int((match["fraction"] or "").ljust(9, "0")[:3])
     total = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000 + fraction
-    if total > MOST_DAYS * 86_400_000:
-        raise ConfigurationError(f"auto_offset_reset={value!r}: the longest duration is P{MOST_DAYS}D")
+    if total > MAX_DAYS * 86_400_000:
+        raise ConfigurationError(f"auto_offset_reset={value!r}: the longest duration is P{MAX_DAYS}D")
     return total
 
 

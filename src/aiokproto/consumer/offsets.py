@@ -17,7 +17,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.features import TIMES, TRANSACTIONS
-from aiokproto.net.timeouts import deadline
+from aiokproto.runtime.timeouts import deadline_at
 from aiokproto.texts import counted
 from aiokproto.types import TopicPartition
 
@@ -64,7 +64,7 @@ class OffsetLookup:
             return f"ListOffsets of {partition}: no offset in {timeout:g} s: {why}"
 
         # Around everything: the steps have deadlines of their own, which end an attempt.
-        async with deadline(at, late):
+        async with deadline_at(at, late):
             while left:
                 # In each round: a topic may be deleted meanwhile, and then raises UnknownTopicError.
                 await self._check_known(left, max(at - loop.time(), 0))

@@ -41,7 +41,7 @@ _FOR_CONSUMERS = 3
 _CONSUMER = -1
 """The replica id of consumers."""
 
-MOST_OLDER_LEADERS = 5
+MAX_OLDER_LEADERS = 5
 """How often newer metadata is requested while the leader's epoch is older than the position's. It happens while a
 broker with old metadata responds; for good only if the position belongs to a topic that was deleted and created
 again."""
@@ -227,7 +227,7 @@ class PositionValidator(Lookups[Validation]):
         if validation.asked <= leader_epoch:
             return False
         validation.older_leaders += 1
-        return validation.older_leaders <= MOST_OLDER_LEADERS
+        return validation.older_leaders <= MAX_OLDER_LEADERS
 
     def _failed(self, error: KafkaError, lookups: Mapping[Cursor, Validation], epochs: Mapping[Cursor, int]) -> bool:
         """Act on a failure. Return whether to retry."""

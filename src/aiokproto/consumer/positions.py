@@ -11,7 +11,7 @@ from aiokproto.consumer.part import ConsumerPart
 from aiokproto.consumer.start_lookup import EARLIEST, LATEST
 from aiokproto.consumer.subscription import to_timestamp
 from aiokproto.group.arguments import to_partition, to_position
-from aiokproto.net.timeouts import deadline as until
+from aiokproto.runtime.timeouts import deadline_at
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 
@@ -72,7 +72,7 @@ class Positions(ConsumerPart):
         """
         wanted = to_partition(partition)
         at = asyncio.get_running_loop().time() + self._seconds(timeout_ms)
-        async with until(at, lambda: f"position of {wanted}: {self.partition_state(wanted)}"):
+        async with deadline_at(at, lambda: f"position of {wanted}: {self.partition_state(wanted)}"):
             # Looked up in each round: the partition may be revoked meanwhile, and then raises.
             while (known := (cursor := self._assignment.get(wanted)).position) is None:
                 if cursor.error is not None:

@@ -32,6 +32,7 @@ from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.interceptors import NO_INTERCEPTORS, Interceptors
 from aiokproto.records import RecordBatch
 from aiokproto.records.slices import QUICK_BYTES
+from aiokproto.runtime.timeouts import wait_until
 from aiokproto.types import Record, TopicPartition, UndecodableRecord
 
 CHECKED_ON_LOOP = 2 * 1024 * 1024
@@ -92,11 +93,7 @@ class Reader:
         """Wait until the application requests the next record, so that the current one is processed; at most until that
         loop time."""
         self._processed.clear()
-        handle = asyncio.get_running_loop().call_at(deadline, self._processed.set)
-        try:
-            await self._processed.wait()
-        finally:
-            handle.cancel()
+        await wait_until(self._processed, deadline)
 
     def give_up_waiting(self) -> None:
         """Let :meth:`wait_processed` return now."""
@@ -366,11 +363,7 @@ class Reader:
             # `while True: await poll(0)` would otherwise never let the event loop read from sockets.
             await asyncio.sleep(0)
             return False
-        handle = loop.call_at(deadline, self._arrived.set)
-        try:
-            await self._arrived.wait()
-        finally:
-            handle.cancel()
+        await wait_until(self._arrived, deadline)
         return True
 
     def _open(self, cursor: Cursor) -> bool:

@@ -174,7 +174,7 @@ class Report(ConsumerPart):
             return
         since = member.joining_since
         findings.add_member(
-            member.state, member.trouble, None if since is None else asyncio.get_running_loop().time() - since
+            member.state, member.problem, None if since is None else asyncio.get_running_loop().time() - since
         )
 
     def _add_awaited(self, findings: Findings) -> None:
@@ -184,15 +184,15 @@ class Report(ConsumerPart):
 
     def _add_handling(self, findings: Findings) -> None:
         handled = self._assignment.handled
-        if handled is not None and (trouble := handled.trouble()):
-            findings.degraded.append(trouble)
+        if handled is not None and (problem := handled.problem()):
+            findings.degraded.append(problem)
 
     def _add_partitions(self, findings: Findings) -> None:
         fetcher = self._engine.fetcher
         causes: Counter[str] = Counter()
         example: dict[str, TopicPartition] = {}
         for partition, cursor in self._assignment.cursors.items():
-            cause = str(cursor.error) if cursor.error is not None else fetcher.trouble(cursor)
+            cause = str(cursor.error) if cursor.error is not None else fetcher.problem(cursor)
             if cause:
                 causes[cause] += 1
                 example.setdefault(cause, partition)

@@ -64,12 +64,12 @@ class SilenceWatch:
         """Return what is wrong, empty if nothing is."""
         if self._reader.awaited is not None:
             return str(self._reader.awaited)
-        if self._member is not None and (trouble := self._member.trouble):
-            return trouble
+        if self._member is not None and (problem := self._member.problem):
+            return problem
         time_slice, found = TimeSlice(), Counter[str]()
         for cursor in list(self._assignment.cursors.values()):
-            if trouble := self._fetcher.trouble(cursor):
-                found[trouble] += 1
+            if problem := self._fetcher.problem(cursor):
+                found[problem] += 1
             await time_slice.pause()
         size = len(self._assignment.cursors)
         if not size and self._member is not None and not self._member.outside:

@@ -24,10 +24,10 @@ from aiokproto.types import Ownership, RawControlRecord, Record, TopicPartition
 
 T = TypeVar("T")
 
-MOST_WORK = 1024 * 1024
+MAX_WORK = 1024 * 1024
 """Bytes of decompressed records after which a chunk ends: one or two milliseconds of decoding."""
 
-MOST_BATCHES = 256
+MAX_BATCHES = 256
 """Batches after which a chunk ends: a millisecond of parsing headers."""
 
 _COMPRESSION_RATIO = 4
@@ -239,7 +239,7 @@ def chunks(
         for batch in visible(wanted(), aborted, control=control, check_crc=check_crc):
             chunk.add(batch)
             work += expected_size(batch)
-            if work >= MOST_WORK or len(chunk.batches) == MOST_BATCHES:
+            if work >= MAX_WORK or len(chunk.batches) == MAX_BATCHES:
                 yield chunk
                 chunk, work = Chunk(partition, chunk.end), 0
         # Bytes, but no whole batch: a broker before 0.10.1 has cut it (KIP-74).

@@ -10,7 +10,7 @@ from aiokproto.records import RecordBatch
 from aiokproto.records.batch import HEADER
 from aiokproto.records.compression import Bytes, decompress
 
-MOST_DECOMPRESSED = 16 * 1024 * 1024
+MAX_DECOMPRESSED = 16 * 1024 * 1024
 """Most decompressed bytes of one chunk's batches; the rest is decompressed when it is iterated."""
 
 
@@ -39,7 +39,7 @@ def is_decompressible(batch: RecordBatch) -> bool:
     return packed and batch.count > 0 and not isinstance(batch, DecompressedBatch)
 
 
-def decompress_ahead(batches: Iterable[RecordBatch], most: int = MOST_DECOMPRESSED) -> list[RecordBatch]:
+def decompress_ahead(batches: Iterable[RecordBatch], most: int = MAX_DECOMPRESSED) -> list[RecordBatch]:
     """Decompress batches until they take ``most`` bytes; return them in order.
 
     A batch that cannot be decompressed stays as it is: iterating it raises the error.

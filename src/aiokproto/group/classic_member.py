@@ -140,11 +140,11 @@ class ClassicMember:
         return f"{self._membership.phase.name.lower()} in group {self._config.group_id!r}"
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why the member has no partitions, if something is wrong; else empty."""
         if (self.outside and not self._rebalance.has_subscription) or self._rebalance.settled.is_set() or self.owned:
             return ""
-        return f"{self.state}: {self._rebalance.trouble}"
+        return f"{self.state}: {self._rebalance.problem}"
 
     # Lifecycle
 

@@ -15,7 +15,7 @@ from aiokproto.errors import BrokerError, CommitError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.membership import LOST
 from aiokproto.group.offsets import GroupOffsets
-from aiokproto.net.timeouts import deadline as until
+from aiokproto.runtime.timeouts import deadline_at
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 
@@ -184,7 +184,7 @@ class Commits:
         return {partition: self._error(code, partition) for partition, code in failed.items()}
 
     async def _catch_up(self, generation: int, at: float, attempts: int) -> None:
-        async with until(at, lambda: f"{self._context}: the rebalance did not end in time"):
+        async with deadline_at(at, lambda: f"{self._context}: the rebalance did not end in time"):
             # The loop has only been noted to rejoin, and clears `settled` when it runs: without the pause the event
             # could still be set from before.
             await asyncio.sleep(self._cluster.backoff(attempts))
@@ -198,7 +198,7 @@ class Commits:
             failure = self._cluster.coordinator_failure(CoordinatorKind.GROUP, self._offsets.group_id)
             return f"OffsetCommit: another commit is still in flight{failure and f': {failure}'}"
 
-        async with until(at, late):
+        async with deadline_at(at, late):
             await self._turn.acquire()
         try:
             yield

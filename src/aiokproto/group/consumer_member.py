@@ -166,12 +166,12 @@ class ConsumerMember:
         return self._member.state
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why the member has no partitions, if something is wrong; else empty."""
         if self.owned or not self._form.subscribed:
             return ""
         waits = self._membership.state in (MemberState.JOINING, MemberState.FENCED)
-        return self._member.trouble or (f"{self.state}: no response from the coordinator" if waits else "")
+        return self._member.problem or (f"{self.state}: no response from the coordinator" if waits else "")
 
     # Lifecycle
 

@@ -15,9 +15,9 @@ from aiokproto.errors import KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.epoch_membership import EpochMembership, MemberState
 from aiokproto.group.session import Session
-from aiokproto.net.timeouts import wait_until
 from aiokproto.observe.observers import Timing
 from aiokproto.runtime import create_task
+from aiokproto.runtime.timeouts import wait_until
 
 log = logging.getLogger("aiokproto.group")
 

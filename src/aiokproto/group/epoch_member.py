@@ -21,8 +21,8 @@ from aiokproto.group.membership import LOST
 from aiokproto.group.offsets import FoundOffsets, GroupOffsets
 from aiokproto.group.reconciliation import ItemOwner, Reconciliation
 from aiokproto.group.session import Session
-from aiokproto.net.timeouts import deadline as until
 from aiokproto.runtime import create_task
+from aiokproto.runtime.timeouts import deadline_at
 from aiokproto.types import GroupMetadata, TopicPartition
 
 Item = TypeVar("Item", bound=Hashable)
@@ -83,7 +83,7 @@ class EpochMember(Generic[Item]):
         return f"{self.membership.state.name.lower().replace('_', ' ')} in group {self._group_id!r}"
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why the member cannot join or take its assignment; empty if nothing is wrong."""
         why = self.heartbeat.failure or self.reconciliation.look_up_failure or self._unreached()
         return f"{self.state}: {why}" if why else ""
@@ -138,7 +138,9 @@ class EpochMember(Generic[Item]):
                 if member is None or action not in LOST | {Action.REFRESH_EPOCH}:
                     raise
                 self._refused(action, identity.generation, error)
-            async with until(at, lambda: f"OffsetFetch of group {self._group_id!r}: the member's epoch is refused"):
+            async with deadline_at(
+                at, lambda: f"OffsetFetch of group {self._group_id!r}: the member's epoch is refused"
+            ):
                 await asyncio.sleep(self._cluster.backoff(attempt))
                 await self.catch_up(identity.generation)
 

@@ -69,7 +69,7 @@ class GroupMember(Protocol):
     def state(self) -> str: ...
 
     @property
-    def trouble(self) -> str: ...
+    def problem(self) -> str: ...
 
     async def run(self) -> None: ...
 
@@ -190,8 +190,8 @@ class AutoMember:
         return self._member.state
 
     @property
-    def trouble(self) -> str:
-        return self._member.trouble
+    def problem(self) -> str:
+        return self._member.problem
 
     async def leave(self, reason: str, timeout: float = 3.0, how: LeaveMode = "default") -> None:
         await self._member.leave(reason, timeout, how)

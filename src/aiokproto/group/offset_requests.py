@@ -40,7 +40,7 @@ _MEMBER_FROM = 9
 _STABLE_FROM = 7
 """The first version of OffsetFetch that can wait for open transactions (KIP-447)."""
 
-MOST_OMISSIONS = 5
+MAX_OMISSIONS = 5
 """Responses in a row that leave out a partition, without an error, after which it counts as one without a committed
 offset, where the coordinator serves no version of OffsetFetch in which this never happens."""
 
@@ -218,7 +218,7 @@ class FetchExchange:
             # Only in versions before 9 (cluster/answers.py). Event Hubs always leaves out what was never committed;
             # Kafka does not. One response says nothing: the consumer would lose its position.
             self._omissions += 1
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE if self._omissions < MOST_OMISSIONS else ErrorCode.NONE
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE if self._omissions < MAX_OMISSIONS else ErrorCode.NONE
         return code
 
     def _has_some(self, entries: Collection[Any]) -> bool:

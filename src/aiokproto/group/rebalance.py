@@ -16,9 +16,9 @@ from aiokproto.group.changes import Change, ChangeKind, PartitionOwner
 from aiokproto.group.config import GroupConfig
 from aiokproto.group.joining import JoinFailure, Joining
 from aiokproto.group.membership import LOST, Membership
-from aiokproto.net.timeouts import wait_until
 from aiokproto.observe.observers import Timing
 from aiokproto.runtime import create_task, uniform
+from aiokproto.runtime.timeouts import wait_until
 from aiokproto.texts import counted
 from aiokproto.types import TopicPartition
 
@@ -250,7 +250,7 @@ class RebalanceLoop:
             self._interrupted(partitions)
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why joining has not ended yet."""
         failure = self.join_failure or self._cluster.coordinator_failure(CoordinatorKind.GROUP, self._config.group_id)
         if failure:
@@ -296,7 +296,7 @@ class RebalanceLoop:
                 # The first refusal of this kind changes the request (a member id, for example), so retry without
                 # backoff.
                 if action is not Action.REJOIN or failures > 1:
-                    # The first failures are usual (a coordinator that moves); from the third on it is trouble, every
+                    # The first failures are usual (a coordinator that moves); from the third on it is a problem, every
                     # tenth time.
                     level = logging.WARNING if failures % 10 == 3 else logging.DEBUG
                     log.log(level, "group %s: attempt %d to join: %s", self._config.group_id, failures, error)

@@ -26,7 +26,7 @@ class ShareMember:
     assignment takes effect at once, and nothing is acknowledged.
 
     Attributes:
-        trouble: Why there is no assignment, if something is wrong; else empty.
+        problem: Why there is no assignment, if something is wrong; else empty.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class ShareMember:
         return self._member.state
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why there is no assignment, if something is wrong; else empty."""
-        if self._membership.state is MemberState.JOINING and not self._member.trouble:
+        if self._membership.state is MemberState.JOINING and not self._member.problem:
             return f"{self.state}: no response from the coordinator yet"
-        return self._member.trouble
+        return self._member.problem
 
     @property
     def removed(self) -> bool:

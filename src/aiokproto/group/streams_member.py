@@ -207,10 +207,10 @@ class StreamsMember:
         return self._member.state
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why it cannot join, or has no tasks, if something is wrong; else empty."""
         conditions = "; ".join(f"{each.code.name}: {each.detail}" for each in self.statuses)
-        return self._member.trouble or conditions
+        return self._member.problem or conditions
 
     # What the application has to say
 

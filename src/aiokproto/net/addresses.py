@@ -16,8 +16,8 @@ from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
 from aiokproto.errors import BrokerConnectionError
-from aiokproto.net.timeouts import timeout_at
 from aiokproto.runtime import create_task, current
+from aiokproto.runtime.timeouts import timeout_at
 from aiokproto.texts import address
 
 FALLBACK_DELAY = 0.25

@@ -36,9 +36,8 @@ from aiokproto.errors import (
 )
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.connection import Connection
-from aiokproto.net.timeouts import deadline
 from aiokproto.runtime import create_task, uniform
-from aiokproto.runtime.timeouts import apart
+from aiokproto.runtime.timeouts import apart, deadline_at
 from aiokproto.security.mechanism import (
     ExplainedExchange,
     NamedExchange,
@@ -271,7 +270,7 @@ class Authentication:
     async def _renew(self) -> None:
         peer, until = self._connection.peer, asyncio.get_running_loop().time() + self._timeout
         try:
-            async with deadline(until, self.overdue):
+            async with deadline_at(until, self.overdue):
                 await self.run()
         except KafkaError as error:
             logger.debug("%s: the session could not be extended: %s", peer, error)

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -55,7 +56,6 @@ from aiokproto.net.early_ends import (
 )
 from aiokproto.net.foreign_protocols import describe_bytes, recognize, usual_service
 from aiokproto.net.in_flight import (
-    INFINITY,
     AwaitedRequest,
     CallbackRequest,
     HeldRequest,
@@ -64,12 +64,12 @@ from aiokproto.net.in_flight import (
 )
 from aiokproto.net.protocol import TOKEN, ClientProtocol
 from aiokproto.net.throttle import throttle
-from aiokproto.net.timeouts import deadline
 from aiokproto.net.timer import Timer
 from aiokproto.net.tls_errors import refusal
 from aiokproto.net.transport import Dialled, set_socket_options
 from aiokproto.net.versions import BY_OPTION, BrokerVersions
 from aiokproto.observe.observers import NodeObserver
+from aiokproto.runtime.timeouts import deadline_at
 
 R = TypeVar("R", bound=Response)
 
@@ -183,7 +183,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         request: Request[R],
         *,
         timeout: float,
-        deadline: float = INFINITY,
+        deadline: float = math.inf,
         version: int | None = None,
         max_version: int | None = None,
     ) -> R:
@@ -215,7 +215,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         request: Request[Any],
         version: int,
         timeout: float,
-        deadline: float = INFINITY,
+        deadline: float = math.inf,
         *,
         past_hold: bool = False,
     ) -> memoryview:
@@ -234,7 +234,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         if self._failure is not None:
             raise copied(self._failure)
         future: asyncio.Future[memoryview] = self._loop.create_future()
-        self._write(TOKEN, _token_frame(token), AwaitedRequest(future, api_key, timeout, INFINITY))
+        self._write(TOKEN, _token_frame(token), AwaitedRequest(future, api_key, timeout, math.inf))
         return await future
 
     def send_last_token(self, token: bytes) -> None:
@@ -257,7 +257,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
     def hold(self, on_first: Callable[[], None]) -> None:
         """Hold back all requests until :meth:`release`, and call ``on_first`` once one waits."""
         self._holding = True
-        self._held_until = INFINITY
+        self._held_until = math.inf
         self._on_first_held = on_first
         # Of a throttle.
         if self._held:
@@ -311,7 +311,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             # Outside of the deadline: the broker has imposed the pause, and MAX_THROTTLE bounds it.
             await self._flushed.wait()
             late = f"{api_name(request.api_key)} to {self.peer}: not written to the socket in {timeout:.3g} s"
-            async with deadline(self._loop.time() + timeout, lambda: late):
+            async with deadline_at(self._loop.time() + timeout, lambda: late):
                 await self._writable.wait()
             # _fail sets both events too, so that nobody waits for a socket that is gone.
             if self._failure is not None:
@@ -354,7 +354,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         if self._held_until and not past_hold and (self._held or self._loop.time() < self._held_until):
             self._held.append(HeldRequest(correlation_id, data, in_flight, self._loop.time()))
             self._flushed.clear()
-            if in_flight is not None and in_flight.deadline < INFINITY:
+            if in_flight is not None and in_flight.deadline < math.inf:
                 # While the request waits, only the caller's own deadline runs; without one (infinity) the throttle
                 # time, at most MAX_THROTTLE, or the authentication's deadline bounds the wait.
                 self._timer.call_at(in_flight.deadline)
@@ -363,11 +363,11 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             self._write(correlation_id, data, in_flight)
 
     def _write(
-        self, correlation_id: int, data: bytearray, in_flight: InFlightRequest | None, queued_at: float = INFINITY
+        self, correlation_id: int, data: bytearray, in_flight: InFlightRequest | None, queued_at: float = math.inf
     ) -> None:
         assert self._transport is not None, "requests are made on a connected socket"
         self._last_used = now = self._loop.time()
-        queue_time = now - queued_at if queued_at < INFINITY else 0.0
+        queue_time = now - queued_at if queued_at < math.inf else 0.0
         if in_flight is not None:
             # Expected before it is written: no response, and no end of the connection, can find the queue without it.
             self._protocol.sent(correlation_id, in_flight.api_key, in_flight)
@@ -451,7 +451,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
 
     def _deadline_text(self, request: InFlightRequest, now: float) -> str:
         what = f"{api_name(request.api_key)} to {self.peer}"
-        if request.sent_at == INFINITY:
+        if request.sent_at == math.inf:
             if self._holding:
                 return f"{what}: not sent, as the client is authenticating again"
             left = self._throttled_until - now
@@ -584,7 +584,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
 
     def _report_failure(self, request: InFlightRequest, error: KafkaError) -> None:
         request.reported = True
-        waited = self._loop.time() - request.sent_at if request.sent_at < INFINITY else 0.0
+        waited = self._loop.time() - request.sent_at if request.sent_at < math.inf else 0.0
         self._observer.unanswered(request.api_key, request.version, request.queue_time, waited, error)
 
     def _report_response(self, request: InFlightRequest, size: int) -> None:

@@ -10,6 +10,7 @@ it authenticates again (KIP-368), the broker is not late.
 from __future__ import annotations
 
 import asyncio
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -19,8 +20,6 @@ from aiokproto.codec.schema import Response
 from aiokproto.errors import BrokerError, KafkaError, copied
 
 R = TypeVar("R", bound=Response)
-
-INFINITY = float("inf")
 
 
 class InFlightRequest(ABC):
@@ -43,7 +42,7 @@ class InFlightRequest(ABC):
         self.api_key = api_key
         self.timeout = timeout
         self.deadline = deadline
-        self.sent_at = self.disconnect_at = INFINITY
+        self.sent_at = self.disconnect_at = math.inf
         self.queue_time = 0.0
         self.reported = False
         self.version = 0
@@ -113,7 +112,7 @@ class CallbackRequest(InFlightRequest, Generic[R]):
         api_key: int,
         timeout: float,
     ) -> None:
-        super().__init__(api_key, timeout, INFINITY)
+        super().__init__(api_key, timeout, math.inf)
         self._decode = decode
         self._on_response = on_response
         self._done = False

@@ -25,10 +25,10 @@ from aiokproto.errors import (
 from aiokproto.net.authentication import GSSAPI, Authentication
 from aiokproto.net.connection import Connection
 from aiokproto.net.foreign_protocols import describe_bytes, recognize
-from aiokproto.net.timeouts import deadline
 from aiokproto.net.transport import dial
 from aiokproto.net.versions import ANYONE, BY_OPTION, BrokerVersions, Identity, Negotiation
 from aiokproto.observe.observers import NodeObserver
+from aiokproto.runtime.timeouts import deadline_at
 from aiokproto.security.tracebacks import hiding_frames
 
 T = TypeVar("T")
@@ -100,7 +100,7 @@ async def open_connection(
             return connection
         authentication = Authentication(connection, config.sasl, host, timeout, on_rejected)
         try:
-            async with deadline(until, authentication.overdue):
+            async with deadline_at(until, authentication.overdue):
                 await authentication.run()
         # Also a cancellation: nobody else holds the socket yet.
         except BaseException:
@@ -256,13 +256,13 @@ async def _ignores_api_versions(connect: Connect, until: float, timeout: float) 
 async def _answer(connection: Connection, request: Request[Any], until: float, timeout: float) -> None:
     """Send a request in version 0, and wait for the response, which says nothing here."""
     name = api_name(request.api_key)
-    async with deadline(until, lambda: f"{name} to {connection.peer}: no response in {timeout:.3g} s"):
+    async with deadline_at(until, lambda: f"{name} to {connection.peer}: no response in {timeout:.3g} s"):
         await connection.send_raw(request, 0, timeout)
 
 
 async def _negotiate(connection: Connection, negotiation: Negotiation, until: float, timeout: float) -> BrokerVersions:
     try:
-        async with deadline(until, lambda: f"ApiVersions to {connection.peer}: no response in {timeout:.3g} s"):
+        async with deadline_at(until, lambda: f"ApiVersions to {connection.peer}: no response in {timeout:.3g} s"):
             # At most once per version: Negotiation lowers the version with every refusal.
             while True:
                 frame = await connection.send_raw(negotiation.request(), negotiation.version, timeout)

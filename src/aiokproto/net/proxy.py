@@ -18,9 +18,12 @@ from typing import cast
 from aiokproto.config.proxy import Proxy
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, NotKafkaError
 from aiokproto.net.foreign_protocols import PROXY_REMEDIES, describe_bytes
-from aiokproto.net.timeouts import TLS_HANDSHAKE
 from aiokproto.net.tls_errors import PROXY, refusal
 from aiokproto.texts import address
+
+TLS_HANDSHAKE = 24 * 3600.0
+"""What event loops get as the limit of a TLS handshake (s): the deadline of the connection ends it. They would report
+the end of their own limit of a minute as an end by the peer."""
 
 MAX_RESPONSE_SIZE = 16 * 1024
 """Longest response of a proxy in bytes: curl and Go have limits of this order."""

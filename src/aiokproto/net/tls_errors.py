@@ -64,7 +64,7 @@ _REJECTED |= {**dict.fromkeys((66, 67, 68), _WEAK), 79: _NO_AUTHORITY, **dict.fr
 _OWN = "the client's certificate (ssl_certfile or ssl_keystore_location)"
 
 # Words in OpenSSL's names of TLS alerts about certificates and access, which a retry does not change. Others, such as
-# INTERNAL_ERROR, are the broker's own trouble and can pass. The first match counts.
+# INTERNAL_ERROR, are the broker's own problem and can pass. The first match counts.
 _REFUSALS = {
     "CERTIFICATE_REQUIRED": "it requires a client certificate: set ssl_certfile, or ssl_keystore_location",
     "BAD_CERTIFICATE": (

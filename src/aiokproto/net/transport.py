@@ -22,11 +22,9 @@ from aiokproto.config.proxy import Proxy
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, DeadlineError, KafkaError, NotKafkaError
 from aiokproto.net.addresses import Endpoint, connect, reason, resolve
 from aiokproto.net.foreign_protocols import describe_bytes
-from aiokproto.net.proxy import Handshake, negotiate
-from aiokproto.net.timeouts import TLS_HANDSHAKE, timeout_at
-from aiokproto.net.timeouts import deadline as ends_at
+from aiokproto.net.proxy import TLS_HANDSHAKE, Handshake, negotiate
 from aiokproto.net.tls_errors import BROKER, PROXY, tls_error
-from aiokproto.runtime.timeouts import apart
+from aiokproto.runtime.timeouts import apart, deadline_at, timeout_at
 from aiokproto.security.tls.anonymous import is_anonymous
 from aiokproto.security.tls.contexts import TlsContexts
 from aiokproto.texts import address, repr_of, text_of
@@ -158,7 +156,7 @@ class _Dial(Generic[P]):
         """Call a function of the application, which may be async."""
         call = f"{self._what}: {option}({host!r}, {port})"
         try:
-            async with ends_at(self._deadline, lambda: f"{call} took too long"):
+            async with deadline_at(self._deadline, lambda: f"{call} took too long"):
                 answer = function(host, port)
                 if inspect.isawaitable(answer):
                     answer = await apart(answer, call, _close)

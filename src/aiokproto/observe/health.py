@@ -61,12 +61,12 @@ class Findings:
         self.degraded: list[str] = []
         self.ended = False
 
-    def add_member(self, state: str, trouble: str, joining_for: float | None) -> None:
+    def add_member(self, state: str, problem: str, joining_for: float | None) -> None:
         """Add what is wrong about a member of a group; ``joining_for``: seconds of a rebalance, None without one."""
         if joining_for is not None:
             self.degraded.append(f"rebalancing for {joining_for:.0f} s: {state}")
-        if trouble:
-            self.degraded.append(trouble)
+        if problem:
+            self.degraded.append(problem)
 
     def add_some(self, causes: Sequence[str]) -> None:
         """Add the first of many causes, and the number of the others."""

@@ -14,6 +14,7 @@ batch's first record, so the first entry is always the next to expire, in whatev
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, NoReturn
@@ -34,7 +35,6 @@ from aiokproto.types import Header, TopicPartition
 FIRST_RESERVATION = 4096
 """Bytes that a partition's first batch reserves. The next one starts with the last batch's size plus a quarter, unless
 that is more than half of the free memory."""
-INFINITY = float("inf")
 
 
 class Drained(NamedTuple):
@@ -446,14 +446,14 @@ class Accumulator:
 
     def next_deadline(self) -> float:
         """Return when the next linger ends or the next batch expires (s); ``inf`` if there is no batch."""
-        lingered = self._lingering[0].created + self.limits.linger if self._lingering else INFINITY
+        lingered = self._lingering[0].created + self.limits.linger if self._lingering else math.inf
         return min(lingered, self.next_expiry())
 
     def next_expiry(self) -> float:
         """Return when the next batch expires (s); ``inf`` if there is none."""
         for oldest in self._incomplete:
             return oldest.created + self.limits.delivery_timeout
-        return INFINITY
+        return math.inf
 
     def has_due(self, now: float) -> bool:
         """Whether a batch is ready, whether or not its broker can take it."""
@@ -620,8 +620,8 @@ class Accumulator:
         """Return when a batch of a topic was last sent (s); ``inf`` while batches wait, ``-inf`` for never."""
         queues = self.topics[topic].queues if topic in self.topics else []
         if not all(queue.is_empty for queue in queues):
-            return INFINITY
-        return max((queue.sent_at for queue in queues), default=-INFINITY)
+            return math.inf
+        return max((queue.sent_at for queue in queues), default=-math.inf)
 
     @property
     def incomplete(self) -> Iterator[ProducerBatch]:

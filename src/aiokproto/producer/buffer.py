@@ -20,7 +20,6 @@ from aiokproto.errors import (
     RecordAbortedError,
 )
 from aiokproto.interceptors import NO_INTERCEPTORS, Interceptors
-from aiokproto.net.timeouts import Interruptible, timeout_at
 from aiokproto.net.timer import Timer
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.append_order import AppendOrder
@@ -34,10 +33,11 @@ from aiokproto.producer.queue import PartitionQueue, TopicQueues
 from aiokproto.producer.record import PendingRecord, check_topic
 from aiokproto.records import RecordBatch
 from aiokproto.runtime import SYSTEM, current, thread_id
+from aiokproto.runtime.timeouts import Interruptible, timeout_at
 
 T = TypeVar("T")
 
-MOST_TOPICS = 10_000
+MAX_TOPICS = 10_000
 """Most topics that are remembered, but for those in the metadata, and what waits."""
 
 MAX_LOOP_HOLD = 0.001
@@ -362,7 +362,7 @@ class Buffer:
 
     def _may_forget(self, name: str) -> bool:
         # One that was merely not used for long can be written to without a wait: of these only the oldest of very many.
-        return bool(self._cluster.absent([name])) or len(self.accumulator.topics) > MOST_TOPICS
+        return bool(self._cluster.absent([name])) or len(self.accumulator.topics) > MAX_TOPICS
 
     def _topic_ids(self, name: str) -> dict[str, bytes]:
         return {name: self._ids[name]} if name in self._ids else {}

@@ -17,7 +17,7 @@ BATCH_SIZE = 128 * 1024
 grows with its records, and the cost of a batch in Python is spread over eight times as many."""
 TRANSACTION_TIMEOUT_MS = 60_000
 """Default of ``transaction_timeout_ms``."""
-MOST_IN_FLIGHT = 5
+MAX_IN_FLIGHT = 5
 """Brokers keep the sequences of a producer's last five batches: with more in flight, they would miss duplicates."""
 LOWEST_LEVEL = -131_072
 """The lowest compression level of any codec, zstd's."""
@@ -131,7 +131,7 @@ class ProducerConfig(NamedTuple):
             if not idempotent:
                 raise ConfigurationError(
                     'transactional_id needs idempotence: acks="all", max_in_flight_requests_per_connection of at most '
-                    f"{MOST_IN_FLIGHT}, and enable_idempotence not False"
+                    f"{MAX_IN_FLIGHT}, and enable_idempotence not False"
                 )
         timeout_ms = _transaction_timeout(transactional_id, transaction_timeout_ms, two_phase_commit)
         return cls(
@@ -220,13 +220,13 @@ def _idempotence(wanted: bool | None, acks: int, in_flight: int) -> bool:
         boolean("enable_idempotence", wanted)
     if wanted and acks != -1:
         raise ConfigurationError(f'enable_idempotence=True needs acks="all", not acks={acks}')
-    if wanted and in_flight > MOST_IN_FLIGHT:
+    if wanted and in_flight > MAX_IN_FLIGHT:
         raise ConfigurationError(
-            f"enable_idempotence=True needs max_in_flight_requests_per_connection of at most {MOST_IN_FLIGHT}, "
+            f"enable_idempotence=True needs max_in_flight_requests_per_connection of at most {MAX_IN_FLIGHT}, "
             f"not {in_flight}"
         )
     # None: on if nothing speaks against it, and silently off otherwise; True insists, and raises above.
-    return acks == -1 and in_flight <= MOST_IN_FLIGHT if wanted is None else wanted
+    return acks == -1 and in_flight <= MAX_IN_FLIGHT if wanted is None else wanted
 
 
 def _compression(name: str, level: int | None) -> tuple[Compression, int | None]:

@@ -64,14 +64,14 @@ def ignore_keys(
     return
 
 
-MOST_TOPICS = 10_000
+MAX_TOPICS = 10_000
 """Most topics whose turns are counted: a partitioner does not learn which topics were deleted."""
 
 
 class RoundRobinPartitioner:
     """One partition after the other, without regard to the key: only partitions with a leader, if any has one.
 
-    It counts for the newest :data:`MOST_TOPICS` topics, and begins again with the others.
+    It counts for the newest :data:`MAX_TOPICS` topics, and begins again with the others.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class RoundRobinPartitioner:
         self, topic: str, key: bytes | None, value: bytes | None, partitions: Sequence[int], available: Sequence[int], /
     ) -> int:
         turn = self._turns.get(topic, -1) + 1
-        if not turn and len(self._turns) >= MOST_TOPICS:
+        if not turn and len(self._turns) >= MAX_TOPICS:
             del self._turns[next(iter(self._turns))]
         self._turns[topic] = turn
         candidates = available or partitions

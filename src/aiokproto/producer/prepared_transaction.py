@@ -8,7 +8,7 @@ from typing import NamedTuple
 from aiokproto.errors import ConfigurationError
 
 _TEXT = re.compile(r"(\d{1,19}):(\d{1,5})")
-_MOST = (0x7FFFFFFFFFFFFFFF, 0x7FFF)
+_MAX_STATE = (0x7FFFFFFFFFFFFFFF, 0x7FFF)
 
 
 class PreparedTransaction(NamedTuple):
@@ -35,6 +35,6 @@ class PreparedTransaction(NamedTuple):
             ConfigurationError: The text has another form.
         """
         found = _TEXT.fullmatch(text) if isinstance(text, str) else None
-        if found is None or (state := cls(int(found[1]), int(found[2]))) > _MOST or state.epoch > _MOST[1]:
+        if found is None or (state := cls(int(found[1]), int(found[2]))) > _MAX_STATE or state.epoch > _MAX_STATE[1]:
             raise ConfigurationError(f'{text!r} names no prepared transaction: expected "producer_id:epoch"')
         return state

@@ -9,6 +9,7 @@ metadata, acquiring a producer id, connecting.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -16,7 +17,7 @@ from aiokproto.cluster import ClusterClient, ClusterSnapshot
 from aiokproto.codec.messages.produce import ProduceRequest, ProduceResponse
 from aiokproto.errors import ClientClosedError, KafkaError, UnsupportedVersionError
 from aiokproto.net.timer import Timer
-from aiokproto.producer.accumulator import INFINITY, Accumulator, Drained
+from aiokproto.producer.accumulator import Accumulator, Drained
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.compression import CompressionPool
 from aiokproto.producer.config import ProducerConfig
@@ -153,7 +154,7 @@ class Sender:
             # Nothing could be taken: what is ready waits for capacity, a backoff or a leader, each of which runs this
             # again.
             if not drained.requests or not accumulator.has_ready:
-                if drained.wake_at < INFINITY:
+                if drained.wake_at < math.inf:
                     self.timer.call_at(drained.wake_at)
                 return
         # Lazily, once there is something to send: a producer that never sends needs no IdempotentWrite permission.
@@ -163,7 +164,7 @@ class Sender:
         # While a producer id is being acquired, ended lingers are not deadlines: they lie in the past, and the timer
         # would run in every iteration of the loop.
         deadline = accumulator.next_expiry() if self._acquiring_id else accumulator.next_deadline()
-        if deadline < INFINITY:
+        if deadline < math.inf:
             self.timer.call_at(deadline)
 
     def _assign_sequences(self, drained: Drained) -> None:

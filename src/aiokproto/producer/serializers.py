@@ -8,8 +8,8 @@ from typing import Any, Generic
 
 from aiokproto.application.calls import CallbackError, check_not_awaitable, failure
 from aiokproto.errors import ConfigurationError, SerializationError
-from aiokproto.net.timeouts import deadline
 from aiokproto.runtime.coroutines import is_async, resumed
+from aiokproto.runtime.timeouts import deadline_at
 from aiokproto.texts import repr_of
 from aiokproto.types import K, V
 
@@ -78,7 +78,7 @@ class Serializers(Generic[K, V]):
         except StopIteration as done:
             made: tuple[bytes | None, bytes | None] = done.value
             return made
-        async with deadline(asyncio.get_running_loop().time() + self._max_block, self._late):
+        async with deadline_at(asyncio.get_running_loop().time() + self._max_block, self._late):
             return await resumed(work, waits_for)
 
     def _late(self) -> str:

@@ -29,7 +29,7 @@ from aiokproto.running.drain import Drain
 from aiokproto.running.progress import Progress
 from aiokproto.running.scheduler import Backlog, Scheduler, Work
 from aiokproto.running.signals import signals_handled
-from aiokproto.running.status import STUCK_AFTER, WATCHED_EVERY, StuckReport, status_of, trouble_of
+from aiokproto.running.status import STUCK_AFTER, WATCHED_EVERY, StuckReport, problem_of, status_of
 from aiokproto.running.summary import RunStatus, RunSummary, TopicCounts
 from aiokproto.runtime import create_task
 from aiokproto.texts import counted, repr_of
@@ -406,9 +406,9 @@ class Runner(ABC):
             self._scheduler, self._live(), self.summary(), active=self._active and not self._ended.is_set()
         )
 
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Return which call hangs, or does not end although it is cancelled, also after the run; empty if none."""
-        return trouble_of(self._running(), self._stuck_after())
+        return problem_of(self._running(), self._stuck_after())
 
     def _stuck_after(self) -> float:
         return STUCK_AFTER

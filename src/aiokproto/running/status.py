@@ -64,7 +64,7 @@ class StuckReport:
         )
 
 
-def trouble_of(works: list[Work], after: float) -> str:
+def problem_of(works: list[Work], after: float) -> str:
     """Return what is wrong with running calls: one does not end although it is cancelled, or takes longer than
     ``after`` seconds; empty if nothing is."""
     now = asyncio.get_running_loop().time()

@@ -1,4 +1,6 @@
-"""Timeouts that keep the cancellations of others: asyncio's, and the same for Python 3.10.
+"""Timeouts, deadlines, and interruptions of calls, which keep the cancellations of others.
+
+``timeout`` and ``timeout_at`` are asyncio's, and the same for Python 3.10.
 
 A timeout cancels its task and turns that cancellation into a ``TimeoutError``. If something else cancels the task at
 the same time, the coroutine sees one ``CancelledError`` for both. The task has to count them, or the timeout takes the
@@ -13,11 +15,26 @@ import asyncio
 import logging
 import sys
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, TypeVar
 
-__all__ = ["CancelledError", "Task", "Timeout", "apart", "in_task", "is_cancelled", "timeout", "timeout_at"]
+from aiokproto.errors import DeadlineError
+
+__all__ = [
+    "CancelledError",
+    "Interruptible",
+    "Task",
+    "Timeout",
+    "apart",
+    "deadline_at",
+    "in_task",
+    "is_cancelled",
+    "timeout",
+    "timeout_at",
+    "wait_until",
+]
 
 log = logging.getLogger("aiokproto")
 
@@ -159,3 +176,67 @@ else:
 
     def timeout(delay: float | None) -> Timeout:
         return Timeout(None if delay is None else asyncio.get_running_loop().time() + delay)
+
+
+async def wait_until(event: asyncio.Event, at: float | None) -> None:
+    """Wait until an event is set, and set it at ``at`` (s, the loop's clock) at the latest; None for no limit.
+
+    Not ``asyncio.wait_for``: before Python 3.12 it swallows a cancellation that comes together with the event, so that
+    a task which is cancelled once would never end. A timer that sets the event costs less than a timeout, too.
+    """
+    if at is None:
+        await event.wait()
+        return
+    timer = asyncio.get_running_loop().call_at(at, event.set)
+    try:
+        await event.wait()
+    finally:
+        timer.cancel()
+
+
+@asynccontextmanager
+async def deadline_at(at: float, describe: Callable[[], str]) -> AsyncIterator[None]:
+    """Raise ``DeadlineError(describe())`` if the body has not ended at ``at`` (s, the loop's clock).
+
+    ``describe`` is called only on expiry, so its text can report the progress made until then.
+    """
+    scope = timeout_at(at)
+    try:
+        async with scope:
+            yield
+    except asyncio.TimeoutError as error:
+        # The body can raise TimeoutError itself, for another deadline: that one is re-raised as it is.
+        if not scope.expired():
+            raise
+        raise DeadlineError(describe()) from error
+
+
+class Interruptible:
+    """Lets one call make others raise, wherever they are suspended in :meth:`scope`."""
+
+    def __init__(self) -> None:
+        self._scopes: set[Timeout] = set()
+
+    @asynccontextmanager
+    async def scope(self, error: Callable[[], Exception]) -> AsyncIterator[None]:
+        """Raise ``error()`` if :meth:`interrupt` is called while the body waits."""
+        scope = timeout_at(None)
+        try:
+            async with scope:
+                self._scopes.add(scope)
+                try:
+                    yield
+                finally:
+                    self._scopes.discard(scope)
+        except asyncio.TimeoutError as timeout:
+            if not scope.expired():
+                raise
+            raise error() from timeout.__cause__
+
+    def interrupt(self) -> int:
+        """Interrupt all scopes; return how many there were. Their tasks raise the next time they run."""
+        scopes, self._scopes = self._scopes, set()
+        now = asyncio.get_running_loop().time()
+        for scope in scopes:
+            scope.reschedule(now)
+        return len(scopes)

@@ -30,8 +30,8 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import ClientClosedError, KafkaError, UnsupportedVersionError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.fetched.time_slice import TimeSlice
-from aiokproto.fetched.waiting import wait_until
 from aiokproto.observe.observers import ShareObserver
+from aiokproto.runtime.timeouts import wait_until
 from aiokproto.share.acquire_limit import AcquireLimit
 from aiokproto.share.buffer import FetchedPart, ShareBuffer, acquired_ranges, release
 from aiokproto.share.config import ShareConfig
@@ -46,7 +46,7 @@ log = logging.getLogger("aiokproto.share")
 CHANNEL = "share"
 """The connection of share sessions: the broker delays the responses to fetches."""
 
-MOST_ACKS = 5000
+MAX_ACKS = 5000
 """Most acknowledgements of a request: some milliseconds to encode, and to handle their outcomes. The rest follows with
 the next request, which is sent at once."""
 
@@ -188,7 +188,7 @@ class BrokerSession:
         """What this member has acquired from the broker."""
         return self._acquired.values()
 
-    def troubles(self) -> list[str]:
+    def problems(self) -> list[str]:
         """Return why the broker, or a partition of it, delivers nothing."""
         if self.failure:
             return [self.failure]
@@ -223,7 +223,7 @@ class BrokerSession:
             await self._acknowledge(renewals, renew=True)
             return True
         # The broker may have nothing to acquire before it has them all: without them, a fetch would wait.
-        many = sum(each.queued for each in self._acquired.values()) > MOST_ACKS
+        many = sum(each.queued for each in self._acquired.values()) > MAX_ACKS
         demand = None if many else self._owner.demand(self._served)
         if demand is not None and (keys := self._fetchable(now)):
             self._served = demand
@@ -289,7 +289,7 @@ class BrokerSession:
 
     def _take_acks(self, now: float) -> dict[TopicIdPartition, list[QueuedAck]]:
         found: dict[TopicIdPartition, list[QueuedAck]] = {}
-        most = MOST_ACKS
+        most = MAX_ACKS
         for key, acquired in self._acquired.items():
             acks, ended = acquired.take(now, most)
             most -= len(acks) + len(ended)
@@ -300,7 +300,7 @@ class BrokerSession:
 
     def _take_renewals(self, now: float) -> dict[TopicIdPartition, list[QueuedAck]]:
         found: dict[TopicIdPartition, list[QueuedAck]] = {}
-        most = MOST_ACKS
+        most = MAX_ACKS
         for key, acquired in self._acquired.items():
             if self._config.renew and self._can_renew:
                 for record in acquired.due_renewals(now, self._config.max_processing):

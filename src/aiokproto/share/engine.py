@@ -13,10 +13,9 @@ from aiokproto.cluster.lifecycle import DISCONNECT, Lifecycle
 from aiokproto.errors import AuthorizationError, ConfigurationError, KafkaError
 from aiokproto.group.leaving import leave_group
 from aiokproto.group.share_member import ShareMember
-from aiokproto.net.timeouts import deadline as until
-from aiokproto.net.timeouts import wait_until
 from aiokproto.observe.observers import ShareObserver
 from aiokproto.running.totals import RunTotals
+from aiokproto.runtime.timeouts import deadline_at, wait_until
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
 from aiokproto.share.acquire_limit import AcquireLimit
 from aiokproto.share.buffer import ShareBuffer
@@ -95,7 +94,7 @@ class ShareEngine(Lifecycle):
         self.fetcher = ShareFetcher(cluster, config, self._identity, self)
         self.member = ShareMember(cluster, config.group_id, cluster.config.client_rack, self._assigned)
         self._assignment: frozenset[TopicPartition] = frozenset()
-        self._trouble: KafkaError | None = None
+        self._problem: KafkaError | None = None
         self._follow = asyncio.Event()
 
     # What the sessions ask
@@ -134,7 +133,7 @@ class ShareEngine(Lifecycle):
     def set_subscription(self, topics: frozenset[str]) -> None:
         """Replace the subscribed topics. Buffered records of other topics are released."""
         self.subscription = topics
-        self._trouble = None
+        self._problem = None
         self._place()
         self._follow.set()
 
@@ -181,10 +180,10 @@ class ShareEngine(Lifecycle):
             again: float | None = None
             try:
                 await self._resolve(wanted)
-                self._trouble = None
+                self._problem = None
             except KafkaError as error:
                 if wanted is self.subscription:
-                    self._trouble = error
+                    self._problem = error
                     self.reader.wake()
                 again = _TOPIC_RETRY
             await wait_until(self._follow, None if again is None else asyncio.get_running_loop().time() + again)
@@ -240,7 +239,7 @@ class ShareEngine(Lifecycle):
         commit = self.outcomes.commit()
         try:
             self.fetcher.flush()
-            async with until(at, lambda: f"commit: {counted(commit.left, 'acknowledgement')} without an outcome"):
+            async with deadline_at(at, lambda: f"commit: {counted(commit.left, 'acknowledgement')} without an outcome"):
                 await self._unless_failed(commit.wait)
             return commit.result()
         finally:
@@ -269,10 +268,10 @@ class ShareEngine(Lifecycle):
         self.admit(DELIVER)
         if not self.subscription:
             raise ConfigurationError("there is nothing to read: subscribe() first")
-        if self._trouble is not None:
+        if self._problem is not None:
             # Once per attempt to find the topics, so that the other topics are read.
-            trouble, self._trouble = self._trouble, None
-            raise trouble.with_traceback(None)
+            problem, self._problem = self._problem, None
+            raise problem.with_traceback(None)
 
     async def start(self) -> None:
         """Connect and start the tasks. If that fails, the consumer is closed again, and the cause raised."""
@@ -339,7 +338,7 @@ class ShareEngine(Lifecycle):
             current = (self.reader.delivered, 0 if self.reader.waiting else self.reader.requests)
             if current != seen:
                 seen, since, logged = current, now, ""
-            cause = self.member.trouble or next(iter(self.fetcher.troubles()), "")
+            cause = self.member.problem or next(iter(self.fetcher.problems()), "")
             silent = self.reader.waiting and now - since >= _SILENT_FOR
             if silent and cause and (cause != logged or now - logged_at >= _REPEATED_AFTER):
                 log.warning("share consumer: no record in %.0f s: %s", now - since, cause)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.errors import ClientClosedError
-from aiokproto.fetched.waiting import wait_until
 from aiokproto.runtime import create_task
+from aiokproto.runtime.timeouts import wait_until
 from aiokproto.share.broker_session import BrokerSession, Owner
 from aiokproto.share.config import ShareConfig
 from aiokproto.share.requests import Member
@@ -145,13 +145,13 @@ class ShareFetcher:
             if isinstance(result, Exception):
                 log.warning("share consumer: closing: %s", result)
 
-    def troubles(self) -> list[str]:
+    def problems(self) -> list[str]:
         """Return why partitions are not fetched."""
         found: list[str] = []
         if self._leaderless:
             more = f" and {len(self._leaderless) - 1} more" if len(self._leaderless) > 1 else ""
             found.append(f"{self._leaderless[0]}{more}: no leader")
-        return found + [trouble for session in self._sessions.values() for trouble in session.troubles()]
+        return found + [problem for session in self._sessions.values() for problem in session.problems()]
 
     def counts(self) -> tuple[Counter[TopicPartition], Counter[TopicPartition]]:
         """Return the records that are processed, and the acknowledgements that are not sent, by partition."""

@@ -19,6 +19,7 @@ forbid them.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -31,8 +32,6 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import KafkaError, error_for
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
 from aiokproto.types import Header, Record, TimestampType, TopicPartition
-
-INFINITY = float("inf")
 
 _LAST_TRY = 0.1
 """Part of a lock's duration below which no further renewal is tried."""
@@ -362,7 +361,7 @@ class AcquiredPartition:
     def next_renewal(self, most: float) -> float | None:
         """Return the loop time of the next due renewal, None if none is."""
         times = (lock.renew_at for lock in self._locks if lock.renew_at - lock.acquired_at < most)
-        return min((at for at in times if at < INFINITY), default=None)
+        return min((at for at in times if at < math.inf), default=None)
 
     def holds_any(self, ranges: Sequence[tuple[int, int, int]], now: float) -> bool:
         """Return whether a record in some acquired ranges (first offset, last offset, delivery count; ascending) is
@@ -423,7 +422,7 @@ class AcquiredPartition:
         """Take note of locks that were not renewed: try again in half of the time that is left, while it is long."""
         for lock in {ack.lock for ack in acks}:
             left = lock.deadline - now
-            lock.renew_at = now + left / 2 if left > _LAST_TRY * (lock.deadline - lock.granted_at) else INFINITY
+            lock.renew_at = now + left / 2 if left > _LAST_TRY * (lock.deadline - lock.granted_at) else math.inf
         return [Ended(ack, error) for ack in acks]
 
     def retry(self, acks: Iterable[QueuedAck], at: float, now: float) -> None:

@@ -15,7 +15,7 @@ from aiokproto.share.ledger import Ended, QueuedAck
 
 log = logging.getLogger("aiokproto.share")
 
-MOST_FAILURES = 10_000
+MAX_FAILURES = 10_000
 """Failures that are remembered for the next commit; older ones are forgotten."""
 
 Callback = Callable[[Sequence[AcknowledgeOutcome]], object]
@@ -33,7 +33,7 @@ class Outcomes:
         self._observer = observer
         # A dictionary used as an ordered set: what has no outcome yet.
         self._open: dict[QueuedAck, None] = {}
-        self._failures: deque[AcknowledgeOutcome] = deque(maxlen=MOST_FAILURES)
+        self._failures: deque[AcknowledgeOutcome] = deque(maxlen=MAX_FAILURES)
         self._to_report: list[AcknowledgeOutcome] = []
         self._changed = asyncio.Event()
         self._commits: list[Commit] = []

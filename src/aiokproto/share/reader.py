@@ -11,6 +11,7 @@ from typing import Any
 from aiokproto.errors import CorruptRecordError, KafkaError, UnsupportedCompressionError
 from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.observe.observers import ShareObserver
+from aiokproto.runtime.timeouts import wait_until
 from aiokproto.share.acknowledgement import Acknowledgement
 from aiokproto.share.buffer import FetchedPart, Offsets, ShareBuffer
 from aiokproto.share.interception import Interception
@@ -244,11 +245,7 @@ class ShareReader:
             # `while True: await poll(0)` would otherwise never let the event loop read from sockets.
             await asyncio.sleep(0)
             return False
-        handle = loop.call_at(deadline, self._arrived.set)
-        try:
-            await self._arrived.wait()
-        finally:
-            handle.cancel()
+        await wait_until(self._arrived, deadline)
         return True
 
     async def _open(self, part: FetchedPart, deadline: float | None) -> bool:

@@ -159,9 +159,9 @@ class ShareReport:
         elif engine.running:
             member, since = engine.member, engine.member.joining_since
             findings.add_member(
-                member.state, member.trouble, None if since is None else asyncio.get_running_loop().time() - since
+                member.state, member.problem, None if since is None else asyncio.get_running_loop().time() - since
             )
-            findings.add_some(engine.fetcher.troubles())
+            findings.add_some(engine.fetcher.problems())
         return findings.health()
 
     def _partitions(self) -> dict[TopicPartition, SharePartitionStats]:

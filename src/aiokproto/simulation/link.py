@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from random import Random
 from typing import Protocol
@@ -10,8 +11,6 @@ from aiokproto.errors import ConfigurationError
 from aiokproto.texts import counted
 
 Address = tuple[str, int]
-
-INFINITY = float("inf")
 
 
 class SimulatedConnection(Protocol):
@@ -33,7 +32,7 @@ class Direction:
 
     def __init__(self, random: Random, now: Callable[[], float]) -> None:
         self.latency = (0.0001, 0.001)
-        self.throughput = INFINITY
+        self.throughput = math.inf
         self.silent = False
         self._random = random
         self._now = now
@@ -87,7 +86,7 @@ class Link:
         if silent := [end for end, way in ways.items() if way.silent]:
             facts.append(f"silent to {' and '.join(silent)}")
         # slow() limits both ways alike.
-        if self.to_server.throughput != INFINITY:
+        if self.to_server.throughput != math.inf:
             facts.append(f"{self.to_server.throughput:g} bytes/s")
         return f"<Link {self._client} to {self._server[0]}:{self._server[1]}: {', '.join(facts)}>"
 
@@ -125,7 +124,7 @@ class Link:
         Raises:
             ConfigurationError: Unless ``0 <= least <= most``, and finite.
         """
-        if not 0 <= least <= most < INFINITY:
+        if not 0 <= least <= most < math.inf:
             raise ConfigurationError(f"least={least!r}, most={most!r}: must be finite, and 0 <= least <= most")
         self.to_server.latency = self.to_client.latency = (least, most)
 

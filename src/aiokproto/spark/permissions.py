@@ -34,7 +34,7 @@ EVERYTHING = {PATHS: str(Path("/").resolve()), VARIABLES: ".*", URLS: "*", FUNCT
 """For an application whose options are all its owner's."""
 
 _PORTS = {"http": 80, "https": 443}
-_MOST_ESCAPED = 8
+_MAX_ESCAPED = 8
 """How often a URL's path can be escaped."""
 
 
@@ -79,7 +79,7 @@ def check_function(option: str, name: str) -> None:
 
 def steps_up(path: str) -> bool:
     """Return whether a server may take a part of a URL's path for a step upwards, however often it is escaped."""
-    for _ in range(_MOST_ESCAPED):
+    for _ in range(_MAX_ESCAPED):
         if (unescaped := unquote(path)) == path:
             break
         path = unescaped

@@ -25,7 +25,7 @@ Numbers = tuple[tuple[int, int], ...]
 ALL: Numbers = ((-INT64_MAX - 1, INT64_MAX),)
 NONE: Numbers = ()
 
-MOST_RANGES = 16
+MAX_RANGES = 16
 """Most ranges of a partition: each is a task. Filters that leave more of them are read from the first to the last."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -202,7 +202,7 @@ def _parts(whole: OffsetRange, offsets: Numbers) -> Iterator[OffsetRange]:
     if not whole.size:
         return
     parts = _between(offsets, whole.start, whole.end - 1)
-    if len(parts) > MOST_RANGES:
+    if len(parts) > MAX_RANGES:
         parts = ((parts[0][0], parts[-1][1]),)
     for first, last in parts:
         yield replace(whole, start=max(first, whole.start), end=min(last + 1, whole.end))

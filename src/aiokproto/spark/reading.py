@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PLAIN_BYTES = 8 << 20
 """Maximum bytes of records in an Arrow batch. Spark is fastest with about 4 to 8 MB."""
 
-MOST_RECORDS = PLAIN_BYTES >> 6
+MAX_RECORDS = PLAIN_BYTES >> 6
 """Maximum records in an Arrow batch: the columns of small records need more memory than their bytes."""
 
 
@@ -70,7 +70,7 @@ def to_arrow(
     The memory in use does not depend on the decompressed size of batches: see :func:`in_pieces`.
     """
     try:
-        for piece in in_pieces(batches, PLAIN_BYTES, MOST_RECORDS, check_crc=options.fetch.check_crcs):
+        for piece in in_pieces(batches, PLAIN_BYTES, MAX_RECORDS, check_crc=options.fetch.check_crcs):
             columns = piece.between(offsets.start, offsets.end)
             if len(columns):
                 batch = columns.to_arrow(

@@ -25,7 +25,7 @@ from aiokproto.runtime import current
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 NO_SESSION = 0
 
-MOST_PARTITIONS = 100_000
+MAX_PARTITIONS = 100_000
 """Partitions of all sessions. Each takes some hundred bytes, also those that do not exist."""
 
 _EVICTION_SECONDS = 120.0
@@ -128,7 +128,7 @@ class FetchSessionCache:
             session = self._continue(request, by_id)
         before = len(session.partitions)
         session.update(request)
-        if session.incremental and len(session.partitions) > before and self._size() > MOST_PARTITIONS:
+        if session.incremental and len(session.partitions) > before and self._size() > MAX_PARTITIONS:
             self._sessions.pop(session.session_id)
             raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.incremental and not session.partitions:
@@ -143,7 +143,7 @@ class FetchSessionCache:
         size = len(session.partitions)
         if session.session_id or not session.wanted:
             return
-        if self._size() + size <= MOST_PARTITIONS and self._has_slot(size):
+        if self._size() + size <= MAX_PARTITIONS and self._has_slot(size):
             session.session_id = self._new_id()
             session.created = session.used = self._now()
             self._sessions[session.session_id] = session

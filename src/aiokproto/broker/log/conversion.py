@@ -23,7 +23,7 @@ NEW_PRODUCE, NEW_FETCH = 3, 4
 _SET_BYTES = 1 << 20
 """Bytes, decompressed, after which a message set ends: kilobytes of batches can become gigabytes."""
 
-_MOST_CONVERTED = 16 << 20
+_MAX_CONVERTED = 16 << 20
 """Most bytes of message sets, decompressed, that one response has of a partition."""
 
 
@@ -71,7 +71,7 @@ def _codec_of(data: Buffer) -> Compression:
     return codec
 
 
-def downgrade(data: Buffer, version: int, offset: int, most: int = _MOST_CONVERTED) -> bytes:
+def downgrade(data: Buffer, version: int, offset: int, most: int = _MAX_CONVERTED) -> bytes:
     """Convert stored batches to message sets. Record headers are lost, and control batches are left out.
 
     Args:

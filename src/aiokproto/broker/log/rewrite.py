@@ -22,11 +22,11 @@ from aiokproto.records.varint import encode, read_varint, read_varlong
 
 _CODEC = 0x07
 
-MOST_REWRITTEN = 16 << 20
+MAX_REWRITTEN = 16 << 20
 """Most bytes of records, decompressed, that are retained of a batch which is rewritten: kilobytes can become gigabytes.
 Kafka has no such limit."""
 
-_MOST_OF_SET = 2 << 20
+_MAX_SET_BYTES = 2 << 20
 """Most bytes of a message set that is rewritten, in one step: a message of 34 bytes takes ten times as much."""
 
 _INT32 = struct.Struct(">i")
@@ -38,7 +38,7 @@ def rewrite(
 ) -> Generator[None, None, bytearray | memoryview]:
     """Return the batch with the records to retain, at least one, after short steps.
 
-    A batch that would keep more than :data:`MOST_REWRITTEN` bytes stays as it is.
+    A batch that would keep more than :data:`MAX_REWRITTEN` bytes stays as it is.
 
     Args:
         batch: The batch.
@@ -59,7 +59,7 @@ def rewrite(
     stay = iter(keep)
     for piece, records in cut(batch.unpacked(), SLICE_BYTES, SLICE_RECORDS, whole_records, batch.max_record):
         latest = max(latest, _retain(bytes(piece), islice(stay, records), batch.base_timestamp, shift, kept))
-        if len(kept) > MOST_REWRITTEN:
+        if len(kept) > MAX_REWRITTEN:
             return batch.raw
         yield
     # With LogAppendTime all records have the header's timestamp, so it does not depend on which are left.
@@ -101,7 +101,7 @@ def _rewrite_set(batch: LegacyBatch, keep: bytearray) -> bytearray | memoryview:
 
     In both cases retained messages keep their inner offsets, and the wrapper message gets the offset of the last one.
     """
-    places = batch.records_within(_MOST_OF_SET, lambda offset, timestamp, *_: (offset, timestamp))
+    places = batch.records_within(_MAX_SET_BYTES, lambda offset, timestamp, *_: (offset, timestamp))
     if places is None:
         return batch.raw
     messages = list(_messages(bytes(batch.body())))

@@ -10,7 +10,7 @@ from aiokproto.types import OffsetAndTimestamp
 
 Buffer = bytes | bytearray | memoryview
 
-_MOST_OF_RECORD = 16 << 20
+_MAX_RECORD_BYTES = 16 << 20
 """Most bytes of a record that is read, unless it is stored in as many: kilobytes can become gigabytes. Kafka has no
 such limit."""
 
@@ -20,7 +20,7 @@ _QUICK_BYTES = 32 << 10
 
 def open_stored(data: Buffer, *, check_crc: bool = False) -> Iterator[RecordBatch]:
     """Yield the batches of a part of a log. A record that takes more than 16 MiB, and more than ``data``, is damage."""
-    return decode(data, check_crc=check_crc, max_record=max(_MOST_OF_RECORD, len(data)))
+    return decode(data, check_crc=check_crc, max_record=max(_MAX_RECORD_BYTES, len(data)))
 
 
 def is_quick(batch: RecordBatch) -> bool:

@@ -34,7 +34,7 @@ _LEAST_OPENED = 12 << 20
 _QUICK_BYTES = 32 << 10
 """Most bytes of records that the event loop reads: some milliseconds, if they are tiny and encoded again."""
 
-_MOST_INVALID = 1000
+_MAX_INVALID = 1000
 """Most invalid records that an answer names; the text has their number."""
 
 
@@ -205,7 +205,7 @@ def _check_each(batch: RecordBatch, code: ErrorCode, wrong: Callable[[BatchRecor
     for index, record in enumerate(_read(batch)):
         if wrong(record):
             count += 1
-            if count <= _MOST_INVALID:
+            if count <= _MAX_INVALID:
                 found.append((index, text))
     if found:
         raise InvalidRecords(code, f"{count} of {batch.count} records: {text}", found)

@@ -26,7 +26,7 @@ QuotaType = Literal[
 _OF_CLIENTS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
 _OF_ADDRESSES = ("connection_creation_rate",)
 _WHOLE = ("producer_byte_rate", "consumer_byte_rate", "connection_creation_rate")
-_MOST = {
+_MAX_VALUES = {
     "producer_byte_rate": (1 << 63) - 1,
     "consumer_byte_rate": (1 << 63) - 1,
     "connection_creation_rate": (1 << 31) - 1,
@@ -218,7 +218,7 @@ def _check_quota(key: str, value: float, keys: Sequence[str]) -> None:
         raise _invalid(f"Invalid configuration key {key}")
     if not value > 0:
         raise _invalid(f"QuotaType {key} must be greater than 0")
-    if value > _MOST.get(key, value):
+    if value > _MAX_VALUES.get(key, value):
         raise _invalid(f"Proposed value for {key} is too large")
     if key in _WHOLE and abs(value % 1.0) > 1e-6:
         raise _invalid(f"{key} cannot be a fractional value.")

@@ -23,7 +23,7 @@ from aiokproto.runtime import current
 
 MAX_TOKENS = 10_000
 """Most tokens at a time: each costs memory, and a part of the file."""
-MAX_OF_OWNER = 100
+MAX_OWNED = 100
 """Most tokens of one owner: nobody may take all of them, and any user can create its own."""
 MAX_NAMES = 4096
 """Most characters of all principals in one token."""
@@ -119,10 +119,10 @@ class DelegationTokens:
             raise BrokerError(ErrorCode.INVALID_PRINCIPAL_TYPE, detail="only users can own and renew a token")
         self.check_enabled()
         names = sum(len(str(each)) for each in (owner, requester, *renewers))
-        if self._owned[owner] >= MAX_OF_OWNER or len(self._tokens) >= MAX_TOKENS or names > MAX_NAMES:
+        if self._owned[owner] >= MAX_OWNED or len(self._tokens) >= MAX_TOKENS or names > MAX_NAMES:
             raise BrokerError(
                 ErrorCode.POLICY_VIOLATION,
-                detail=f"more than {MAX_OF_OWNER} tokens of an owner, {MAX_TOKENS} in all, or {MAX_NAMES} characters"
+                detail=f"more than {MAX_OWNED} tokens of an owner, {MAX_TOKENS} in all, or {MAX_NAMES} characters"
                 " in one",
             )
         now = self._now()

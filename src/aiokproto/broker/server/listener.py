@@ -33,7 +33,7 @@ LOGIN_MEMORY = 16 << 20
 """Bytes of all frames that are being received from clients which have not authenticated yet: everyone can announce one,
 and memory is allocated for it. Longer ones wait."""
 
-MOST_WAITING = 128
+MAX_WAITING = 128
 """Sockets that wait for one of ``max.connections``, or for the end of their quota: as many as a listen backlog usually
 has. Kafka stops accepting instead. The broker does not read from a socket that waits, so it does not notice that the
 client has closed it, and the socket keeps its file descriptor."""
@@ -125,8 +125,8 @@ class Listener:
                 del self._addresses[host]
 
     async def _wait_for_slot(self, host: str, throttle: float) -> None:
-        if (throttle or self._slots.locked()) and self._waiting >= MOST_WAITING:
-            raise CloseConnection(f"{counted(MOST_WAITING, 'connection')} wait for others (max.connections, quotas)")
+        if (throttle or self._slots.locked()) and self._waiting >= MAX_WAITING:
+            raise CloseConnection(f"{counted(MAX_WAITING, 'connection')} wait for others (max.connections, quotas)")
         self._waiting += 1
         try:
             if throttle:

@@ -8,7 +8,7 @@ import logging
 from aiokproto.security.shown import shown
 from aiokproto.texts import counted
 
-MOST = 10
+MAX_LOGGED = 10
 WINDOW = 10.0
 """At most so many lines in so many seconds: everyone can cause them, also without a login."""
 
@@ -35,7 +35,7 @@ class RefusalLog:
         if self._end is None:
             self._end = asyncio.get_running_loop().call_later(WINDOW, self.report)
         self._closed += 1
-        if self._closed <= MOST:
+        if self._closed <= MAX_LOGGED:
             level = logging.WARNING if bug is None else logging.ERROR
             text = "broker %d closes the connection from %s: %s"
             log.log(level, text, self._node_id, peer, shown(why, _LONGEST), exc_info=bug)
@@ -45,7 +45,7 @@ class RefusalLog:
         if self._end is not None:
             self._end.cancel()
             self._end = None
-        if self._closed > MOST:
-            more = counted(self._closed - MOST, "more connection")
+        if self._closed > MAX_LOGGED:
+            more = counted(self._closed - MAX_LOGGED, "more connection")
             log.warning("broker %d closed %s within %g s", self._node_id, more, WINDOW)
         self._closed = 0

@@ -27,7 +27,7 @@ from aiokproto.types import Header
 log = logging.getLogger("aiokproto.broker")
 
 _FEATURE, _LEVEL = "share.version", 2
-_MOST_READ = 128 * 1024
+_MAX_READ = 128 * 1024
 """Bytes of the source log that are read at once, unless it is a larger batch."""
 
 REJECTED = "Offset rejected by client."
@@ -162,7 +162,7 @@ async def _stored(
     at = letter.first
     try:
         # Retention may remove what comes next while this is suspended.
-        while (at := max(at, source.log.start_offset)) <= letter.last and (data := source.log.read(at, _MOST_READ)):
+        while (at := max(at, source.log.start_offset)) <= letter.last and (data := source.log.read(at, _MAX_READ)):
             for batch in open_stored(data, check_crc=True):
                 if batch.base_offset > letter.last:
                     return

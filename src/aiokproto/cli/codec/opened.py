@@ -17,7 +17,7 @@ COMPRESSION = 0x07
 KNOWN_FLAGS = COMPRESSION | TIMESTAMP_TYPE | TRANSACTIONAL | CONTROL | DELETE_HORIZON
 KNOWN_LEGACY_FLAGS = COMPRESSION | TIMESTAMP_TYPE
 
-MOST_MEMORY = 48 << 20
+MAX_MEMORY = 48 << 20
 """Bytes of memory that the records of a batch may take as JSON. A few kilobytes can have millions of records."""
 
 _RECORD_MEMORY, _HEADER_MEMORY, _BYTE_MEMORY = 1024, 512, 4
@@ -64,12 +64,12 @@ def _within(batch: RecordBatch) -> Iterator[BatchRecord]:
     Raises:
         CorruptRecordError: They do not.
     """
-    room = MOST_MEMORY
+    room = MAX_MEMORY
     for record in batch:
         content = len(record.key or b"") + len(record.value or b"")
         room -= _RECORD_MEMORY + _HEADER_MEMORY * len(record.headers) + _BYTE_MEMORY * content
         if room < 0:
-            raise batch.damage(f"its records are not shown: they take more than {MOST_MEMORY} bytes of memory as JSON")
+            raise batch.damage(f"its records are not shown: they take more than {MAX_MEMORY} bytes of memory as JSON")
         yield record
 
 

@@ -34,10 +34,10 @@ def records_opened(form: str = PLAIN) -> RecordsForm:
     return opened
 
 
-MOST_OPENED = 32 << 20
+MAX_OPENED = 32 << 20
 """Most bytes that a batch may decompress to. A larger one is shown with that as its problem, and its bytes."""
 
-MOST_OF_ONE = 4 << 20
+MAX_RECORD_BYTES = 4 << 20
 """Most bytes of a record, which take several times as much as JSON."""
 
 
@@ -107,7 +107,7 @@ def _problem(data: memoryview, pos: int, problem: str) -> dict[str, Any]:
 
 def _entry(data: memoryview, pos: int, form: str) -> dict[str, Any]:
     try:
-        (batch,) = records.decode(data, max_decompressed=MOST_OPENED, max_record=MOST_OF_ONE)
+        (batch,) = records.decode(data, max_decompressed=MAX_OPENED, max_record=MAX_RECORD_BYTES)
         batch.position = pos
         row = batch_json(batch, form)
         if not _alike(records.decode(pack_batch(row, "")), batch):

@@ -28,7 +28,7 @@ _DATE = re.compile(r"([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[T ].*)?)?)?")
 _CLOCK = r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?"
 _TIMESTAMP = re.compile(rf"([+-]?\d{{4,6}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[T ]{_CLOCK}\s*(.*))?)?)?")
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{1,2}))?(?::?(\d{1,2}))?")
-_MOST_OFFSET = timedelta(hours=18)
+_MAX_OFFSET = timedelta(hours=18)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _EPOCH_DAY = _EPOCH.toordinal()
 _GREGORIAN_DAY = date(1582, 10, 15).toordinal() - _EPOCH_DAY
@@ -381,7 +381,7 @@ def _zone(text: str) -> tzinfo:
     if match := _OFFSET.fullmatch(text):
         hours, minutes, seconds = (int(part or 0) for part in match.groups()[1:])
         offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
-        if minutes > 59 or offset > _MOST_OFFSET:
+        if minutes > 59 or offset > _MAX_OFFSET:
             raise ValueError
         return timezone(-offset if match[1] == "-" else offset)
     # Its keys are names of files.

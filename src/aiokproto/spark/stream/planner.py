@@ -17,7 +17,7 @@ from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTo
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import error_for
-from aiokproto.net.timeouts import deadline
+from aiokproto.runtime.timeouts import deadline_at
 from aiokproto.spark.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, resolve, split
 from aiokproto.spark.options import client_config
 from aiokproto.spark.planning import TopicChangedError, find_partitions, list_offsets, request_logs
@@ -201,7 +201,9 @@ class StreamPlanner:
         if changed:
             self._cluster.invalidate(f"topics of a stream have changed: {', '.join(changed)}", changed)
             timeout = self._cluster.config.api_timeout
-            async with deadline(_now() + timeout, lambda: f"metadata of {', '.join(changed)}: none in {timeout:g} s"):
+            async with deadline_at(
+                _now() + timeout, lambda: f"metadata of {', '.join(changed)}: none in {timeout:g} s"
+            ):
                 await self._cluster.wait_for_update(generation)
 
     def _differs(self, name: str, topic: MetadataResponseTopic) -> bool:

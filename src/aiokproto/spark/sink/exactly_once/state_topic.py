@@ -35,12 +35,12 @@ from aiokproto.errors import (
     error_for,
 )
 from aiokproto.failures import Action, Situation, classify
-from aiokproto.net.timeouts import deadline
 from aiokproto.producer.producer_id import ProducerId
 from aiokproto.producer.transaction_requests import AddPartitionsExchange, EndTxnExchange, InitExchange
 from aiokproto.producer.transactional_id import TransactionalId
 from aiokproto.records import BatchBuilder
 from aiokproto.runtime import current
+from aiokproto.runtime.timeouts import deadline_at
 from aiokproto.spark.sink.exactly_once.protocol import (
     Record,
     State,
@@ -180,7 +180,7 @@ class StateTopic:
             except TopicExistsError:
                 pass
         at = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
-        async with deadline(at, lambda: f"stateTopic={self._topic} was created, and no broker knows it"):
+        async with deadline_at(at, lambda: f"stateTopic={self._topic} was created, and no broker knows it"):
             attempt = 0
             while not await self._is_known():
                 attempt += 1
@@ -307,7 +307,7 @@ class StateTopic:
         at = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
         failure: KafkaError | None = None
         attempt = 0
-        async with deadline(at, lambda: f"stateTopic={self._topic} was not written: {failure or 'no response'}"):
+        async with deadline_at(at, lambda: f"stateTopic={self._topic} was not written: {failure or 'no response'}"):
             while True:
                 found = await self._attempt(request)
                 if isinstance(found, int):

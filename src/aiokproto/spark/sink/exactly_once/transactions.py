@@ -14,9 +14,9 @@ from aiokproto.codec.messages.list_transactions import ListTransactionsRequest
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import AuthorizationError, BrokerError, KafkaError, PartialResponseError, check, error_for
 from aiokproto.failures import Situation, classify
-from aiokproto.net.timeouts import deadline
 from aiokproto.producer.handed_over import HandedOver, abort_open, end_handed_over
 from aiokproto.producer.producer_id import ProducerId
+from aiokproto.runtime.timeouts import deadline_at
 from aiokproto.spark.sink.exactly_once.protocol import Ended, Outcome, is_task_id
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ class Transactions:
         failure = "no response"
         found: dict[str, TransactionState] = {}
         attempt = 0
-        async with deadline(at, lambda: f"DescribeTransactions of {names[0]!r} and others: {failure}"):
+        async with deadline_at(at, lambda: f"DescribeTransactions of {names[0]!r} and others: {failure}"):
             while left := [name for name in names if name not in found]:
                 if attempt:
                     await asyncio.sleep(self._cluster.backoff(attempt))

@@ -1,4 +1,4 @@
-"""The page of troubles names tests that are there."""
+"""The page of problems names tests that are there."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tests.docs.snippets import ROOT
 
-PAGE = (ROOT / "docs" / "troubles.md").read_text()
-ROWS = [row for row in re.findall(r"^\| (.+) \|$", PAGE, re.MULTILINE) if not row.startswith(("trouble ", "---"))]
+PAGE = (ROOT / "docs" / "problems.md").read_text()
+ROWS = [row for row in re.findall(r"^\| (.+) \|$", PAGE, re.MULTILINE) if not row.startswith(("problem ", "---"))]
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 
@@ -29,15 +29,15 @@ def names_in(path: Path) -> set[str]:
     return {name for name in names if name.startswith("test_")}
 
 
-def test_every_trouble_has_a_test_that_is_there() -> None:
+def test_every_problem_has_a_test_that_is_there() -> None:
     assert len(ROWS) >= 40
     for row in ROWS:
-        trouble, _, proof = row.split(" | ")
-        assert re.sub(NAMED, "", proof).strip(", ") == "", f"{trouble}: tests are written `tests/file.py::test_name`"
+        problem, _, proof = row.split(" | ")
+        assert re.sub(NAMED, "", proof).strip(", ") == "", f"{problem}: tests are written `tests/file.py::test_name`"
         found = NAMED.findall(proof)
-        assert found, trouble
+        assert found, problem
         for path, name in found:
-            assert name in names_in(ROOT / path), f"{trouble}: {path} has no {name}"
+            assert name in names_in(ROOT / path), f"{problem}: {path} has no {name}"
 
 
 def test_no_test_is_written_another_way() -> None:

@@ -6,9 +6,8 @@ import asyncio
 
 import pytest
 
-from aiokproto.net.timeouts import Interruptible, wait_until
 from aiokproto.runtime import create_task
-from aiokproto.runtime.timeouts import timeout_at
+from aiokproto.runtime.timeouts import Interruptible, timeout_at, wait_until
 
 
 async def waits(at: float | None) -> str:
