@@ -159,7 +159,7 @@ MUTANTS = (
     Mutant(
         "a broker that failed gets the next request after a pause",
         "consumer/broker_fetcher.py",
-        "            self.retry_at = asyncio.get_running_loop().time() + self._cluster.backoff(self._failures)\n",
+        "            self.retry_at = asyncio.get_running_loop().time() + self._cluster.backoff.delay(self._failures)\n",
         "            self.retry_at = 0.0\n",
     ),
     Mutant(
@@ -291,7 +291,7 @@ MUTANTS = (
     Mutant(
         "a coordinator that does not answer is looked up again",
         "cluster/coordinator_requests.py",
-        "self._cluster.forget_coordinator(self._kind, self.key)",
+        "self._cluster.coordinators.forget(self._kind, self.key)",
         "pass",
     ),
     Mutant(

@@ -137,7 +137,7 @@ class PositionResolver(Lookups[StartLookup]):
         # Once at once. A log that refuses the offset which it has just named would be asked all the time.
         if cursor.fetch.moves > 1:
             cursor.lookup.postpone(
-                asyncio.get_running_loop().time() + self._cluster.backoff(cursor.fetch.moves - 1),
+                asyncio.get_running_loop().time() + self._cluster.backoff.delay(cursor.fetch.moves - 1),
                 self._cluster.snapshot.generation,
             )
 

@@ -96,7 +96,7 @@ class ProducerIdManager:
                     return
                 retrying(error)
                 log.warning("no producer id yet, attempt %d: %s", attempt, error)
-                await asyncio.sleep(self._cluster.backoff(attempt))
+                await asyncio.sleep(self._cluster.backoff.delay(attempt))
 
     def assign(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Assign a sequence number to a batch that is about to be sent."""

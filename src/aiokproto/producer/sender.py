@@ -139,7 +139,7 @@ class Sender:
             drained = accumulator.drain(now, lambda node: self._sink(node).has_capacity(), self._may_send)
             if drained.leaderless:
                 topics = {where.topic: None for where in drained.leaderless}
-                self._cluster.invalidate(f"{drained.leaderless[0]} has no leader", topics)
+                self._cluster.metadata.invalidate(f"{drained.leaderless[0]} has no leader", topics)
                 # The metadata update wakes the sender if it finds a leader; the pause repeats the request if it does
                 # not.
                 self.timer.call_at(now + LEADERLESS_PAUSE)
@@ -259,7 +259,7 @@ class Sender:
             self._forget_nodes(snapshot)
             self.timer.call_soon()
             # An update between the read above and this wait is not missed: the generation is compared first.
-            await self._cluster.wait_for_update(snapshot.generation)
+            await self._cluster.metadata.wait_for_update(snapshot.generation)
 
     def _forget_nodes(self, snapshot: ClusterSnapshot) -> None:
         """Forget the brokers that have left the cluster, once they have nothing to do."""
