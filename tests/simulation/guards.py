@@ -665,19 +665,19 @@ MUTANTS = (
     ),
     Mutant(
         "a commit of a dict leaves out what was lost",
-        "consumer/committer.py",
+        "consumer/consumer.py",
         "for partition, position in chosen.items() if partition in losses}",
         "for partition, position in chosen.items() if partition is losses}",
     ),
     Mutant(
         "a commit of everything leaves out what was lost",
-        "consumer/committer.py",
+        "consumer/consumer.py",
         "        if what is None:\n            return losses\n",
         "        if what is None:\n            return {}\n",
     ),
     Mutant(
         "a commit of records leaves out what was lost",
-        "consumer/committer.py",
+        "consumer/consumer.py",
         "            if self._assignment.delivered_by(each) is None\n",
         "            if False\n",
     ),
@@ -689,13 +689,13 @@ MUTANTS = (
     ),
     Mutant(
         "all positions are sent only while nothing was lost",
-        "consumer/committer.py",
+        "consumer/consumer.py",
         "            assignment.losses.offsets if self._managed else (),\n",
         "            (),\n",
     ),
     Mutant(
         "a member without a generation has no identity",
-        "consumer/committer.py",
+        "consumer/consumer.py",
         "        if self._managed and member.removed:\n",
         "        if False:\n",
         "tests/simulation/test_group_members.py::test_a_member_without_a_generation_has_no_identity_for_transactions",
