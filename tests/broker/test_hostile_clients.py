@@ -13,7 +13,7 @@ import pytest
 
 from aiokproto.broker import Broker
 from aiokproto.broker.server.client_connection import ClientConnection
-from aiokproto.broker.server.request_memory import RequestMemory
+from aiokproto.broker.server.listener import RequestMemory
 from aiokproto.codec.frames import encode_request
 from aiokproto.codec.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,

@@ -6,6 +6,7 @@ changes, which are rare: in a thread, once for all that came meanwhile. Each req
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,6 +16,7 @@ from ssl import SSLObject
 
 from aiokproto.broker.clock import Clock
 from aiokproto.broker.config.options import BrokerOptions
+from aiokproto.broker.log.private_files import write_private
 from aiokproto.broker.quotas.client_quotas import ClientQuotas
 from aiokproto.broker.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from aiokproto.broker.security.authorizer import Authorizer
@@ -34,7 +36,6 @@ from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.security.settings import Security
 from aiokproto.broker.security.tls import principal_of
 from aiokproto.broker.security.tokens import DelegationTokens
-from aiokproto.broker.security.write_behind import Run, WriteBehind
 from aiokproto.codec.steps import Steps
 from aiokproto.errors import BrokerError, ConfigurationError
 from aiokproto.runtime import create_task
@@ -73,7 +74,7 @@ class SecurityState:
         self.authorizer = self._acls if options.value("authorizer.class.name") else None
         self.credentials = ScramCredentials(security.users if security.sasl else {})
         self._path = root / "security.json"
-        self._file = WriteBehind(run, self._snapshot, self._path)
+        self._file = SecurityFile(run, self._snapshot, self._path)
         self.tokens = DelegationTokens(options, clock.wall, self._file.changed)
         self.client_quotas = ClientQuotas()
         self.protocol = security.protocol
@@ -252,3 +253,66 @@ def _read(entry: Sequence[str]) -> Acl:
         Operation[operation],
         Permission[permission],
     )
+
+
+Run = Callable[[Callable[[], None]], "asyncio.Future[None]"]
+"""Does some work in a thread."""
+
+
+class SecurityFile:
+    """Writes the whole file after changes, one write at a time: what changes during one is in the next.
+
+    Who has changed something awaits :meth:`saved` before it says so.
+
+    Args:
+        run: Does the writing.
+        snapshot: Called in the event loop: returns what makes the file's text, in the thread, of the state as it is
+            now.
+        path: The file.
+    """
+
+    def __init__(self, run: Run, snapshot: Callable[[], Callable[[], str]], path: Path) -> None:
+        self._run = run
+        self._snapshot = snapshot
+        self._path = path
+        self._changes = self._saved = 0
+        self._writing: asyncio.Task[None] | None = None
+
+    def changed(self) -> None:
+        """Note a change."""
+        self._changes += 1
+
+    async def saved(self) -> None:
+        """Return once the changes up to now are in the file. Cancelling does not end a write that has begun.
+
+        Raises:
+            OSError: It cannot be written. The next call tries it again.
+        """
+        wanted = self._changes
+        while self._saved < wanted:
+            if self._writing is None:
+                self._writing = create_task(self._write())
+                self._writing.add_done_callback(self._ended)
+            await asyncio.shield(self._writing)
+
+    async def _write(self) -> None:
+        changes, text = self._changes, self._snapshot()
+        await self._run(lambda: replace_file(self._path, text()))
+        self._saved = changes
+
+    def _ended(self, writing: asyncio.Task[None]) -> None:
+        self._writing = None
+        # Retrieved, as if it were awaited: all who do may have been cancelled.
+        if not writing.cancelled():
+            writing.exception()
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Replace a file that only its owner can read. A crash leaves the old file or the new one."""
+    # Written beside and renamed.
+    temporary = path.with_suffix(".tmp")
+    # One that a crash has left would keep the mode that it has.
+    temporary.unlink(missing_ok=True)
+    # SCRAM credentials allow offline guessing of passwords.
+    write_private(temporary, text)
+    temporary.replace(path)
