@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -64,9 +65,9 @@ class Numbers:
         self.path = folder / "numbers.json"
         self.thread = Thread()
         self.number = 0
-        self.file = SecurityFile(self.thread.run, self._snapshot, self.path)
+        self.file = SecurityFile(cast("Any", self), cast("Any", self.thread), self.path)
 
-    def _snapshot(self) -> Callable[[], str]:
+    def snapshot(self) -> Callable[[], str]:
         now = self.number
         return lambda: str(now)
 

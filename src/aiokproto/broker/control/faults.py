@@ -333,6 +333,12 @@ class Faults:
         """Whether there are no rules."""
         return not self._rules
 
+    # ---- called by a rule
+
+    def forget(self, rule: FaultRule) -> None:
+        """Stop applying a rule; see :meth:`FaultRule.remove`."""
+        self._rules = tuple(other for other in self._rules if other is not rule)
+
     # ---- inside
 
     def _check_node(self, name: str, node: int) -> None:
@@ -351,12 +357,9 @@ class Faults:
         nth = where.get("nth", 1)
         times = where.get("times", 1 if "nth" in where else None)
         place = RequestMatcher(keys(api), where.get("node"), where.get("client_id"), _entity(where), where.get("when"))
-        rule = FaultRule(kind, place, act, nth, times, self._forget)
+        rule = FaultRule(kind, place, act, nth, times, self)
         self._rules = (*self._rules, rule)
         return rule
-
-    def _forget(self, rule: FaultRule) -> None:
-        self._rules = tuple(each for each in self._rules if each is not rule)
 
     async def _step(self, rule: FaultRule, info: RequestInfo, serve: Serve, request: Request[Any]) -> Response | None:
         info = info.with_request(request)

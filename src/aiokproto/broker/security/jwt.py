@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aiokproto.broker.config.options import BrokerOptions
-from aiokproto.broker.security.jwks import Key, decoded
+from aiokproto.broker.security.jwks import Jwks, decoded
 from aiokproto.broker.security.oauthbearer import Token
 
 _ALGORITHMS = {
@@ -28,13 +28,13 @@ class JwtValidator:
     """Validates tokens.
 
     Args:
-        find: Returns the key of an id; None if it is unknown.
+        keys: The keys that verify tokens.
         options: The options ``sasl.oauthbearer.*``.
         now: Returns the time in milliseconds since the epoch.
     """
 
-    def __init__(self, find: Callable[[str], Key | None], options: BrokerOptions, now: Callable[[], int]) -> None:
-        self._find = find
+    def __init__(self, keys: Jwks, options: BrokerOptions, now: Callable[[], int]) -> None:
+        self._keys = keys
         self._now = now
         prefix = "sasl.oauthbearer."
         self._skew = options.number(f"{prefix}clock.skew.seconds")
@@ -92,7 +92,7 @@ class JwtValidator:
         if not isinstance(algorithm, str) or algorithm not in _ALGORITHMS or "crit" in header:
             raise ValueError("the token is signed in a way that is not accepted")
         kind, bits = _ALGORITHMS[algorithm]
-        key = self._find(key_id) if isinstance(key_id, str) else None
+        key = self._keys.find(key_id) if isinstance(key_id, str) else None
         if key is None or key.kind != kind:
             raise ValueError("the token is signed by an unknown key")
         digest = {256: hashes.SHA256(), 384: hashes.SHA384()}.get(bits, hashes.SHA512())

@@ -17,6 +17,7 @@ from ssl import SSLObject
 from aiokproto.broker.clock import Clock
 from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.log.private_files import write_private
+from aiokproto.broker.opening import OpeningThread
 from aiokproto.broker.quotas.client_quotas import ClientQuotas
 from aiokproto.broker.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from aiokproto.broker.security.authorizer import Authorizer
@@ -55,7 +56,9 @@ class SecurityState:
         client_quotas: The quotas.
     """
 
-    def __init__(self, root: Path, security: Security, options: BrokerOptions, clock: Clock, run: Run) -> None:
+    def __init__(
+        self, root: Path, security: Security, options: BrokerOptions, clock: Clock, thread: OpeningThread
+    ) -> None:
         """Load ``security.json`` from ``root`` if it exists.
 
         Args:
@@ -63,7 +66,7 @@ class SecurityState:
             security: Protocol and secrets.
             options: The brokers' options.
             clock: The brokers' clock.
-            run: Does in a thread what writes the file.
+            thread: The thread in which the file is written.
 
         Raises:
             ConfigurationError: An option is invalid, or the file is.
@@ -74,8 +77,8 @@ class SecurityState:
         self.authorizer = self._acls if options.value("authorizer.class.name") else None
         self.credentials = ScramCredentials(security.users if security.sasl else {})
         self._path = root / "security.json"
-        self._file = SecurityFile(run, self._snapshot, self._path)
-        self.tokens = DelegationTokens(options, clock.wall, self._file.changed)
+        self._file = SecurityFile(self, thread, self._path)
+        self.tokens = DelegationTokens(options, clock.wall, self._file)
         self.client_quotas = ClientQuotas()
         self.protocol = security.protocol
         self.following = config.following
@@ -177,7 +180,7 @@ class SecurityState:
 
     def _validator(self, security: Security, options: BrokerOptions) -> TokenValidator | None:
         if self._jwks is not None:
-            return JwtValidator(self._jwks.find, options, self._clock.wall)
+            return JwtValidator(self._jwks, options, self._clock.wall)
         if security.unsecured_tokens:
             return unsecured_validator(self._clock.wall)
         return security.token_validator
@@ -188,17 +191,13 @@ class SecurityState:
         known: dict[str, Callable[[], SaslServer]] = {
             # Not self.credentials: PLAIN needs the password itself, which AlterUserScramCredentials does not carry.
             "PLAIN": lambda: PlainSaslServer(security.users),
-            "SCRAM-SHA-256": lambda: self._scram(Mechanism.SCRAM_SHA_256),
-            "SCRAM-SHA-512": lambda: self._scram(Mechanism.SCRAM_SHA_512),
+            "SCRAM-SHA-256": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_256, self.credentials, self.tokens),
+            "SCRAM-SHA-512": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_512, self.credentials, self.tokens),
             "AWS_MSK_IAM": lambda: AwsMskIamSaslServer(access_keys, self._clock.wall),
         }
         if validate is not None:
             known["OAUTHBEARER"] = partial(OAuthBearerSaslServer, validate)
         return {name: known[name] for name in config.mechanisms}
-
-    def _scram(self, mechanism: Mechanism) -> ScramSaslServer:
-        known = self.credentials
-        return ScramSaslServer(mechanism, known.find, find_token=self.tokens.account, salts=known.salts)
 
     async def _save_behind(self) -> None:
         try:
@@ -206,7 +205,8 @@ class SecurityState:
         except OSError as error:
             log.warning("%s cannot be written: %s", self._path, error)
 
-    def _snapshot(self) -> Callable[[], str]:
+    def snapshot(self) -> Callable[[], str]:
+        """Return a function that makes the text of the file, in any thread, from the state as it is now."""
         acls = list(self._acls)
         secret = self.credentials.salts.secret
         credentials, quotas, tokens = self.credentials.to_json(), self.client_quotas.to_json(), self.tokens.to_json()
@@ -255,25 +255,20 @@ def _read(entry: Sequence[str]) -> Acl:
     )
 
 
-Run = Callable[[Callable[[], None]], "asyncio.Future[None]"]
-"""Does some work in a thread."""
-
-
 class SecurityFile:
     """Writes the whole file after changes, one write at a time: what changes during one is in the next.
 
     Who has changed something awaits :meth:`saved` before it says so.
 
     Args:
-        run: Does the writing.
-        snapshot: Called in the event loop: returns what makes the file's text, in the thread, of the state as it is
-            now.
+        state: What the file stores.
+        thread: The thread in which the file is written.
         path: The file.
     """
 
-    def __init__(self, run: Run, snapshot: Callable[[], Callable[[], str]], path: Path) -> None:
-        self._run = run
-        self._snapshot = snapshot
+    def __init__(self, state: SecurityState, thread: OpeningThread, path: Path) -> None:
+        self._state = state
+        self._thread = thread
         self._path = path
         self._changes = self._saved = 0
         self._writing: asyncio.Task[None] | None = None
@@ -296,8 +291,8 @@ class SecurityFile:
             await asyncio.shield(self._writing)
 
     async def _write(self) -> None:
-        changes, text = self._changes, self._snapshot()
-        await self._run(lambda: replace_file(self._path, text()))
+        changes, text = self._changes, self._state.snapshot()
+        await self._thread.run(lambda: replace_file(self._path, text()))
         self._saved = changes
 
     def _ended(self, writing: asyncio.Task[None]) -> None:

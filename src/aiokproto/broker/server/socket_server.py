@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable
 from typing import Any
 
 from aiokproto.broker.control.network import Network
@@ -114,9 +113,8 @@ class TlsAcceptor(asyncio.Protocol):
     ``start_tls()`` is no way out: it needs a transport that has not read yet, and uvloop's cannot be stopped in time.
     """
 
-    def __init__(self, accept: Callable[[socket.socket, Any], None]) -> None:
-        """``accept`` is called with the socket, which it owns, and the client's address."""
-        self._accept = accept
+    def __init__(self, server: SocketServer) -> None:
+        self._server = server
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         made: Any = transport
@@ -131,7 +129,7 @@ class TlsAcceptor(asyncio.Protocol):
         made.abort()
         if copied is not None:
             copied.setblocking(False)
-            self._accept(copied, peer)
+            self._server.accept(ClientConnection(None, (copied, peer)))
 
 
 class SocketServer:
@@ -194,10 +192,11 @@ class SocketServer:
 
     def _protocol(self) -> asyncio.BaseProtocol:
         if self._listener.tls is None:
-            return ClientConnection(self._accept)
-        return TlsAcceptor(lambda accepted, peer: self._accept(ClientConnection(None, (accepted, peer))))
+            return ClientConnection(self)
+        return TlsAcceptor(self)
 
-    def _accept(self, client: ClientConnection) -> None:
+    def accept(self, client: ClientConnection) -> None:
+        """Serve a new connection in a task of its own."""
         # The event loop may deliver a connection that was accepted just before close().
         if self._server is None:
             client.abort()
