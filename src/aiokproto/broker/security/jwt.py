@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aiokproto.broker.config.options import BrokerOptions
-from aiokproto.broker.security.jwks import Key, decoded
+from aiokproto.broker.security.jwks import Jwks, decoded
 from aiokproto.broker.security.oauthbearer import Token
 
 _ALGORITHMS = {"RS256": "RSA", "RS384": "RSA", "RS512": "RSA", "ES256": "EC", "ES384": "EC", "ES512": "EC"}
@@ -21,13 +21,13 @@ class JwtValidator:
     """Validates tokens.
 
     Args:
-        find: Returns the key of an id; None if it is unknown.
+        keys: The keys that verify tokens.
         options: The options ``sasl.oauthbearer.*``.
         now: Returns the time in milliseconds since the epoch.
     """
 
-    def __init__(self, find: Callable[[str], Key | None], options: BrokerOptions, now: Callable[[], int]) -> None:
-        self._find = find
+    def __init__(self, keys: Jwks, options: BrokerOptions, now: Callable[[], int]) -> None:
+        self._keys = keys
         self._now = now
         prefix = "sasl.oauthbearer."
         self._skew = options.number(f"{prefix}clock.skew.seconds")
@@ -82,7 +82,7 @@ class JwtValidator:
         name, key_id = header.get("alg"), header.get("kid")
         if not isinstance(name, str) or name not in _ALGORITHMS or "crit" in header:
             raise ValueError("the token is signed in a way that is not accepted")
-        key = self._find(key_id) if isinstance(key_id, str) else None
+        key = self._keys.find(key_id) if isinstance(key_id, str) else None
         if key is None or key.kind != _ALGORITHMS[name]:
             raise ValueError("the token is signed by an unknown key")
         algorithm = get_default_algorithms()[name]
