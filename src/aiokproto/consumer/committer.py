@@ -82,9 +82,12 @@ class Committer(ConsumerPart):
             return {}
         losses = self._assignment.losses.lost
         if what is None:
+            # guard: a commit of everything leaves out what was lost -> {}
             return losses
         if isinstance(what, Mapping):
+            # guard: a commit of a dict leaves out what was lost -> {}
             return {partition: position for partition, position in chosen.items() if partition in losses}
+        # guard: a commit of records leaves out what was lost -> set()
         gone = {
             TopicPartition(each.topic, each.partition)
             for each in (what if isinstance(what, list) else [what])
@@ -153,6 +156,7 @@ class Committer(ConsumerPart):
         assert member is not None, "there is a group"
         # Without a generation the coordinator checks nothing, which is right only for partitions that the group does
         # not assign.
+        # guard: a member without a generation has no identity
         if self._managed and member.removed:
             raise CommitError(f"the consumer is in no generation of its group: {member.state}")
         return member.metadata
@@ -184,6 +188,7 @@ class Committer(ConsumerPart):
             self._identity,
             dict(assignment.cursors),
             assignment.committable(processed=False),
+            # guard: all positions are sent only while nothing was lost -> ()
             assignment.losses.offsets if self._managed else (),
             managed=self._managed,
         )
