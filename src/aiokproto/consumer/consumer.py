@@ -870,9 +870,12 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
             return {}
         losses = self._assignment.losses.lost
         if what is None:
+            # guard: a commit of everything leaves out what was lost -> {}
             return losses
         if isinstance(what, Mapping):
+            # guard: a commit of a dict leaves out what was lost -> {}
             return {partition: position for partition, position in chosen.items() if partition in losses}
+        # guard: a commit of records leaves out what was lost -> set()
         gone = {
             TopicPartition(each.topic, each.partition)
             for each in (what if isinstance(what, list) else [what])
@@ -959,6 +962,7 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
         assert member is not None, "there is a group"
         # Without a generation the coordinator checks nothing, which is right only for partitions that the group does
         # not assign.
+        # guard: a member without a generation has no identity
         if self._managed and member.removed:
             raise CommitError(f"the consumer is in no generation of its group: {member.state}")
         return member.metadata
@@ -972,6 +976,7 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
             self._identity,
             dict(assignment.cursors),
             assignment.committable(processed=False),
+            # guard: all positions are sent only while nothing was lost -> ()
             assignment.losses.offsets if self._managed else (),
             managed=self._managed,
         )

@@ -93,6 +93,7 @@ class Buffer:
         )
         # Who may append without this class; set once the producer is open, replaced by each transaction.
         self._writer: RecordAppender[Any, Any] | None = None
+        # guard: a forked child appends nothing to the open batches of its parent -> Home("producer")
         self.home = Home("producer", self._stop_writer)
         self._linger = settings.limits.linger
         self._max_block = settings.max_block
@@ -377,6 +378,7 @@ class Buffer:
         # All conditions of the synchronous path in one place; whatever changes one of them calls this.
         queues = self.accumulator.topics.get(topic)
         is_open = self.closed is None and self._session.closed is None
+        # guard: no call overtakes one that waits -> is_open and topic in self._cluster.snapshot.topics
         ready = is_open and not self._order.waits(topic) and topic in self._cluster.snapshot.topics
         if self._writer is not None:
             self._writer._set_ready(topic, queues if ready else None)

@@ -50,6 +50,7 @@ class ProduceResponseHandler:
             KafkaError: The error ends the producer.
         """
         # Batches that are done have expired meanwhile: their outcome was reported and cannot change any more.
+        # guard: an expired batch is not reported as written -> list(batches)
         batches = [batch for batch in batches if not batch.done]
         if isinstance(result, ProduceResponse):
             self._responded(node, request, batches, result)

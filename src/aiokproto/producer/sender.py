@@ -125,6 +125,7 @@ class Sender:
             return
         try:
             # Before sending: a batch that expires in this round must not be put on the wire by it.
+            # guard: batches expire -> []
             expired = self._accumulator.expire(now)
             for batch in expired:
                 self._producer_ids.discard_for(self._accumulator.queue(batch))
@@ -166,6 +167,7 @@ class Sender:
             self.spawn(self._acquire_producer_id())
         # While a producer id is being acquired, ended lingers are not deadlines: they lie in the past, and the timer
         # would run in every iteration of the loop.
+        # guard: waiting for a producer id sets no timer in the past -> accumulator.next_deadline()
         deadline = accumulator.next_expiry() if self._acquiring_id else accumulator.next_deadline()
         if deadline < math.inf:
             self.timer.call_at(deadline)
@@ -194,6 +196,7 @@ class Sender:
         self._tasks.discard(task)
         # By stop() too; fail() then does nothing, as the sender has ended.
         if task.cancelled():
+            # guard: a cancelled task ends the producer
             self.fail(ClientClosedError(f"the producer has failed: its task {task.get_name()!r} was cancelled"))
         elif (error := task.exception()) is not None:
             self.fail(error)

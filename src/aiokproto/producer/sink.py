@@ -113,7 +113,9 @@ class Sink:
     def has_capacity(self) -> bool:
         """Whether another request can be sent now."""
         # One request finds out for all whether the broker is back.
+        # guard: a broker that failed gets one request until it responds -> self._settings.limits.in_flight
         limit = self._settings.limits.in_flight if self._healthy else 1
+        # guard: a broker that failed is tried again after a pause -> self._in_flight < limit
         return self._backoff is None and self._in_flight < limit
 
     @property
@@ -156,6 +158,7 @@ class Sink:
             if needs_thread(batch):
                 queued.compressing += 1
                 self._compression.submit(batch, self._magic).add_done_callback(partial(self._compressed, queued, batch))
+        # guard: compressing keeps the order of a partition -> queued.compressing
         if queued.compressing or self._queued:
             self._queued.append(queued)
             # Also if this one is ready at once: it must queue behind earlier ones of its partitions.
