@@ -211,7 +211,6 @@ NOT_OF_THE_APPLICATION = {
     "ClusterConfig(tls)": _LIBRARY,
     "ClusterSnapshot.with_leader(endpoints)": _LIBRARY,
     "FaultRule(act)": _LIBRARY,
-    "FaultRule(forget)": _LIBRARY,
     "Faults(clock)": _CLOCK,
     "Faults.serve(serve)": _LIBRARY,
     "KafkaCollector(clients)": "the library's own clients",

@@ -84,7 +84,7 @@ class ClusterRuntime:
         self._lock = DirectoryLock(self._root)
         try:
             self.opening = OpeningThread()
-            self.security = SecurityState(self._root, security, options, clock, self.opening.run)
+            self.security = SecurityState(self._root, security, options, clock, self.opening)
             self.state = ClusterState(self._root, nodes, options, clock)
         except BaseException:
             self._release_directory()

@@ -131,6 +131,7 @@ class CoordinatorRequests:
                     response = await self.attempt(exchange, at - loop.time())
                 except asyncio.CancelledError:
                     # By the caller, or by the deadline.
+                    # guard: a request in flight at the deadline may be executed later
                     self._lost()
                     raise
                 except KafkaError as error:
@@ -190,6 +191,7 @@ class CoordinatorRequests:
         """Prepare the next attempt: forget the coordinator, or refresh the metadata."""
         # BACKOFF (COORDINATOR_LOAD_IN_PROGRESS) keeps the coordinator: it is the right one, and not ready.
         if action is Action.FIND_COORDINATOR:
+            # guard: a coordinator that does not respond is looked up again
             self._cluster.coordinators.forget(self._kind, self.key)
         elif action is Action.REFRESH_METADATA:
             self._cluster.metadata.invalidate(reason)

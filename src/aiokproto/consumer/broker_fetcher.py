@@ -146,6 +146,7 @@ class BrokerFetcher:
                 if self.retry_at > now:
                     await wait_until(self._wake, self.retry_at)
                 # `parked` does not count: a paused partition must not keep the others from being fetched.
+                # guard: a broker whose buffered responses reach the limit gets no more fetches
                 elif self._buffered.waiting >= self._config.max_partition_bytes:
                     await self._wake.wait()
                 else:
@@ -196,6 +197,7 @@ class BrokerFetcher:
         del response
         # The broker advances no offset by itself: each that has moved is named in the next request.
         for partition in moved:
+            # guard: a partition whose position moved is fetched from its new offset
             self._changed[partition] = None
             cursor = self._cursors.get(partition)
             if cursor is not None and cursor.fetch.wanted_size:
@@ -288,6 +290,7 @@ class BrokerFetcher:
         # A lost session is no problem: brokers evict them. A second time in a row it is.
         if action is not Action.NEW_SESSION or self._failures > 1:
             self.failure = str(error)
+            # guard: a broker that failed gets the next fetch after a pause -> 0.0
             self.retry_at = asyncio.get_running_loop().time() + self._cluster.backoff.delay(self._failures)
         if action is not Action.NEW_SESSION:
             self._cluster.metadata.invalidate(f"fetch: {error}")
@@ -297,6 +300,7 @@ class BrokerFetcher:
         """Fetch from their leaders the partitions for which this broker is only a preferred replica."""
         following = [cursor for cursor in self._cursors.values() if cursor.fetch.replica is not None]
         for cursor in following:
+            # guard: a follower that cannot be reached is left
             cursor.fetch.replica = None
             self._handler.place(cursor)
         if following:

@@ -239,6 +239,7 @@ class FetchResponseHandler:
             self._wait_for_leader(cursor, code, f"{context}: {code.name}", action)
 
     def _leave_follower(self, node: int, cursor: Cursor, code: ErrorCode) -> None:
+        # guard: a follower that does not serve is left
         cursor.fetch.replica = None
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             # The follower may lag; only the leader knows whether the offset is in the log (KIP-392).
@@ -281,4 +282,5 @@ _MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TO
 
 
 def _is_current(cursor: Cursor, wanted: FetchPosition) -> bool:
+    # guard: the response to a fetch from before a seek is dropped -> True
     return cursor.version == wanted.version and cursor.fetch.offset == wanted.offset

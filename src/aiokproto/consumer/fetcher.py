@@ -219,6 +219,7 @@ class Fetcher:
         # The first time, or from a cluster before 2.8, which has no ids.
         if fetch.topic_id == ZERO_UUID:
             fetch.topic_id = topic_id
+        # guard: a topic that was created again is not read on -> False
         return topic_id not in (fetch.topic_id, ZERO_UUID)
 
     def _node(self, cursor: Cursor, now: float) -> int | None:

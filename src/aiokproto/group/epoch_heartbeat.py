@@ -149,6 +149,7 @@ class EpochHeartbeat(Generic[Item]):
         # Not by the state: a response to a heartbeat before the loss can end JOINING.
         losses, seen = self._membership.losses, self._losses_seen
         self._losses_seen = losses
+        # guard: a member that the group loses repeatedly joins after a pause
         if losses > max(seen, 1):
             self._joined_at = asyncio.get_running_loop().time()
             await asyncio.sleep(self._cluster.backoff.delay(losses - 1))

@@ -217,6 +217,7 @@ class RebalanceLoop:
         if revoked:
             # Cooperative rebalancing: revoked partitions are assigned to their new owners in the next generation
             # (KIP-429).
+            # guard: partitions that were given up are assigned again
             self.rejoin("partitions were given up")
         elif unwanted and not self._unwanted:
             # A static member that is back with another subscription is assigned what it had before. Once: an assignor

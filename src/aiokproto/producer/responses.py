@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.coordinator_requests import concurrent_pause
 from aiokproto.codec.messages.produce import NodeEndpoint, PartitionProduceResponse, ProduceRequest, ProduceResponse
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerError, DecodeError, KafkaError, error_for
+from aiokproto.errors import DecodeError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.batch import ProducerBatch, invalid_records
 from aiokproto.producer.producer_id import ProducerIds
 from aiokproto.producer.sink import Result
+from aiokproto.producer.transaction_manager import TransactionManager
 
 log = logging.getLogger("aiokproto.producer")
 
@@ -33,12 +33,11 @@ class ProduceResponseHandler:
         cluster: ClusterClient,
         accumulator: Accumulator,
         producer_ids: ProducerIds,
-        epoch_refused: Callable[[ProducerBatch, BrokerError], None] | None = None,
+        transactions: TransactionManager | None = None,
     ) -> None:
-        """Create a handler in the running loop. ``epoch_refused`` gives a batch of a transaction its outcome, once the
-        meaning of the refusal is known; None without transactions."""
-        self._transactional = epoch_refused is not None
-        self._epoch_refused = epoch_refused
+        """Create a handler in the running loop; ``transactions`` is None without a transactional id."""
+        self._transactional = transactions is not None
+        self._transactions = transactions
         self._cluster = cluster
         self._accumulator = accumulator
         self._producer_ids = producer_ids
@@ -51,6 +50,7 @@ class ProduceResponseHandler:
             KafkaError: The error ends the producer.
         """
         # Batches that are done have expired meanwhile: their outcome was reported and cannot change any more.
+        # guard: an expired batch is not reported as written -> list(batches)
         batches = [batch for batch in batches if not batch.done]
         if isinstance(result, ProduceResponse):
             self._responded(node, request, batches, result)
@@ -132,8 +132,8 @@ class ProduceResponseHandler:
             log.warning("%s: sequence %d rejected, producer %s: %s", batch, batch.sequence, batch.producer, error)
             accumulator.restart(batch, error, self._retry_at(batch))
             self._producer_ids.discard_for(accumulator.queue(batch), refused=action is Action.NEW_PRODUCER_ID)
-        elif action is Action.CHECK_EPOCH and self._epoch_refused is not None:
-            self._epoch_refused(batch, error)
+        elif action is Action.CHECK_EPOCH and self._transactions is not None:
+            self._transactions.epoch_refused(batch, error)
         elif action is Action.STOP:
             raise error
         elif action in (Action.FAIL, Action.ABORT_TRANSACTION):

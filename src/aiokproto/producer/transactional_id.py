@@ -125,6 +125,7 @@ class TransactionalId:
 
     def lost(self) -> None:
         """Note that a request has no response."""
+        # guard: a request without a response leads to a new epoch
         self.request_lost = True
 
     async def send(

@@ -501,6 +501,8 @@ class BrokerSession:
             acquired = None
         if acquired is None:
             acquired = self._acquired[key] = AcquiredPartition(self._owner, partition)
+        # guard: a lock counts from when it was requested
+        #     -> AcquisitionLock(acquired, sent_at + 5, sent_at + 5, self._lock_duration)
         lock = AcquisitionLock(acquired, sent_at, sent_at, self._lock_duration)
         if key not in self._wanted:
             # Not assigned any more.
@@ -590,6 +592,7 @@ class BrokerSession:
         for of_partition in in_flight.values():
             self._owner.acks_ended(of_partition[0].lock.acquired.answered(of_partition, error))
         for each in acquired:
+            # guard: what a lost session has acquired is lost
             self._owner.acks_ended(each.lose(error))
 
     # The end

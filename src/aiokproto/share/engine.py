@@ -102,6 +102,8 @@ class ShareEngine(Lifecycle):
     def demand(self, served: int) -> int | None:
         """See :class:`~aiokproto.share.broker_session.Owner`."""
         reader = self.reader
+        # guard: a share fetch is sent when records are wanted
+        #     -> self.buffer or self._closing or reader.requests == served
         if self.buffer or self._closing or not (reader.waiting or (reader.unmet and reader.requests != served)):
             return None
         return reader.requests

@@ -99,6 +99,7 @@ class ShareFetcher:
                     leaders[info.topic_id, number] = leader
         for node, partitions in placed.items():
             session = self._session(node)
+            # guard: what was acquired from a former leader is lost -> session.place(partitions, [])
             session.place(partitions, [key for key in session.holds if leaders.get(key, node) != node])
 
     def _session(self, node: int) -> BrokerSession:

@@ -24,7 +24,7 @@ from aiokproto.broker.groups.classic_member import ClassicGroupState as ClassicG
 from aiokproto.broker.groups.consumer import records as consumer_records
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.epoch_group import GroupSettings
-from aiokproto.broker.groups.image import Image
+from aiokproto.broker.groups.image import Image, Record
 from aiokproto.broker.groups.pending_offsets import PendingTransactionalOffsets
 from aiokproto.broker.groups.records import (
     OffsetAndMetadata,
@@ -335,7 +335,7 @@ class GroupStore:
         group = entry.group
         group.changed = False
         wall = self._state.clock.wall()
-        records: list[tuple[bytes, bytes | None]]
+        records: list[Record]
         if isinstance(group, ClassicGroup):
             records = [(encode_group_key(group.group_id), encode_group_value(group, wall))]
         else:
@@ -428,7 +428,7 @@ class GroupStore:
         self._finish_operation(entry)
 
     def _restore_image(self, group_id: str, image: Image) -> ConsumerGroup | ShareGroup | StreamsGroup:
-        # A group is of one type at a time, and a change of type writes tombstones: one key is enough to find the type.
+        # One key is enough to find the type: a group has one type at a time, and a change of type writes tombstones.
         if any(share_records.KEYS.decode(key) for key in image):
             shared = ShareGroup(group_id, self._topics, self.share_settings(group_id))
             share_records.restore(shared, image, self._now())

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aiokproto.broker.clock import Clock, SystemClock
-from aiokproto.broker.config.dynamic_options import ClusterOptions, NodeOptions
-from aiokproto.broker.config.options import BrokerOptions, TopicOptions
+from aiokproto.broker.config.options import BrokerOptions, ClusterOptions, NodeOptions, TopicOptions
 from aiokproto.broker.log import Log, LogCheckpoint, checkpoints, partition_metadata
 from aiokproto.broker.log.log import DELETED_DIRECTORY
 from aiokproto.broker.metadata.internal_topics import internal_topic_settings

@@ -17,7 +17,7 @@ from aiokproto.broker.metadata.internal_topics import InternalRecord, Take, inte
 from aiokproto.broker.metadata.topics import NO_LEADER, SHARE_STATE_TOPIC, Partition, Topic
 from aiokproto.broker.share.persisted_state import PersistedState, first_snapshot, replay
 from aiokproto.broker.share.records import SharePartitionKey, Snapshot, Update, decode, encode_key, encode_value
-from aiokproto.broker.share.state import PartitionState
+from aiokproto.broker.share.state import ShareGroupOffset
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder
@@ -84,7 +84,7 @@ class ShareCoordinator:
 
     # ---- for leaders of share partitions (SharePersister)
 
-    def read(self, group: str, topic_id: bytes, partition: int, leader_epoch: int) -> PartitionState:
+    def read(self, group: str, topic_id: bytes, partition: int, leader_epoch: int) -> ShareGroupOffset:
         """Return the state to a leader, and fence leaders with an older epoch from now on.
 
         Raises:
@@ -103,7 +103,7 @@ class ShareCoordinator:
             self._append(key, persisted.record_for_new_leader(leader_epoch, self._updates_per_snapshot(), self._now()))
         return self._persisted[key].state
 
-    def write(self, group: str, topic_id: bytes, partition: int, state: PartitionState) -> None:
+    def write(self, group: str, topic_id: bytes, partition: int, state: ShareGroupOffset) -> None:
         """Merge a state into the stored one: see :meth:`SharePersister.write`.
 
         Raises:
@@ -148,7 +148,7 @@ class ShareCoordinator:
         # After the record: the leader that reads again must find the new state.
         self.on_reset(*key)
 
-    def summary(self, group: str, topic_id: bytes, partition: int) -> PartitionState | None:
+    def summary(self, group: str, topic_id: bytes, partition: int) -> ShareGroupOffset | None:
         """Return the state without fencing any leader; None if it is not initialized.
 
         Raises:

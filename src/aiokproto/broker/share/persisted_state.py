@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from aiokproto.broker.share.batches import combine
 from aiokproto.broker.share.records import Snapshot, Update
-from aiokproto.broker.share.state import PartitionState
+from aiokproto.broker.share.state import ShareGroupOffset
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
@@ -30,7 +30,7 @@ class PersistedState:
             ``state`` to 0, but leaders that were fenced before stay fenced.
     """
 
-    state: PartitionState
+    state: ShareGroupOffset
     snapshot: Snapshot
     offset: int
     updates: int
@@ -65,7 +65,7 @@ class PersistedState:
                 detail=f"the state epoch is {state_epoch}, the newest is {self.state.state_epoch}",
             )
 
-    def record_for_write(self, wanted: PartitionState, updates_per_snapshot: int, now: int) -> Snapshot | Update:
+    def record_for_write(self, wanted: ShareGroupOffset, updates_per_snapshot: int, now: int) -> Snapshot | Update:
         """Return the record for a write: an update, or a snapshot after enough updates. ``now`` in ms.
 
         The start offset never moves back; with the same start offset, the delivery complete count never does either.
@@ -102,7 +102,7 @@ class PersistedState:
         """Return a snapshot of the unchanged state, which makes earlier records redundant. ``now`` in ms."""
         return self._snapshot(self.state, now)._replace(created=self.snapshot.created)
 
-    def _snapshot(self, state: PartitionState, now: int) -> Snapshot:
+    def _snapshot(self, state: ShareGroupOffset, now: int) -> Snapshot:
         return Snapshot(
             self.snapshot.epoch + 1,
             state.state_epoch,
@@ -125,7 +125,7 @@ def first_snapshot(state_epoch: int, start_offset: int, now: int) -> Snapshot:
 def replay(before: PersistedState | None, record: Snapshot | Update, offset: int) -> PersistedState | None:
     """Return the state after a record at an offset; None after an update without a snapshot, which is ignored."""
     if isinstance(record, Snapshot):
-        state = PartitionState(
+        state = ShareGroupOffset(
             record.start_offset,
             record.state_epoch,
             record.leader_epoch,

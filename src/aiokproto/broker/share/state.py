@@ -24,8 +24,8 @@ class StateBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState:
-    """The persisted state of a share partition.
+class ShareGroupOffset:
+    """The persisted state of a share partition (Kafka's ShareGroupOffset).
 
     Attributes:
         start_offset: The first offset that is not in a terminal state; -1: ``share.auto.offset.reset`` decides.
@@ -45,11 +45,11 @@ class PartitionState:
 class SharePersister(Protocol):
     """Stores the states of share partitions. A method that raises ``BrokerError`` has changed nothing."""
 
-    def read(self, group: str, topic_id: bytes, partition: int, leader_epoch: int) -> PartitionState:
+    def read(self, group: str, topic_id: bytes, partition: int, leader_epoch: int) -> ShareGroupOffset:
         """Return the state, and fence leaders with an older epoch from now on."""
         ...
 
-    def write(self, group: str, topic_id: bytes, partition: int, state: PartitionState) -> None:
+    def write(self, group: str, topic_id: bytes, partition: int, state: ShareGroupOffset) -> None:
         """Merge a state into the stored one.
 
         Its batches are added to the stored ones; where they overlap, the higher delivery count wins, then the higher
