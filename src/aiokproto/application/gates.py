@@ -18,13 +18,14 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from functools import wraps
-from inspect import iscoroutinefunction, unwrap
+from inspect import iscoroutinefunction
 from types import FunctionType
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
+from aiokproto.application.hints import refuse_arguments
 from aiokproto.errors import ConfigurationError, KafkaError
 from aiokproto.runtime import thread_id
 
@@ -205,35 +206,24 @@ def _guarded(method: FunctionType, use: Use) -> Callable[..., Any]:
         @wraps(method)
         async def awaited(self: Any, *args: Any, **named: Any) -> Any:
             self._admit(use)
-            return await method(self, *args, **named)
+            try:
+                return await method(self, *args, **named)
+            except TypeError:
+                refuse_arguments(method.__qualname__, named)
+                raise
 
         return awaited
-
-    if iscoroutinefunction(unwrap(method)):
-
-        @wraps(method)
-        def called(self: Any, *args: Any, **named: Any) -> Any:
-            # The decorator below has something to say of the arguments: at the call.
-            return _when_awaited(self._admit, use, method(self, *args, **named))
-
-        return called
 
     @wraps(method)
     def entered(self: Any, *args: Any, **named: Any) -> Any:
         self._admit(use)
-        return method(self, *args, **named)
+        try:
+            return method(self, *args, **named)
+        except TypeError:
+            refuse_arguments(method.__qualname__, named)
+            raise
 
     return entered
-
-
-async def _when_awaited(admit: Callable[[Use], None], use: Use, call: Coroutine[Any, Any, Any]) -> Any:
-    """Await a call if it is admitted: not before, as the coroutine can be made in another thread."""
-    try:
-        admit(use)
-    except BaseException:
-        call.close()
-        raise
-    return await call
 
 
 # -- the uses

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiokproto.application.async_context import AsyncContext
-from aiokproto.application.foreign_calls import foreign_arguments
 from aiokproto.broker.clock import Clock, SystemClock, Timer
 from aiokproto.broker.cluster_runtime import ClusterRuntime
 from aiokproto.broker.config.options import BrokerOptions, Value
@@ -495,7 +494,6 @@ class Broker(Cluster):
         async with Broker(data_dir="data", port=9092) as broker: ...
     """
 
-    @foreign_arguments(brokers="use Cluster(brokers=...)")
     def __init__(
         self,
         *,

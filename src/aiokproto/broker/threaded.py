@@ -9,10 +9,10 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, overload
 
 from aiokproto.application.calls import ENDS_THE_PROGRAM
-from aiokproto.application.foreign_calls import ForeignCalls
+from aiokproto.application.hints import Hints
 from aiokproto.broker.cluster import Cluster
 from aiokproto.broker.config.options import Value
 from aiokproto.broker.control import Faults
@@ -31,7 +31,14 @@ class _Ends(NamedTuple):
     error: BaseException
 
 
-class ThreadedCluster(ForeignCalls):
+_IN_THREAD = {
+    name: f"use call(kafka.cluster.{name}, ...), which runs it in the cluster's thread"
+    for name in dir(Cluster)
+    if not name.startswith("_")
+}
+
+
+class ThreadedCluster(Hints, hints=_IN_THREAD):
     """Runs a :class:`Cluster` in its own thread and event loop. Every method blocks until its work is done.
 
     ::
@@ -47,12 +54,6 @@ class ThreadedCluster(ForeignCalls):
     Attributes:
         cluster: The cluster. Its methods must run in its thread: use :meth:`call`.
     """
-
-    foreign_methods: ClassVar[Mapping[str, str]] = {
-        name: f"use call(kafka.cluster.{name}, ...), which runs it in the cluster's thread"
-        for name in dir(Cluster)
-        if not name.startswith("_")
-    }
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from aiokproto.application.foreign_options import HINTS, OWNERS
+from aiokproto.application.hints import OPTIONS, OWNERS
 from aiokproto.errors import ConfigurationError
 from aiokproto.texts import is_unicode
 
@@ -30,8 +30,8 @@ def unknown_options(unknown: Sequence[str], valid: Iterable[str]) -> Configurati
 
 def _advice(name: str, names: list[str]) -> str:
     key = name.lower().replace(".", "_").replace("-", "_")
-    if key in HINTS:
-        return f": {HINTS[key]}"
+    if key in OPTIONS:
+        return f": {OPTIONS[key]}"
     if key in OWNERS and key not in names:
         return f": {OWNERS[key]} has it"
     close = get_close_matches(key, names, n=1)

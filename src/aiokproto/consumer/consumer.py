@@ -11,15 +11,8 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, get_args, overload
 
 from aiokproto.application.async_context import AsyncContext
-from aiokproto.application.foreign_calls import (
-    CONSUMER_METHODS,
-    ForeignCalls,
-    foreign_close,
-    foreign_commit,
-    foreign_poll,
-    foreign_subscribe,
-)
 from aiokproto.application.gates import ASK, CONSUMER, RUN, Use, gated
+from aiokproto.application.hints import METHODS, Hints
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig, ConnectionOptions
 from aiokproto.config.values import at_most, integer, one_of, seconds
@@ -72,7 +65,7 @@ _CLOSE_TIMEOUT_MS = 30_000
 
 
 @gated(CONSUMER)
-class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
+class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
     """Read records from topics, alone or as a member of a group.
 
     ::
@@ -171,7 +164,6 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
         ConfigurationError: An option is unknown or invalid; the message names it.
     """
 
-    foreign_methods = CONSUMER_METHODS
     _records: RecordIterator | DeserializingReader[K, V]
 
     @hiding_options
@@ -259,7 +251,6 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
         """
         await self._engine.start()
 
-    @foreign_close
     def close(
         self, timeout_ms: float = _CLOSE_TIMEOUT_MS, *, leave: LeaveMode = "default"
     ) -> Coroutine[Any, Any, None]:
@@ -298,7 +289,6 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
 
     # -- what is read
 
-    @foreign_subscribe
     def subscribe(
         self,
         *topics: str,
@@ -480,7 +470,6 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
 
         return RecordsToEnd(self._engine, self._deserializing, ends, timeout)
 
-    @foreign_poll
     async def poll(
         self, timeout_ms: float = 500, max_records: int = 500, *, min_records: int = 1
     ) -> list[Record[K, V]]:
@@ -810,7 +799,6 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
 
     # -- commits and transactions
 
-    @foreign_commit
     async def commit(
         self,
         offsets: Committable[Partition] | None = None,

@@ -10,8 +10,8 @@ from inspect import signature
 from typing import TYPE_CHECKING, Literal
 
 from aiokproto.application.async_context import AsyncContext
-from aiokproto.application.foreign_calls import PRODUCER_METHODS, ForeignCalls, foreign_timeout, options_by_name
 from aiokproto.application.gates import PRODUCER, Obstacle, Use, gated, refuse
+from aiokproto.application.hints import METHODS, Hints, options_by_name
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig, ConnectionOptions
 from aiokproto.config.values import seconds
@@ -53,7 +53,7 @@ DISCONNECT = 5.0
 
 
 @gated(PRODUCER)
-class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
+class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"]):
     """Writes records to topics.
 
     ::
@@ -74,8 +74,6 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
 
     Any number of tasks can share a producer, but only in one event loop: the one that runs :meth:`start`.
     """
-
-    foreign_methods = PRODUCER_METHODS
 
     @hiding_options
     @options_by_name
@@ -314,7 +312,6 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
     async def _leave(self, error: BaseException | None) -> None:
         await self.close()
 
-    @foreign_timeout
     async def flush(self, timeout_ms: float | None = None) -> None:
         """Send all buffered records without linger, and wait until each is written or has failed.
 
@@ -388,7 +385,6 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         """Seconds in which every batch gets an outcome while the sender works."""
         return self._settings.limits.delivery_timeout + 1
 
-    @foreign_timeout
     async def close(self, timeout_ms: float | None = None) -> None:
         """Deliver all buffered records, then disconnect. A second call does nothing.
 

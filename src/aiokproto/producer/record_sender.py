@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from types import FunctionType
 from typing import cast
 
-from aiokproto.application.foreign_calls import named_after
 from aiokproto.net.features import ZSTD
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.producer.append_pipeline import AppendPipeline
@@ -25,7 +25,6 @@ from aiokproto.records.compression import Bytes
 from aiokproto.types import Header, K, RecordMetadata, V
 
 
-@named_after("Producer")
 class RecordSender(RecordAppender[K, V]):
     """Writes records while its session may append to the buffer."""
 
@@ -266,3 +265,9 @@ class RecordSender(RecordAppender[K, V]):
         if self._old_versions is not None:
             check_batches(self._old_versions, batches)
         return BatchDelivery(await self._buffer.append_encoded(self._session, topic, partition, batches))
+
+
+# Python's own errors about a call name the public class.
+for _method in vars(RecordSender).values():
+    if isinstance(_method, FunctionType):
+        _method.__qualname__ = f"Producer.{_method.__name__}"

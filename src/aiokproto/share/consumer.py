@@ -9,8 +9,8 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
 
 from aiokproto.application.async_context import AsyncContext
-from aiokproto.application.foreign_calls import SHARE_CONSUMER_METHODS, ForeignCalls
 from aiokproto.application.gates import READ, RUN, SHARE_CONSUMER, Use, gated
+from aiokproto.application.hints import METHODS, Hints
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig, ConnectionOptions
 from aiokproto.config.values import at_most, boolean, duration, integer, one_of, positive, seconds
@@ -40,7 +40,7 @@ _CLOSE_TIMEOUT_MS = 30_000
 
 
 @gated(SHARE_CONSUMER)
-class ShareConsumer(AsyncContext, ForeignCalls):
+class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
     """Read records as a member of a share group: a queue whose records are acknowledged one by one (KIP-932).
 
     ::
@@ -103,8 +103,6 @@ class ShareConsumer(AsyncContext, ForeignCalls):
     Raises:
         ConfigurationError: An option is unknown or invalid; the message names it.
     """
-
-    foreign_methods = SHARE_CONSUMER_METHODS
 
     @hiding_options
     def __init__(
