@@ -204,7 +204,6 @@ NOT_OF_THE_APPLICATION = {
     "ClusterClient(last_used)": _LIBRARY,
     "ClusterClient.run_in_thread(function)": _CALLERS,
     "ClusterClient.send_nowait(on_response)": _LIBRARY,
-    "ClusterClient.update_leader(endpoints)": _LIBRARY,
     "ClusterConfig(address_map)": _LIBRARY,
     "ClusterConfig(dialer)": _LIBRARY,
     "ClusterConfig(sasl)": _LIBRARY,

@@ -368,7 +368,7 @@ class Buffer:
 
     def _may_forget(self, name: str) -> bool:
         # One that was merely not used for long can be written to without a wait: of these only the oldest of very many.
-        return bool(self._cluster.absent([name])) or len(self.accumulator.topics) > MAX_TOPICS
+        return bool(self._cluster.metadata.absent([name])) or len(self.accumulator.topics) > MAX_TOPICS
 
     def _topic_ids(self, name: str) -> dict[str, bytes]:
         return {name: self._ids[name]} if name in self._ids else {}

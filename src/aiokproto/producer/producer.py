@@ -300,7 +300,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
 
     def _adapt(self) -> None:
         """Adapt to old brokers, for which nothing is decided before the first of them has answered."""
-        versions, wanted = self._cluster.versions_seen, self._settings
+        versions, wanted = self._cluster.metadata.versions, self._settings
         self._settings = adapted(wanted, versions)
         if self._settings.idempotent is not wanted.idempotent:
             # Of each partition, so that records stay in order; a broker can still have several requests.

@@ -143,7 +143,7 @@ class Sender:
             drained = accumulator.drain(now, self._sinks)
             if drained.leaderless:
                 topics = {where.topic: None for where in drained.leaderless}
-                self._cluster.invalidate(f"{drained.leaderless[0]} has no leader", topics)
+                self._cluster.metadata.invalidate(f"{drained.leaderless[0]} has no leader", topics)
                 # The metadata update wakes the sender if it finds a leader; the pause repeats the request if it does
                 # not.
                 self.timer.call_at(now + LEADERLESS_PAUSE)
@@ -248,7 +248,7 @@ class Sender:
                 self._accumulator.sticky.forget(node)
             self.timer.call_soon()
             # An update between the read above and this wait is not missed: the generation is compared first.
-            await self._cluster.wait_for_update(snapshot.generation)
+            await self._cluster.metadata.wait_for_update(snapshot.generation)
 
     async def _acquire_producer_id(self) -> None:
         """Acquire a producer id; nothing is sent before, and batches can expire."""

@@ -97,7 +97,7 @@ class Sink:
         self._sender = sender
         self._transactions = transactions
         self._loop = asyncio.get_running_loop()
-        self._magic = message_format(cluster.versions_seen)
+        self._magic = message_format(cluster.metadata.versions)
         # Of the connection that the format is known of; each has an object of its own.
         self._versions: BrokerVersions | None = None
         # A list, as requests leave it from the middle: another partition need not wait.
@@ -208,7 +208,8 @@ class Sink:
             return
         respond = partial(self._responded, request, batches)
         # Another connection than the last response came on: that one may lead to another release.
-        if self._cluster.open_versions(self._node) is not self._versions:
+        connection = self._cluster.pool.ready(self._node)
+        if (None if connection is None else connection.versions) is not self._versions:
             self._healthy = False
         # acks=0 has no response to confirm that the socket takes data: it always awaits the write buffer, or a dead
         # broker would collect requests without bound.
@@ -322,7 +323,7 @@ class Sink:
         elif self._backoff is None:
             # All requests on a lost connection fail together: that is one failure for the backoff.
             self._failures += 1
-            self._backoff = self._loop.call_later(self._cluster.backoff(self._failures), self._end_backoff)
+            self._backoff = self._loop.call_later(self._cluster.backoff.delay(self._failures), self._end_backoff)
         # Last: it runs the sender, which asks has_capacity().
         self._sender.request_completed(self._node, request, batches, result)
 
