@@ -94,7 +94,7 @@ class ClusterRuntime:
         self.telemetry = ClientTelemetry(clock)
         self.share_states = ShareCoordinator(self.state)
         self.groups = GroupCoordinator(self.state, self.share_states)
-        self.shares = SharePartitionManager(self.state, self.share_states, self.groups.options, self.opening)
+        self.shares = SharePartitionManager(self.state, self.share_states, self.opening)
         self.transactions = TransactionCoordinator(self.state, self.groups)
         self.share_states.on_reset = self.shares.remove
         self.state.runtime = self

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiokproto.broker.clock import Clock, SystemClock
-from aiokproto.broker.config.options import BrokerOptions, ClusterOptions, NodeOptions, TopicOptions
+from aiokproto.broker.config.options import BrokerOptions, ClusterOptions, GroupOptions, NodeOptions, TopicOptions
 from aiokproto.broker.log import Log, LogCheckpoint, checkpoints, partition_metadata
 from aiokproto.broker.log.log import DELETED_DIRECTORY
 from aiokproto.broker.metadata.internal_topics import internal_topic_settings
@@ -37,7 +37,7 @@ directory once written to."""
 
 _PRODUCER_ID_BLOCK = 1000
 
-_CLUSTER, _TOPIC, _BROKER = "cluster", "topic", "broker"
+_CLUSTER, _TOPIC, _BROKER, _GROUP = "cluster", "topic", "broker", "group"
 """Kinds of entries in the metadata log."""
 
 _CHECKPOINTS = (checkpoints.LOG_START, checkpoints.RECOVERY_POINT, checkpoints.CLEANED)
@@ -354,6 +354,20 @@ class ClusterState:
         """Replace a topic's config overrides. Raises :class:`BrokerError` INVALID_CONFIG."""
         topic.configure(TopicOptions(configs, self.options))
         self._save_topics([topic])
+
+    # ---- options of groups, which can be set before the group exists
+
+    def group_options(self, group_id: str) -> GroupOptions:
+        """Return the options of a group."""
+        return GroupOptions(self.metadata.get(_GROUP).get(group_id, {}), self.options)
+
+    def set_group_options(self, group_id: str, options: GroupOptions) -> None:
+        """Replace the options of a group. :meth:`GroupCoordinator.configure` calls this, and updates the group."""
+        self.metadata.put(_GROUP, group_id, options.overrides or None)
+
+    def configured_groups(self) -> list[str]:
+        """Return the ids of groups for which options are set."""
+        return list(self.metadata.get(_GROUP))
 
     # ---- dynamic options of brokers (KIP-226)
 
