@@ -18,8 +18,16 @@ from aiokproto.broker.metadata.cluster_state import ClusterState, Node
 from aiokproto.broker.metadata.internal_topics import partition_for
 from aiokproto.broker.share.coordinator import ShareCoordinator, key_of
 from aiokproto.broker.share.persisted_state import PersistedState, replay
-from aiokproto.broker.share.records import SharePartitionKey, Snapshot, Update, decode, encode_key, encode_value
-from aiokproto.broker.share.state import ShareGroupOffset, StateBatch
+from aiokproto.broker.share.records import (
+    ShareGroupOffset,
+    SharePartitionKey,
+    Snapshot,
+    StateBatch,
+    Update,
+    decode,
+    encode_key,
+    encode_value,
+)
 from aiokproto.codec.messages import (
     initialize_share_group_state,
     read_share_group_state,

@@ -22,7 +22,7 @@ from aiokproto.broker.share.partition import (
     SharePartition,
     StateTransition,
 )
-from aiokproto.broker.share.state import ShareGroupOffset, StateBatch
+from aiokproto.broker.share.records import ShareGroupOffset, StateBatch
 from aiokproto.errors import BrokerError
 
 MEMBERS = ["m1", "m2", "m3"]

@@ -14,7 +14,7 @@ from aiokproto.broker import Broker
 from aiokproto.broker.clock import VirtualClock
 from aiokproto.broker.share.acquisition import AcquiredRange, AcquireRequest, AcquisitionConfig, FetchedBatch
 from aiokproto.broker.share.partition import ACCEPT, RELEASE, RENEW, Acknowledgement, SharePartition
-from aiokproto.broker.share.state import ShareGroupOffset, StateBatch
+from aiokproto.broker.share.records import ShareGroupOffset, StateBatch
 from aiokproto.client import Client
 from aiokproto.codec.messages.alter_client_quotas import (
     AlterClientQuotasRequest,

@@ -17,10 +17,9 @@ from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.metadata.cluster_state import ClusterState, Node
 from aiokproto.broker.metadata.internal_topics import internal_topic_records
 from aiokproto.broker.metadata.topics import SHARE_STATE_TOPIC
-from aiokproto.broker.share.batches import combine
 from aiokproto.broker.share.coordinator import ShareCoordinator, is_key, key_of
-from aiokproto.broker.share.records import SharePartitionKey, Snapshot, Update, decode
-from aiokproto.broker.share.state import ShareGroupOffset, StateBatch
+from aiokproto.broker.share.persisted_state import combine
+from aiokproto.broker.share.records import ShareGroupOffset, SharePartitionKey, Snapshot, StateBatch, Update, decode
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from tests.broker.consumer_harness import refused
@@ -203,7 +202,7 @@ def test_states_of_unknown_partitions_are_refused(tmp_path: Path, topic: bytes |
 def test_resets_and_deletions_are_reported_to_the_leader(tmp_path: Path) -> None:
     with opened(tmp_path) as (_, states, topic):
         resets: list[tuple[str, bytes, int]] = []
-        states.on_reset = lambda *place: resets.append(place)
+        states.on_reset = lambda *key: resets.append(key)
         states.initialize("g", topic, 0, 1, 5)
         states.read("g", topic, 0, 1)
         states.write("g", topic, 0, wanted(6, 0))

@@ -244,7 +244,6 @@ NOT_OF_THE_APPLICATION = {
     "SimulationLoop.run_in_executor(func)": _LOOP,
     "SimulationLoop.set_exception_handler(handler)": _LOOP,
     "Threads.run(work)": _LOOP,
-    "Transaction(batch_check)": _LIBRARY,
     "Transaction(partitioner)": _LIBRARY,
     "Transaction.post_batch(batch)": _DATA,
     "Transaction.post_many(records)": _DATA,

@@ -47,9 +47,6 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder
 
-_METADATA = "group"
-"""The section of the metadata log that stores the options of groups."""
-
 _RECORDS = (consumer_records, share_records, streams_records)
 """The record formats of groups that are stored as an :data:`Image`: all but classic ones."""
 
@@ -265,17 +262,9 @@ class GroupStore:
 
     # ---- options
 
-    def options(self, group_id: str) -> GroupOptions:
-        """Return the options of a group. Options can be set before the group exists."""
-        return GroupOptions(self._state.metadata.get(_METADATA).get(group_id, {}), self._state.options)
-
-    def configured(self) -> list[str]:
-        """Return the ids of groups for which options are set."""
-        return list(self._state.metadata.get(_METADATA))
-
     def configure(self, group_id: str, options: GroupOptions) -> None:
         """Replace the options of a group. They apply from the next heartbeat on."""
-        self._state.metadata.put(_METADATA, group_id, options.overrides or None)
+        self._state.set_group_options(group_id, options)
         entry = self._entries.get(group_id)
         if entry is not None and isinstance(entry.group, ConsumerGroup):
             entry.group.settings = self.consumer_settings(group_id)
@@ -294,11 +283,11 @@ class GroupStore:
 
     def streams_settings(self, group_id: str) -> StreamsGroupSettings:
         """Return the options of a group, as a streams group needs them."""
-        standbys = self.options(group_id).number("streams.num.standby.replicas")
+        standbys = self._state.group_options(group_id).number("streams.num.standby.replicas")
         return StreamsGroupSettings(**vars(self._group_settings(group_id, "streams")), standbys=standbys)
 
     def _group_settings(self, group_id: str, kind: str) -> GroupSettings:
-        options = self.options(group_id)
+        options = self._state.group_options(group_id)
         return GroupSettings(
             session_timeout=options.number(f"{kind}.session.timeout.ms") / 1000,
             heartbeat_interval=options.number(f"{kind}.heartbeat.interval.ms") / 1000,

@@ -104,7 +104,7 @@ def _entries(context: RequestContext, resource_type: int, name: str) -> list[Des
     if resource_type in (GROUP_RESOURCE, METRICS_RESOURCE) and not name:
         raise BrokerError(ErrorCode.INVALID_REQUEST, detail="the resource has no name")
     if resource_type == GROUP_RESOURCE:
-        return own_entries(context.groups.options(name), FROM_GROUP)
+        return own_entries(context.state.group_options(name), FROM_GROUP)
     if resource_type == METRICS_RESOURCE:
         subscription = context.telemetry.subscriptions.get(name)
         return own_entries(subscription or ClientMetricsOptions({}, context.state.options), FROM_METRICS)

@@ -12,7 +12,7 @@ from aiokproto.broker.metadata.topics import Topic
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.security.authorization import Required
-from aiokproto.broker.share.state import ShareGroupOffset
+from aiokproto.broker.share.records import ShareGroupOffset
 from aiokproto.codec.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,

@@ -23,7 +23,7 @@ _NAMES: dict[int, Callable[[RequestContext], Iterable[str]]] = {
     BROKER_RESOURCE: lambda context: [str(node.node_id) for node in context.state.nodes.values()],
     LOGGER_RESOURCE: lambda context: [str(node.node_id) for node in context.state.nodes.values()],
     METRICS_RESOURCE: lambda context: context.telemetry.subscriptions,
-    GROUP_RESOURCE: lambda context: context.groups.configured(),
+    GROUP_RESOURCE: lambda context: context.state.configured_groups(),
 }
 
 REQUIRES = (Required(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),)

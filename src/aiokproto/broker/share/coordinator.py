@@ -16,8 +16,15 @@ from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.internal_topics import InternalRecord, Take, internal_topic_records, partition_for
 from aiokproto.broker.metadata.topics import NO_LEADER, SHARE_STATE_TOPIC, Partition, Topic
 from aiokproto.broker.share.persisted_state import PersistedState, first_snapshot, replay
-from aiokproto.broker.share.records import SharePartitionKey, Snapshot, Update, decode, encode_key, encode_value
-from aiokproto.broker.share.state import ShareGroupOffset
+from aiokproto.broker.share.records import (
+    ShareGroupOffset,
+    SharePartitionKey,
+    Snapshot,
+    Update,
+    decode,
+    encode_key,
+    encode_value,
+)
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder
@@ -82,7 +89,7 @@ class ShareCoordinator:
         for key in [key for key in self._persisted if key.topic_id == topic.topic_id]:
             self._write_tombstone(key)
 
-    # ---- for leaders of share partitions (SharePersister)
+    # ---- for leaders of share partitions (Kafka's Persister)
 
     def read(self, group: str, topic_id: bytes, partition: int, leader_epoch: int) -> ShareGroupOffset:
         """Return the state to a leader, and fence leaders with an older epoch from now on.
@@ -104,7 +111,10 @@ class ShareCoordinator:
         return self._persisted[key].state
 
     def write(self, group: str, topic_id: bytes, partition: int, state: ShareGroupOffset) -> None:
-        """Merge a state into the stored one: see :meth:`SharePersister.write`.
+        """Merge a state into the stored one.
+
+        Its batches are added to the stored ones; where they overlap, the higher delivery count wins, then the higher
+        delivery state. Batches before the start offset are removed.
 
         Raises:
             BrokerError: As :meth:`read`, and FENCED_STATE_EPOCH.

@@ -45,7 +45,7 @@ from aiokproto.broker.share.in_flight import (
     overlapping,
     replace_runs,
 )
-from aiokproto.broker.share.state import ShareGroupOffset, StateBatch
+from aiokproto.broker.share.records import ShareGroupOffset, StateBatch
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
