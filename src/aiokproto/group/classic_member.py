@@ -52,13 +52,11 @@ class ClassicMember:
             config.group_id, config.group_instance_id, config.session_timeout, config.max_poll_interval, member_id
         )
         requests = CoordinatorRequests(cluster, CoordinatorKind.GROUP, config.group_id)
-        self._heartbeat = Heartbeat(cluster, config, self._membership, requests, self._take, owner.session)
+        self._heartbeat = Heartbeat(cluster, config, self._membership, requests, self, owner)
         self._joining = Joining(cluster, config, assignors, self._membership, requests, self._heartbeat)
         self._offsets = GroupOffsets(cluster, config.group_id)
         self._commits = Commits(cluster, self, self._offsets)
-        self._rebalance = RebalanceLoop(
-            cluster, config, self._membership, self._joining, owner, self._commits.interrupted
-        )
+        self._rebalance = RebalanceLoop(cluster, config, self._membership, self._joining, owner, self._commits)
 
     # Called by the consumer
 
@@ -234,7 +232,8 @@ class ClassicMember:
         self._membership.forget()
         self._rebalance.owned.clear()
 
-    def _take(self, action: Action, error: KafkaError) -> None:
+    def heartbeat_refused(self, action: Action, error: KafkaError) -> None:
+        """Act on a heartbeat's response that asks for an action."""
         self._rebalance.take(action, error)
 
     def _heartbeats_ended(self, task: asyncio.Task[None]) -> None:

@@ -71,9 +71,7 @@ class ConsumerMember:
             self._membership,
             self._form,
             self._owner,
-            lambda: self._form.subscribed,
             config.session_timeout,
-            owner.session,
             optional=optional,
         )
 
@@ -350,6 +348,9 @@ class _Owner:
 
     def lost(self) -> None:
         self._owner.lost()
+
+    def session(self, confirmed: bool) -> None:
+        self._owner.session(confirmed)
 
     async def _give_up(self, kind: ChangeKind, items: frozenset[TopicIdPartition]) -> None:
         partitions = self._names.named(items)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Hashable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.cluster.coordinator_requests import RETRIED, CoordinatorRequests
@@ -18,6 +18,9 @@ from aiokproto.group.session import Session
 from aiokproto.observe.observers import Timing
 from aiokproto.runtime import create_task
 from aiokproto.runtime.timeouts import wait_until
+
+if TYPE_CHECKING:
+    from aiokproto.group.epoch_member import EpochMember
 
 log = logging.getLogger("aiokproto.group")
 
@@ -35,6 +38,11 @@ class HeartbeatForm(Protocol[Item]):
     @property
     def request_type(self) -> type[Request[Any]]:
         """The class of the request."""
+        ...
+
+    @property
+    def subscribed(self) -> bool:
+        """Whether there is something for which to be a member."""
         ...
 
     @property
@@ -91,12 +99,11 @@ class EpochHeartbeat(Generic[Item]):
         membership: EpochMembership[Item],
         form: HeartbeatForm[Item],
         session: Session,
-        notify: Callable[[KafkaError | None], None],
+        member: EpochMember[Item],
         *,
         optional: bool = False,
     ) -> None:
-        """``notify`` is called after every response, with the error if it refuses the member or the protocol;
-        ``optional``: there is another protocol for the same purpose."""
+        """``optional``: there is another protocol for the same purpose."""
         self.session = session
         self.failure = ""
         self.latency = Timing()
@@ -104,7 +111,7 @@ class EpochHeartbeat(Generic[Item]):
         self._group_id = group_id
         self._membership = membership
         self._form = form
-        self._notify = notify
+        self._member = member
         self._requests = CoordinatorRequests(cluster, CoordinatorKind.GROUP, group_id)
         self._situation = Situation(form.request_type.api_key, member=True, optional=optional)
         self._name = f"{form.request_type.__name__.removesuffix('Request')} of group {group_id!r}"
@@ -239,7 +246,7 @@ class EpochHeartbeat(Generic[Item]):
             self._interval = min(response.heartbeat_interval_ms / 1000, self.session.timeout / 3)
         self.session.confirm(sent_at)
         membership.accepted(response.member_epoch, self._form.target(response))
-        self._notify(None)
+        self._member.heartbeat_responded(None)
         return True
 
     def _judged(self, code: ErrorCode, action: Action) -> Action:
@@ -267,7 +274,7 @@ class EpochHeartbeat(Generic[Item]):
         self.failure = str(error)
         self._requests.prepare_retry(action, str(error))
         self._membership.refused(action)
-        self._notify(error if self._membership.state in _REFUSED else None)
+        self._member.heartbeat_responded(error if self._membership.state in _REFUSED else None)
 
     def _build(self, version: int) -> Request[Any]:
         self._version, membership = version, self._membership

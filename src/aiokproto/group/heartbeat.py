@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.coordinator_requests import HELD_BACK, RETRIED, CoordinatorRequests
@@ -13,9 +13,13 @@ from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
+from aiokproto.group.changes import PartitionOwner
 from aiokproto.group.config import GroupConfig
 from aiokproto.group.membership import LOST, Membership, Phase
 from aiokproto.group.session import Session
+
+if TYPE_CHECKING:
+    from aiokproto.group.classic_member import ClassicMember
 
 log = logging.getLogger("aiokproto.group")
 
@@ -36,17 +40,15 @@ class Heartbeat:
         config: GroupConfig,
         membership: Membership,
         requests: CoordinatorRequests,
-        on_response: Callable[[Action, KafkaError], None],
-        on_session: Callable[[bool], None],
+        member: ClassicMember,
+        owner: PartitionOwner,
     ) -> None:
-        """``on_response`` receives responses that ask for an action; ``on_session`` each change of
-        ``session.confirmed``."""
-        self.session = Session(config.group_id, config.session_timeout, lambda: membership.in_session, on_session)
+        self.session = Session(config.group_id, config.session_timeout, membership, owner)
         self._cluster = cluster
         self._config = config
         self._membership = membership
         self._requests = requests
-        self._on_response = on_response
+        self._member = member
         # Several attempts have to fit into a session: otherwise one lost response would end it.
         self._timeout = min(cluster.config.request_timeout, config.session_timeout / 3)
 
@@ -107,7 +109,7 @@ class Heartbeat:
             self._cluster.asked(HeartbeatRequest, group=self._config.group_id),
         )
         self._requests.prepare_retry(action, str(refusal))
-        self._on_response(action, refusal)
+        self._member.heartbeat_refused(action, refusal)
         # These are responses too; only what is retried (COORDINATOR_NOT_AVAILABLE) counts as a failure.
         return action in LOST or action is Action.REJOIN
 

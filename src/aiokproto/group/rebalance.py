@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
 from aiokproto.cluster import ClusterClient, CoordinatorKind
@@ -13,6 +12,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, KafkaError
 from aiokproto.failures import Action
 from aiokproto.group.changes import Change, ChangeKind, PartitionOwner
+from aiokproto.group.commits import Commits
 from aiokproto.group.config import GroupConfig
 from aiokproto.group.joining import JoinFailure, Joining
 from aiokproto.group.membership import LOST, Membership
@@ -58,9 +58,8 @@ class RebalanceLoop:
         membership: Membership,
         joining: Joining,
         owner: PartitionOwner,
-        interrupted: Callable[[AbstractSet[TopicPartition]], None],
+        commits: Commits,
     ) -> None:
-        """``interrupted`` is called with the partitions that other members may own from now on."""
         self.owned: set[TopicPartition] = set()
         self.outside = True
         self.settled = asyncio.Event()
@@ -76,7 +75,7 @@ class RebalanceLoop:
         self._membership = membership
         self._joining = joining
         self._owner = owner
-        self._interrupted = interrupted
+        self._commits = commits
         # Given up before joining. Until the next generation no other member owns them, and it may assign them back.
         self._returning: set[TopicPartition] = set()
         self._topics: frozenset[str] = frozenset()
@@ -231,7 +230,7 @@ class RebalanceLoop:
         await self._noted.wait()
 
     def _left_to_others(self, but: AbstractSet[TopicPartition] = frozenset()) -> None:
-        self._interrupted(self._returning - but)
+        self._commits.interrupted(self._returning - but)
         self._returning = set()
 
     async def _give_up(self, kind: ChangeKind, partitions: set[TopicPartition], *, joins: bool = False) -> None:
@@ -248,7 +247,7 @@ class RebalanceLoop:
         if joins:
             self._returning |= partitions
         else:
-            self._interrupted(partitions)
+            self._commits.interrupted(partitions)
 
     @property
     def problem(self) -> str:

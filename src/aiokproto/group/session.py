@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from typing import Any
+
+from aiokproto.group.changes import ItemOwner, PartitionOwner
+from aiokproto.group.epoch_membership import EpochMembership
+from aiokproto.group.membership import Membership
 
 log = logging.getLogger("aiokproto.group")
 
@@ -26,14 +30,18 @@ class Session:
     """
 
     def __init__(
-        self, group_id: str, timeout: float, in_session: Callable[[], bool], on_change: Callable[[bool], None]
+        self,
+        group_id: str,
+        timeout: float,
+        membership: Membership | EpochMembership[Any],
+        owner: PartitionOwner | ItemOwner[Any],
     ) -> None:
-        """``in_session`` says whether there is a session; ``on_change`` receives each change of :attr:`confirmed`."""
+        """``owner`` is told about each change of :attr:`confirmed`."""
         self.confirmed = True
         self._group_id = group_id
         self.timeout = timeout
-        self._in_session = in_session
-        self._on_change = on_change
+        self._membership = membership
+        self._owner = owner
         self._sent_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -88,7 +96,7 @@ class Session:
         """Handle the timer; the session may have been confirmed since it was set."""
         loop = asyncio.get_running_loop()
         self._timer = None
-        if not self._in_session():
+        if not self._membership.in_session:
             return
         ends_at = self._sent_at + self.timeout
         if loop.time() < ends_at:
@@ -99,4 +107,4 @@ class Session:
     def _set_confirmed(self, confirmed: bool) -> None:
         if confirmed != self.confirmed:
             self.confirmed = confirmed
-            self._on_change(confirmed)
+            self._owner.session(confirmed)

@@ -52,7 +52,7 @@ class ShareMember:
         self._form = _Form(rack)
         owner = _Owner(TopicNames(cluster), assigned)
         self._member: EpochMember[TopicIdPartition] = EpochMember(
-            cluster, group_id, self._membership, self._form, owner, lambda: bool(self._form.topics), _SESSION_TIMEOUT
+            cluster, group_id, self._membership, self._form, owner, _SESSION_TIMEOUT
         )
 
     @property
@@ -126,6 +126,10 @@ class _Form:
         self.topics: frozenset[str] = frozenset()
         self._rack = rack
 
+    @property
+    def subscribed(self) -> bool:
+        return bool(self.topics)
+
     def fields(self, owned: frozenset[TopicIdPartition], version: int) -> dict[str, Any]:
         return {"rack_id": self._rack or None, "subscribed_topic_names": sorted(self.topics)}
 
@@ -172,6 +176,9 @@ class _Owner:
 
     def lost(self) -> None:
         self._replace(frozenset())
+
+    def session(self, confirmed: bool) -> None:
+        """Nothing: the member shares its partitions, so nobody takes them from it."""
 
     def _replace(self, owned: frozenset[TopicIdPartition]) -> None:
         if owned != self._owned:

@@ -154,7 +154,6 @@ class StreamsMember:
         self._api_timeout = cluster.config.api_timeout
         self._description = description
         self._description_wanted = asyncio.Event()
-        self._running = False
         self._requests = CoordinatorRequests(cluster, CoordinatorKind.GROUP, group_id)
         self._form = _Form(
             topology,
@@ -165,7 +164,7 @@ class StreamsMember:
             }
             | ({"rack_id": rack} if rack else {})
             | ({"user_endpoint": Endpoint(host=endpoint.host, port=endpoint.port)} if endpoint else {}),
-            self._take_response,
+            self,
         )
         self._membership: EpochMembership[StreamsTask] = EpochMembership(instance_id, _Form.reports)
         self._membership.choose_id()
@@ -175,7 +174,6 @@ class StreamsMember:
             self._membership,
             self._form,
             _Owner(topology, listener),
-            lambda: self._running,
             duration("session_timeout_ms", session_timeout_ms),
         )
 
@@ -240,7 +238,7 @@ class StreamsMember:
             FencedError, AuthorizationError: The same; another process uses the instance id, or an ACL is missing.
             UnsupportedVersionError: The broker has no streams groups.
         """
-        self._running = True
+        self._form.subscribed = True
         self._member.reconciliation.subscription_changed()
         describing = create_task(self._describe(), name="aiokproto-group-describe")
         notifying = create_task(self._notifier.run(), name="aiokproto-group-notify")
@@ -285,7 +283,8 @@ class StreamsMember:
 
     # Internals
 
-    def _take_response(self, response: StreamsGroupHeartbeatResponse) -> None:
+    def _read_response(self, response: StreamsGroupHeartbeatResponse) -> None:
+        """Read the conditions of the group, its endpoints, and whether it wants the topology described."""
         statuses = tuple(
             StreamsStatus(StatusCode(each.status_code), each.status_detail) for each in response.status or ()
         )
@@ -379,12 +378,14 @@ class _Form:
     request_type = StreamsGroupHeartbeatRequest
     reports = ("active_tasks", "standby_tasks", "warmup_tasks")
 
-    def __init__(self, topology: StreamsTopology, constant: dict[str, Any], took: Any) -> None:
-        """``constant``: the fields that never change; ``took`` is called with each response."""
+    def __init__(self, topology: StreamsTopology, constant: dict[str, Any], member: StreamsMember) -> None:
+        """``constant`` has the fields that never change; ``member`` reads what else is in each response."""
+        # Set by StreamsMember.run(): from then on there are tasks to ask for.
+        self.subscribed = False
         self.shutdown = False
         self._topology = topology.encode()
         self._constant = constant
-        self._took = took
+        self._member = member
         self._endpoint_epoch = 0
         self._roles: dict[TaskRole, Tasks] = {}
         self._newest: dict[str, list[TaskOffset]] = {}
@@ -410,7 +411,7 @@ class _Form:
     def target(self, response: StreamsGroupHeartbeatResponse) -> Tasks | None:
         self._endpoint_epoch = response.endpoint_information_epoch
         self._offset_interval = response.task_offset_interval_ms / 1000
-        self._took(response)
+        self._member._read_response(response)
         lists = (response.active_tasks, response.standby_tasks, response.warmup_tasks)
         if all(ids is None for ids in lists):
             return None
@@ -456,6 +457,9 @@ class _Owner:
 
     def lost(self) -> None:
         _called(self._listener.removed, "removed")
+
+    def session(self, confirmed: bool) -> None:
+        """Nothing: no other member has the tasks before they are revoked, or lost."""
 
     def _replace(self, tasks: Tasks) -> None:
         self._tasks = tasks
