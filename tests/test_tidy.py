@@ -93,7 +93,6 @@ PURE = (
     "consumer.fetch_state",
     "consumer.fetch_session",
     "consumer.start_lookup",
-    "consumer.handling",
     "running.scheduler",
     "consumer.running.retry",
     "running.summary",

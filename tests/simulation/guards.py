@@ -177,8 +177,8 @@ MUTANTS = (
     Mutant(
         "a follower that cannot be reached is left",
         "consumer/broker_fetcher.py",
-        "            cursor.fetch.replica = None\n            self._handler.place(cursor)\n",
-        "            self._handler.place(cursor)\n",
+        "            cursor.fetch.replica = None\n            self._fetcher.place_again(cursor)\n",
+        "            self._fetcher.place_again(cursor)\n",
     ),
     Mutant(
         "a broker whose buffered responses reach the limit gets no more fetches",
@@ -465,7 +465,7 @@ MUTANTS = (
     Mutant(
         "a commit ends before the first record that run() has not finished",
         "consumer/assignment.py",
-        "first = self.handling.unfinished()",
+        "first = self.runner.unfinished()",
         "first = {}",
     ),
     Mutant(
@@ -483,7 +483,7 @@ MUTANTS = (
     Mutant(
         "a revocation waits for handlers",
         "consumer/assignment.py",
-        "return self.handling.is_busy(partitions)",
+        "return self.runner.is_busy(partitions)",
         "return False",
     ),
     Mutant(
@@ -501,7 +501,7 @@ MUTANTS = (
     Mutant(
         "a run that takes no more records is not one whose application has stopped",
         "consumer/engine.py",
-        "(handling is not None and handling.full)",
+        "(runner is not None and runner.full)",
         "False",
     ),
     Mutant(
@@ -690,13 +690,13 @@ MUTANTS = (
     Mutant(
         "all positions are sent only while nothing was lost",
         "consumer/consumer.py",
-        "            assignment.losses.offsets if self._managed else (),\n",
+        "            assignment.losses.offsets if self._engine.group_assigns else (),\n",
         "            (),\n",
     ),
     Mutant(
         "a member without a generation has no identity",
-        "consumer/consumer.py",
-        "        if self._managed and member.removed:\n",
+        "consumer/engine.py",
+        "        if self.group_assigns and self.member.removed:\n",
         "        if False:\n",
         "tests/simulation/test_group_members.py::test_a_member_without_a_generation_has_no_identity_for_transactions",
     ),

@@ -19,7 +19,7 @@ from aiokproto.application.foreign_calls import (
     foreign_poll,
     foreign_subscribe,
 )
-from aiokproto.application.gates import ASK, CONSUMER, RUN, Use, gated
+from aiokproto.application.gates import CONSUMER, RUN, Use, gated
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig, ConnectionOptions
 from aiokproto.config.values import at_most, integer, one_of, seconds
@@ -369,8 +369,8 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
         """
         if self._engine.rebalancing.in_callback():
             raise RuntimeError("unsubscribe() would wait for this rebalance callback, in which it is called")
-        if self._assignment.handling is not None:
-            self._assignment.handling.check_outside("unsubscribe()")
+        if self._assignment.runner is not None:
+            self._assignment.runner.check_outside("unsubscribe()")
         # Before the subscription goes: its offsets are committed with the revocation.
         self._assignment.mark_processed()
         old = self._engine.subscription
@@ -468,17 +468,10 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
             BrokerError: As ``async for``.
         """
         awaits_group = not partitions and self._engine.member is not None and self._engine.subscription.by_topic
-        chosen = [] if awaits_group else self._assigned(partitions)
-        for partition in chosen:
+        chosen = None if awaits_group else self._assigned(partitions)
+        for partition in chosen or ():
             self._assignment.get(partition)
-        timeout = self._seconds(timeout_ms)
-
-        async def ends() -> Mapping[TopicPartition, int]:
-            if awaits_group:
-                await self._engine.assigned(timeout)
-            return await self.end_offsets(*(chosen or self._assignment.cursors), timeout_ms=timeout_ms)
-
-        return RecordsToEnd(self._engine, self._deserializing, ends, timeout)
+        return RecordsToEnd(self._engine, self._deserializing, chosen, self._seconds(timeout_ms))
 
     @foreign_poll
     async def poll(
@@ -866,7 +859,7 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
         self, what: Committable[Partition] | None, chosen: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the partitions that may have had other owners since what is to be committed was delivered."""
-        if not self._managed:
+        if not self._engine.group_assigns:
             return {}
         losses = self._assignment.losses.lost
         if what is None:
@@ -879,11 +872,6 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
             if self._assignment.delivered_by(each) is None
         }
         return {partition: chosen[partition] for partition in gone}
-
-    @property
-    def _managed(self) -> bool:
-        """Whether the group assigns the partitions. Nobody takes away partitions that :meth:`assign` has chosen."""
-        return self._engine.subscription.partitions is None
 
     def _in_group(self) -> str:
         assert self._engine.config.group is not None, "there is a group"
@@ -950,30 +938,17 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
                 "progress() needs enable_auto_commit=False: else the offsets are committed whether or not the "
                 "transaction is"
             )
-        return Progress(records, self._assignment, self._identity, self._admit, managed=self._managed)
-
-    def _identity(self) -> GroupMetadata:
-        self._admit(ASK)
-        self._check_group()
-        member = self._engine.member
-        assert member is not None, "there is a group"
-        # Without a generation the coordinator checks nothing, which is right only for partitions that the group does
-        # not assign.
-        if self._managed and member.removed:
-            raise CommitError(f"the consumer is in no generation of its group: {member.state}")
-        return member.metadata
+        return Progress(self._engine, records)
 
     def _everything(self) -> Delivered:
         """Return everything delivered, for a transaction that commits all positions."""
         self._check_group()
         assignment = self._assignment
         return Delivered(
-            assignment,
-            self._identity,
+            self._engine,
             dict(assignment.cursors),
             assignment.committable(processed=False),
-            assignment.losses.offsets if self._managed else (),
-            managed=self._managed,
+            assignment.losses.offsets if self._engine.group_assigns else (),
         )
 
     # -- the log
@@ -1018,8 +993,7 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
         self, partitions: Iterable[tuple[str, int]], which: int, timeout_ms: float | None
     ) -> dict[TopicPartition, int]:
         wanted = dict.fromkeys(self._chosen(partitions), which)
-        found = await self._engine.lookup.all(wanted, self._seconds(timeout_ms))
-        return {partition: answer.offset for partition, answer in found.items()}
+        return await self._engine.lookup.offsets(wanted, self._seconds(timeout_ms))
 
     async def partitions_for_topic(self, topic: str, timeout_ms: float | None = None) -> list[TopicPartition]:
         """Return the partitions of a topic.
@@ -1115,4 +1089,4 @@ def _readers(
     timeout = engine.cluster.config.api_timeout
     reader = DeserializingReader(engine.assignment, engine.reader, deserializers, engine.undecodable, timeout)
     # Without deserializers nothing of them is on the path of a record.
-    return reader, reader if deserializers else RecordIterator(engine.assignment, engine.reader.open)
+    return reader, reader if deserializers else RecordIterator(engine.assignment, engine.reader)
