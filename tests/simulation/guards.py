@@ -429,7 +429,7 @@ MUTANTS = (
     Mutant(
         "what a lost session has acquired is lost",
         "share/broker_session.py",
-        "            self._owner.acks_ended(each.lose(error))\n",
+        "            self._engine.acks_ended(each.lose(error))\n",
         "            pass\n",
     ),
     Mutant(
@@ -659,7 +659,7 @@ MUTANTS = (
     Mutant(
         "the records of a share group's run() are not read by others",
         "share/consumer.py",
-        "        if engine.handling is not None or asyncio",
+        "        if engine.runner is not None or asyncio",
         "        if asyncio",
         "tests/application/test_gates.py",
     ),

@@ -239,7 +239,7 @@ class ShareConsumer(AsyncContext, ForeignCalls):
         """
         engine = self._engine
         # The quick answer first: the gate is asked where it may refuse.
-        if engine.handling is not None or asyncio._get_running_loop() is not engine.cluster.home.loop:
+        if engine.runner is not None or asyncio._get_running_loop() is not engine.cluster.home.loop:
             engine.admit(READ)
         self._settle(Acknowledgement.ACCEPT)
         while True:
