@@ -227,8 +227,6 @@ NOT_OF_THE_APPLICATION = {
     "Producer.post_many(records)": _DATA,
     "Producer.send_batch(batch)": _DATA,
     "Producer.send_many(records)": _DATA,
-    "Progress(admit)": _LIBRARY,
-    "Progress(group_metadata)": _LIBRARY,
     "RecordBatch.read_or_slice(make)": _CALLERS,
     "RecordBatch.records(make)": _CALLERS,
     "RecordBatch.slices(make)": _CALLERS,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 import struct
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from aiokproto.codec.messages.fetch import AbortedTransaction
-from aiokproto.consumer.assignment import Assignment, Signals
+from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.buffer import RecordBuffer
 from aiokproto.consumer.damage import locate
 from aiokproto.errors import CorruptBatchError, CorruptRecordError
@@ -26,6 +27,7 @@ from aiokproto.fetched.chunk import (
 from aiokproto.records import BatchBuilder, BatchRecord, Compression, LegacyBatch, RecordBatch, decode, encode
 from aiokproto.records.control import encode_end_transaction
 from aiokproto.types import TopicPartition
+from tests.consumer.parts import EngineStub
 from tests.decompressions import count_decompressions
 
 AT = TopicPartition("t", 0)
@@ -149,7 +151,8 @@ def test_a_paused_partition_keeps_no_more_than_its_own_records() -> None:
     first, second = batch(0, b"a"), batch(1, b"b", compression=Compression.GZIP)
     answer[1000 : 1000 + len(first + second)] = first + second
     part = memoryview(answer)[1000 : 1000 + len(first + second)]
-    assignment = Assignment(Signals(*[lambda *_: None] * 3))
+    engine: Any = EngineStub()
+    assignment = Assignment(engine)
     assignment.add([AT], 0)
     cursor = assignment.get(AT)
     cursor.set_position(0)

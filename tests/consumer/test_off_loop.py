@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from aiokproto.consumer.assignment import Assignment, Signals
+from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.reader import CHECKED_ON_LOOP, Reader
 from aiokproto.consumer.start_lookup import COMMITTED
@@ -24,6 +24,7 @@ from aiokproto.fetched.decompressed import DecompressedBatch
 from aiokproto.records import BatchRecord, encode
 from aiokproto.records.slices import QUICK_BYTES
 from aiokproto.types import TopicPartition
+from tests.consumer.parts import EngineStub
 from tests.decompressions import count_decompressions
 from tests.patience import PATIENCE
 
@@ -47,20 +48,21 @@ class Counting(ThreadPoolExecutor):
         return fn(*args, **kwargs)
 
 
-class Desk:
+class Desk(EngineStub):
     """A reader of one partition, and the threads it makes use of."""
 
     def __init__(self, *, check_crcs: bool = True) -> None:
-        def nothing(*_: object) -> None:
-            pass
-
-        self.assignment = Assignment(Signals(nothing, lambda: self.reader.wake(), nothing))
+        super().__init__()
+        engine: Any = self
+        self.assignment = Assignment(engine)
         self.assignment.add([AT], COMMITTED)
         self.cursor = self.assignment.get(AT)
         self.cursor.set_position(0)
         self.threads = Counting()
-        undecodable = Undecodable("raise", None)
-        self.reader = Reader(self.assignment, check_crcs, nothing, self.run_in_thread, undecodable)
+        self.reader = Reader(engine, self.assignment, Undecodable("raise", None), check_crcs=check_crcs)
+
+    def records_arrived(self) -> None:
+        self.reader.wake()
 
     def run_in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
         return asyncio.get_running_loop().run_in_executor(self.threads, work)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiokproto.consumer.assignment import Assignment, Signals
+from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.dead_letters import DeadLetterTopic
 from aiokproto.consumer.deserializers import Deserializers
 from aiokproto.consumer.deserializing import DeserializingReader
@@ -30,6 +30,7 @@ from aiokproto.errors import (
 from aiokproto.fetched.chunk import BufferedBytes, chunks
 from aiokproto.records import BatchRecord, encode
 from aiokproto.types import Header, Record, TopicPartition
+from tests.consumer.parts import EngineStub
 
 AT = TopicPartition("t", 0)
 END = b'"end"'
@@ -94,10 +95,11 @@ class NoTopic:
         raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Metadata")
 
 
-class World:
+class World(EngineStub):
     """One partition with these batches, and a consumer's reader of it."""
 
     def __init__(self, log: list[StoredBatch], policy: PolicyName, *, is_async: bool, failures: int = 0) -> None:
+        super().__init__()
         self.raw: list[tuple[int, bytes]] = []
         self.end = 0
         for batch in log:
@@ -106,21 +108,25 @@ class World:
         self.letters = Letters(failures)
         chosen: Policy = DeadLetterTopic("dead", self.letters) if policy == "dead letter" else policy
 
-        def soon() -> None:
-            # Not at once: a fetcher takes its time.
-            asyncio.get_running_loop().call_soon(self.pump)
-
-        self.assignment = Assignment(Signals(lambda _: soon(), lambda: self.reader.wake(), soon))
+        engine: Any = self
+        self.assignment = Assignment(engine)
         self.undecodable = Undecodable(chosen, "g")
-        self.reader = Reader(self.assignment, True, lambda: None, self._in_thread, self.undecodable)
+        self.reader = Reader(engine, self.assignment, self.undecodable)
         self.assignment.add([AT], COMMITTED)
         self.cursor = self.assignment.get(AT)
         self.cursor.set_position(0)
         self.deserializers: Deserializers[bytes, Any] = Deserializers(None, later if is_async else json.loads)
         self.records = DeserializingReader(self.assignment, self.reader, self.deserializers, self.undecodable, 60.0)
 
-    def _in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
-        raise AssertionError("all batches are small")
+    def assignment_changed(self, cursors: Any = ()) -> None:
+        self.buffer_has_room()
+
+    def buffer_has_room(self) -> None:
+        # Not at once: a fetcher takes its time.
+        asyncio.get_running_loop().call_soon(self.pump)
+
+    def records_arrived(self) -> None:
+        self.reader.wake()
 
     def pump(self) -> None:
         """What the fetcher does: two batches at a time, from the one that has the offset on."""

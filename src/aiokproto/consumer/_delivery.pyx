@@ -40,12 +40,12 @@ cdef class RecordIterator:
     __signature__ = Signature()
 
     cdef DeliveryState _delivery
-    cdef object _more
+    cdef object _reader
     cdef Next last
 
-    def __init__(self, DeliveryState delivery not None, more):
+    def __init__(self, DeliveryState delivery not None, reader):
         self._delivery = delivery
-        self._more = more
+        self._reader = reader
 
     def __aiter__(self):
         return self
@@ -58,14 +58,14 @@ cdef class RecordIterator:
             # The last one is still awaited, or referenced elsewhere: a second wait must be an object of its own.
             call = self.last = Next.__new__(Next)
             call.delivery = self._delivery
-            call.more = self._more
+            call.reader = self._reader
         call.renew()
         return call
 
 
-async def take_later(DeliveryState delivery, more):
+async def take_later(DeliveryState delivery, reader):
     """Wait for records, then take the next one."""
-    await more()
+    await reader.open()
     return take(delivery)
 
 
@@ -73,13 +73,13 @@ async def take_later(DeliveryState delivery, more):
 cdef class Next(Call):
     """Takes a record when it is awaited and not before, so that cancelling it loses none."""
     cdef DeliveryState delivery
-    cdef object more
+    cdef object reader
 
     cdef object begin(self):
         if self.delivery.open and self.delivery.thread == PyThread_get_thread_ident():
             return take(self.delivery)
         # A coroutine only when there is something to wait for.
-        self.inner = take_later(self.delivery, self.more)
+        self.inner = take_later(self.delivery, self.reader)
 
 
 answers_directly(Next)

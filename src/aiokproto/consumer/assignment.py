@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.delivery import DeliveryState
-from aiokproto.consumer.handling import Handling
 from aiokproto.consumer.losses import Losses
 from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.start_lookup import FormerPosition
@@ -27,24 +26,11 @@ from aiokproto.observe.observers import ConsumerObserver
 from aiokproto.runtime import thread_id
 from aiokproto.types import OffsetAndMetadata, Record, TopicPartition
 
+if TYPE_CHECKING:
+    from aiokproto.consumer.engine import Engine
+    from aiokproto.consumer.running.runner import ConsumerRunner
+
 log = logging.getLogger("aiokproto.consumer")
-
-
-class Signals(NamedTuple):
-    """Callbacks of the assignment.
-
-    Attributes:
-        changed: Called with cursors that were added or removed, have another position, or can or cannot be fetched or
-            delivered any more.
-        arrived: Called when there is something to deliver.
-        room: Called when buffered bytes were delivered, so that more can be fetched.
-        reset: Called when the consumer has moved a position by itself.
-    """
-
-    changed: Callable[[Collection[Cursor]], None]
-    arrived: Callable[[], None]
-    room: Callable[[], None]
-    reset: Callable[[OffsetReset], None] = lambda _: None
 
 
 class Assignment(DeliveryState):
@@ -53,13 +39,13 @@ class Assignment(DeliveryState):
     Attributes:
         cursors: A cursor per partition.
         delivered: How many batches were delivered so far.
-        handling: What :meth:`Consumer.run` has taken; None while it does not run.
-        handled: The same of the last run too, of which calls may be left.
+        runner: The call of :meth:`Consumer.run`; None while there is none.
+        last_runner: The last one, even if it has ended: some of its calls may still run.
         losses: What was taken away before it was committed, while the application may not know.
         observer: Counts what is fetched and delivered.
     """
 
-    def __init__(self, signals: Signals, observer: ConsumerObserver | None = None) -> None:
+    def __init__(self, engine: Engine, observer: ConsumerObserver | None = None) -> None:
         super().__init__()
         self.observer = observer or ConsumerObserver()
         # How many records `open` had when its delivery began, and the offset behind them.
@@ -67,15 +53,15 @@ class Assignment(DeliveryState):
         self._served_to = -1
         self.cursors: dict[TopicPartition, Cursor] = {}
         self.delivered = 0
-        self.handling: Handling | None = None
-        self.handled: Handling | None = None
+        self.runner: ConsumerRunner | None = None
+        self.last_runner: ConsumerRunner | None = None
         self.losses = Losses()
         # The partition that `open` belongs to; None when no record is open.
         self._serving: Cursor | None = None
         # Partitions with something to deliver, in turn. An entry can be outdated (paused, removed): next_cursor() drops
         # it.
         self._turns: deque[Cursor] = deque()
-        self._signals = signals
+        self._engine = engine
 
     def get(self, partition: TopicPartition) -> Cursor:
         """Return the cursor of an assigned partition.
@@ -96,7 +82,7 @@ class Assignment(DeliveryState):
         # One that is there already keeps its cursor, and so its position.
         added = [Cursor(partition, start, held) for partition in partitions if partition not in self.cursors]
         self.cursors.update((cursor.partition, cursor) for cursor in added)
-        self._signals.changed(added)
+        self._engine.assignment_changed(added)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[Cursor]:
         """Remove partitions: nothing of them is delivered any more. Return their cursors."""
@@ -106,7 +92,7 @@ class Assignment(DeliveryState):
             cursor.hold("not assigned")
             # A new version: whatever is in flight for the removed partition is dropped when it arrives.
             cursor.seek(cursor.lookup.start)
-        self._signals.changed(removed)
+        self._engine.assignment_changed(removed)
         return removed
 
     def take_away(self, partitions: Iterable[TopicPartition], *, revoked: bool, known: bool) -> None:
@@ -127,7 +113,7 @@ class Assignment(DeliveryState):
         for cursor in held:
             cursor.hold(why)
             self._interrupt(cursor)
-        self._signals.changed(held)
+        self._engine.assignment_changed(held)
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
         """End :meth:`hold`."""
@@ -135,7 +121,7 @@ class Assignment(DeliveryState):
         for cursor in released:
             cursor.hold("")
             self.enqueue(cursor)
-        self._signals.changed(released)
+        self._engine.assignment_changed(released)
 
     def _present(self, partitions: Iterable[TopicPartition]) -> list[Cursor]:
         return [self.cursors[partition] for partition in partitions if partition in self.cursors]
@@ -153,7 +139,7 @@ class Assignment(DeliveryState):
                 self._interrupt(cursor)
             else:
                 self.enqueue(cursor)
-        self._signals.changed(cursors)
+        self._engine.assignment_changed(cursors)
 
     def fill(self, cursor: Cursor, full: bool) -> None:
         """Take nothing of a partition for :meth:`Consumer.run`, or take it again."""
@@ -162,7 +148,7 @@ class Assignment(DeliveryState):
             self._interrupt(cursor)
         else:
             self.arrived(cursor)
-        self._signals.changed([cursor])
+        self._engine.assignment_changed([cursor])
 
     def seek(self, partition: TopicPartition, offset: int, epoch: int = -1) -> None:
         """Continue from an offset; ``epoch`` is the leader epoch that was committed with it, -1 if unknown."""
@@ -170,7 +156,7 @@ class Assignment(DeliveryState):
         # Before the position changes: the open records are those of before the seek.
         self._interrupt(cursor)
         cursor.set_position(offset, epoch)
-        self._signals.changed([cursor])
+        self._engine.assignment_changed([cursor])
 
     def seek_to(self, partitions: Iterable[TopicPartition], start: int) -> None:
         """Continue from ``EARLIEST``, ``LATEST``, or a timestamp (ms)."""
@@ -178,7 +164,7 @@ class Assignment(DeliveryState):
         for cursor in cursors:
             self._interrupt(cursor)
             cursor.seek(start)
-        self._signals.changed(cursors)
+        self._engine.assignment_changed(cursors)
 
     # Events of fetching and lookups
 
@@ -186,7 +172,7 @@ class Assignment(DeliveryState):
         """Set the position that was looked up; the epochs are those of :meth:`Cursor.set_position`."""
         former = cursor.lookup.reset
         cursor.set_position(offset, epoch, leader_epoch)
-        self._signals.changed([cursor])
+        self._engine.assignment_changed([cursor])
         if former is not None:
             self.reset_happened(cursor, former, offset)
 
@@ -194,34 +180,34 @@ class Assignment(DeliveryState):
         """Look up a new position: the current one is not in the log."""
         self._interrupt(cursor)
         cursor.seek(start, former)
-        self._signals.changed([cursor])
+        self._engine.assignment_changed([cursor])
 
     def refetch(self, cursor: Cursor, offset: int) -> None:
         """Fetch from this offset: what was fetched last ended with damage."""
         cursor.fetch.advance(offset)
-        self._signals.changed([cursor])
+        self._engine.assignment_changed([cursor])
 
     def rewind(self, cursor: Cursor, offset: int, epoch: int) -> None:
         """Continue from an earlier offset, up to which the leader's log has what was fetched."""
         self._interrupt(cursor)
         cursor.rewind(offset, epoch)
-        self._signals.changed([cursor])
+        self._engine.assignment_changed([cursor])
 
     def validated(self, cursor: Cursor) -> None:
         """A position was validated, or has to be: it can be fetched now, or not any more."""
-        self._signals.changed([cursor])
+        self._engine.assignment_changed([cursor])
 
     def reset_happened(self, cursor: Cursor, former: FormerPosition, offset: int) -> None:
         """Report that the consumer has moved a position by itself. All resets come through here."""
         event = OffsetReset(cursor.partition, former.reason, former.offset, offset, former.leader_epoch)
         self.observer.reset(cursor.partition, former.reason.value, former.offset, offset, former.leader_epoch)
         log.warning("consumer: %s", event)
-        self._signals.reset(event)
+        self._engine.position_reset(event)
 
     def fail(self, cursor: Cursor, error: KafkaError) -> None:
         """Stop a partition until the application seeks; the next read raises the error."""
         cursor.fail(error)
-        self._signals.changed([cursor])
+        self._engine.assignment_changed([cursor])
         # An error is queued like records are, so that it is raised in its turn.
         self.arrived(cursor)
 
@@ -237,7 +223,7 @@ class Assignment(DeliveryState):
     def arrived(self, cursor: Cursor) -> None:
         """Take note of received records, or of an error to raise."""
         self.enqueue(cursor)
-        self._signals.arrived()
+        self._engine.records_arrived()
 
     def next_cursor(self, among: Collection[TopicPartition] | None = None) -> Cursor | None:
         """Return the partition to deliver next, None if there is nothing. It stays first until :meth:`serve` or
@@ -264,7 +250,7 @@ class Assignment(DeliveryState):
         """Take note of records that were opened before it is their turn: there is room to fetch more."""
         # A thread that opens them has ended the partition's turn.
         self.enqueue(cursor)
-        self._signals.room()
+        self._engine.buffer_has_room()
 
     def serve(self, cursor: Cursor) -> None:
         """Deliver the opened records of this partition from now on."""
@@ -277,7 +263,7 @@ class Assignment(DeliveryState):
         # The list has its last record first.
         self._served_to = self.open[0].offset + 1
         self.delivered += 1
-        self._signals.room()
+        self._engine.buffer_has_room()
 
     def delivered_at_once(self, cursor: Cursor, records: int) -> None:
         """Take note that everything opened of this partition is delivered in one piece (a batch of ``records``)."""
@@ -286,7 +272,7 @@ class Assignment(DeliveryState):
         self.observer.delivered(cursor.partition, records, cursor.buffer.end)
         cursor.delivered(cursor.buffer.end)
         self.delivered += 1
-        self._signals.room()
+        self._engine.buffer_has_room()
 
     def yield_turn(self, cursor: Cursor) -> None:
         """Remove a partition from the head of the queue; if it has more, it queues behind the others."""
@@ -301,7 +287,7 @@ class Assignment(DeliveryState):
         self.yield_turn(cursor)
         if isinstance(error, UnknownTopicError):
             cursor.retry()
-            self._signals.changed([cursor])
+            self._engine.assignment_changed([cursor])
         else:
             # Behind the others: at the head it would keep them from ever delivering again.
             self.enqueue(cursor)
@@ -392,9 +378,9 @@ class Assignment(DeliveryState):
 
     def is_busy(self, partitions: Collection[TopicPartition]) -> bool:
         """Return whether the application is processing a record of these partitions."""
-        if self.handling is not None:
+        if self.runner is not None:
             # guard: a revocation waits for handlers -> False
-            return self.handling.is_busy(partitions)
+            return self.runner.is_busy(partitions)
         return not self.being_processed().keys().isdisjoint(partitions)
 
     def committable(
@@ -406,9 +392,9 @@ class Assignment(DeliveryState):
         is unknown has none.
         """
         first: Mapping[TopicPartition, int] = {}
-        if self.handling is not None:
+        if self.runner is not None:
             # guard: a commit ends before the first record that run() has not finished -> {}
-            first = self.handling.unfinished()
+            first = self.runner.unfinished()
         elif processed:
             # guard: a record that is being processed is not committed -> {}
             first = self.being_processed()

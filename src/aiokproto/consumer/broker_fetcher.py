@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse
@@ -27,6 +28,9 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.fetched.chunk import BufferedBytes
 from aiokproto.runtime.timeouts import wait_until
 from aiokproto.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokproto.consumer.fetcher import Fetcher
 
 log = logging.getLogger("aiokproto.fetch")
 
@@ -57,24 +61,22 @@ class BrokerFetcher:
 
     def __init__(
         self,
+        fetcher: Fetcher,
         node: int,
         cluster: ClusterClient,
         config: FetchConfig,
         handler: FetchResponseHandler,
         buffered: BufferedBytes,
-        share: Callable[[], int],
-        more_to_come: Callable[[], bool],
     ) -> None:
         """Create a fetcher; :meth:`run` does the work.
 
         Args:
+            fetcher: Places partitions at this broker and the others.
             node: The broker's id.
             cluster: Connections.
             config: The options.
             handler: Handles the responses.
             buffered: The broker's undelivered bytes.
-            share: Returns how many bytes the next response may have.
-            more_to_come: Returns whether more partitions are about to be added.
         """
         self.node = node
         self.ended = False
@@ -86,8 +88,7 @@ class BrokerFetcher:
         self._config = config
         self._handler = handler
         self._buffered = buffered
-        self._share = share
-        self._more_to_come = more_to_come
+        self._fetcher = fetcher
         self._cursors: dict[TopicPartition, Cursor] = {}
         # A dictionary used as an ordered set: what changed first is requested first.
         self._changed: dict[TopicPartition, None] = {}
@@ -165,7 +166,7 @@ class BrokerFetcher:
                 await self._wake.wait()
             return
         # Partitions that this request leaves for the next must not wait for the end of a long poll.
-        max_wait = 0.0 if self._changed or self._more_to_come() else self._config.max_wait
+        max_wait = 0.0 if self._changed or self._fetcher.is_placing else self._config.max_wait
         self.under_way = True
         self.requested_at = asyncio.get_running_loop().time()
         try:
@@ -261,7 +262,7 @@ class BrokerFetcher:
             plan,
             config,
             version=version,
-            max_bytes=min(config.max_bytes, self._share()),
+            max_bytes=min(config.max_bytes, self._fetcher.share()),
             max_wait=max_wait,
             # A leader that knows our rack names the follower again, whether or not we can reach it.
             rack=config.rack if following else "",
@@ -302,6 +303,6 @@ class BrokerFetcher:
         for cursor in following:
             # guard: a follower that cannot be reached is left
             cursor.fetch.replica = None
-            self._handler.place(cursor)
+            self._fetcher.place_again(cursor)
         if following:
             self._handler.avoid_followers(self.node)

@@ -11,7 +11,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, get_args, overload
 
 from aiokproto.application.async_context import AsyncContext
-from aiokproto.application.gates import ASK, CONSUMER, RUN, Use, gated
+from aiokproto.application.gates import CONSUMER, RUN, Use, gated
 from aiokproto.application.hints import METHODS, Hints
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig, ConnectionOptions
@@ -359,8 +359,8 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         """
         if self._engine.rebalancing.in_callback():
             raise RuntimeError("unsubscribe() would wait for this rebalance callback, in which it is called")
-        if self._assignment.handling is not None:
-            self._assignment.handling.check_outside("unsubscribe()")
+        if self._assignment.runner is not None:
+            self._assignment.runner.check_outside("unsubscribe()")
         # Before the subscription goes: its offsets are committed with the revocation.
         self._assignment.mark_processed()
         old = self._engine.subscription
@@ -458,17 +458,10 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
             BrokerError: As ``async for``.
         """
         awaits_group = not partitions and self._engine.member is not None and self._engine.subscription.by_topic
-        chosen = [] if awaits_group else self._assigned(partitions)
-        for partition in chosen:
+        chosen = None if awaits_group else self._assigned(partitions)
+        for partition in chosen or ():
             self._assignment.get(partition)
-        timeout = self._seconds(timeout_ms)
-
-        async def ends() -> Mapping[TopicPartition, int]:
-            if awaits_group:
-                await self._engine.assigned(timeout)
-            return await self.end_offsets(*(chosen or self._assignment.cursors), timeout_ms=timeout_ms)
-
-        return RecordsToEnd(self._engine, self._deserializing, ends, timeout)
+        return RecordsToEnd(self._engine, self._deserializing, chosen, self._seconds(timeout_ms))
 
     async def poll(
         self, timeout_ms: float = 500, max_records: int = 500, *, min_records: int = 1
@@ -854,7 +847,7 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         self, what: Committable[Partition] | None, chosen: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the partitions that may have had other owners since what is to be committed was delivered."""
-        if not self._managed:
+        if not self._engine.group_assigns:
             return {}
         losses = self._assignment.losses.lost
         if what is None:
@@ -870,11 +863,6 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
             if self._assignment.delivered_by(each) is None
         }
         return {partition: chosen[partition] for partition in gone}
-
-    @property
-    def _managed(self) -> bool:
-        """Whether the group assigns the partitions. Nobody takes away partitions that :meth:`assign` has chosen."""
-        return self._engine.subscription.partitions is None
 
     def _in_group(self) -> str:
         assert self._engine.config.group is not None, "there is a group"
@@ -941,32 +929,18 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
                 "progress() needs enable_auto_commit=False: else the offsets are committed whether or not the "
                 "transaction is"
             )
-        return Progress(records, self._assignment, self._identity, self._admit, managed=self._managed)
-
-    def _identity(self) -> GroupMetadata:
-        self._admit(ASK)
-        self._check_group()
-        member = self._engine.member
-        assert member is not None, "there is a group"
-        # Without a generation the coordinator checks nothing, which is right only for partitions that the group does
-        # not assign.
-        # guard: a member without a generation has no identity
-        if self._managed and member.removed:
-            raise CommitError(f"the consumer is in no generation of its group: {member.state}")
-        return member.metadata
+        return Progress(self._engine, records)
 
     def _everything(self) -> Delivered:
         """Return everything delivered, for a transaction that commits all positions."""
         self._check_group()
         assignment = self._assignment
         return Delivered(
-            assignment,
-            self._identity,
+            self._engine,
             dict(assignment.cursors),
             assignment.committable(processed=False),
             # guard: all positions are sent only while nothing was lost -> ()
-            assignment.losses.offsets if self._managed else (),
-            managed=self._managed,
+            assignment.losses.offsets if self._engine.group_assigns else (),
         )
 
     # -- the log
@@ -1011,8 +985,7 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         self, partitions: Iterable[tuple[str, int]], which: int, timeout_ms: float | None
     ) -> dict[TopicPartition, int]:
         wanted = dict.fromkeys(self._chosen(partitions), which)
-        found = await self._engine.lookup.all(wanted, self._seconds(timeout_ms))
-        return {partition: answer.offset for partition, answer in found.items()}
+        return await self._engine.lookup.offsets(wanted, self._seconds(timeout_ms))
 
     async def partitions_for_topic(self, topic: str, timeout_ms: float | None = None) -> list[TopicPartition]:
         """Return the partitions of a topic.
@@ -1108,4 +1081,4 @@ def _readers(
     timeout = engine.cluster.config.api_timeout
     reader = DeserializingReader(engine.assignment, engine.reader, deserializers, engine.undecodable, timeout)
     # Without deserializers nothing of them is on the path of a record.
-    return reader, reader if deserializers else RecordIterator(engine.assignment, engine.reader.open)
+    return reader, reader if deserializers else RecordIterator(engine.assignment, engine.reader)

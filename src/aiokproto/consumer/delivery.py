@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, final
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from aiokproto.consumer.batch import FetchedBatch
+    from aiokproto.consumer.reader import Reader
 
     Current = Record[Any, Any] | FetchedBatch | Sequence[Record[Any, Any]] | None
 
@@ -41,13 +42,13 @@ class DeliveryState:
 class RecordIterator:
     """Delivers one record after the other."""
 
-    __slots__ = ("_delivery", "_more")
+    __slots__ = ("_delivery", "_reader")
 
-    def __init__(self, delivery: DeliveryState, more: Callable[[], Awaitable[object]]) -> None:
-        """``more`` is awaited when no record is open; there is one when it returns. In another thread it is awaited for
-        each record, and refuses that."""
+    def __init__(self, delivery: DeliveryState, reader: Reader) -> None:
+        """The ``reader`` opens more records when none is open. In another thread it is called for each record, and
+        refuses that."""
         self._delivery = delivery
-        self._more = more
+        self._reader = reader
 
     def __aiter__(self) -> Self:
         return self
@@ -56,6 +57,6 @@ class RecordIterator:
         delivery = self._delivery
         # No check of pauses, seeks or revocations here: each of them has replaced the list.
         if not delivery.open or delivery.thread != get_ident():
-            await self._more()
+            await self._reader.open()
         delivery.current = record = delivery.open.pop()
         return record

@@ -9,11 +9,11 @@ from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any
 
 from aiokproto.application.calls import calling, check_not_awaitable
-from aiokproto.application.gates import DELIVER, READ, Obstacle
+from aiokproto.application.gates import ASK, DELIVER, Obstacle
 from aiokproto.cluster import ClusterClient, ClusterSnapshot, TopicInfo
 from aiokproto.cluster.lifecycle import DISCONNECT, Lifecycle
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
-from aiokproto.consumer.assignment import Assignment, Signals
+from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.commit_result import CommitResult
 from aiokproto.consumer.config import ConsumerConfig
 from aiokproto.consumer.cursor import Cursor, PartitionState, PartitionStatus
@@ -46,7 +46,7 @@ from aiokproto.group.member import GroupMember, make_member
 from aiokproto.observe.observers import ConsumerObserver
 from aiokproto.running.totals import RunTotals
 from aiokproto.runtime.timeouts import deadline_at, wait_until
-from aiokproto.types import OffsetAndMetadata, TopicPartition
+from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.consumer")
 
@@ -83,38 +83,29 @@ class Engine(Lifecycle):
         self.session: object = None
         self.observer = ConsumerObserver(cluster.config.hooks)
         self.runs = RunTotals()
-        signals = Signals(self._changed, self._arrived, self._room, self._reset_happened)
-        self.assignment = Assignment(signals, self.observer)
+        self.assignment = Assignment(self, self.observer)
         # guard: a forked child takes no open record of its parent
         cluster.home.on_fork = self.assignment.forget_open
         cluster.last_used = self._last_used
         group = config.group
         self.undecodable = Undecodable(config.on_undecodable, group.group_id if group else None)
         self.reader = Reader(
+            self,
             self.assignment,
-            config.fetch.check_crcs,
-            self.check,
-            cluster.run_in_thread,
             self.undecodable,
-            cluster.config.interceptors,
-            lambda: self.admit(READ),
+            check_crcs=config.fetch.check_crcs,
+            interceptors=cluster.config.interceptors,
         )
         self.lookup = OffsetLookup(cluster, config.fetch.read_committed)
-        self.rebalancing = Rebalancing(
-            self.assignment,
-            self.reader,
-            lambda: self.subscription,
-            self._commit_before_revoking,
-            self._ownership_changed,
-        )
+        self.rebalancing = Rebalancing(self, self.assignment, self.reader)
         self.member = make_member(cluster, group, self.rebalancing) if group else None
         # What the topics were when the subscription began.
         self._seen = SeenTopics()
         self.resolver = PositionResolver(
-            cluster, self.assignment, self.lookup, self.member, config.auto_offset_reset, self._may_be_new
+            self, cluster, self.assignment, self.lookup, self.member, config.auto_offset_reset
         )
-        self.validator = PositionValidator(cluster, self.assignment, self.resolver.truncated)
-        self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.resolver.reset, self.validator)
+        self.validator = PositionValidator(cluster, self.assignment, self.resolver)
+        self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.resolver, self.validator)
         # From the subscription task: topics that cannot be found. Raised by the next read.
         self._problem: KafkaError | None = None
         # Whether the last lookup of the subscribed topics has not found all of them.
@@ -130,28 +121,32 @@ class Engine(Lifecycle):
         # Processed, not yet committed offsets of partitions that assign() has dropped.
         self._given_up: dict[TopicPartition, OffsetAndMetadata] = {}
 
-    # Signals
+    # Events of the assignment
 
-    def _changed(self, cursors: Collection[Cursor] = ()) -> None:
+    def assignment_changed(self, cursors: Collection[Cursor] = ()) -> None:
+        """Cursors were added or removed, have another position, or can or cannot be fetched or delivered any more."""
         self._moved.set()
-        if self.assignment.handling is not None:
-            self.assignment.handling.changed(cursors)
+        if self.assignment.runner is not None:
+            self.assignment.runner.changed(cursors)
         # Only marks and events: the signal comes from inside calls of the application, which must not wait.
         self.fetcher.changed(cursors)
         self.resolver.changed(cursors)
         self.validator.changed(cursors)
         self.reader.wake()
 
-    def _arrived(self) -> None:
+    def records_arrived(self) -> None:
+        """There is something to deliver."""
         self._moved.set()
         self.reader.wake()
 
-    def _reset_happened(self, event: OffsetReset) -> None:
+    def position_reset(self, event: OffsetReset) -> None:
+        """The consumer has moved a position by itself."""
         if self.config.on_offset_reset is not None:
             with calling("on_offset_reset"):
                 check_not_awaitable(self.config.on_offset_reset(event), "on_offset_reset")
 
-    def _room(self) -> None:
+    def buffer_has_room(self) -> None:
+        """Buffered bytes were delivered, so that more can be fetched."""
         self.fetcher.room()
 
     async def moved(self) -> None:
@@ -191,7 +186,7 @@ class Engine(Lifecycle):
             # No rebalance follows that would commit them.
             self._given_up |= self._processed(removed, last=True)
         self.assignment.remove(removed)
-        self._ownership_changed(removed)
+        self.ownership_changed(removed)
         self.assignment.add(sorted(partitions), COMMITTED)
         for partition in sorted(self._given_up.keys() & partitions):
             # Assigned again before the offset was committed: the group's offset is older.
@@ -210,12 +205,12 @@ class Engine(Lifecycle):
 
     def _other_obstacles(self) -> Iterable[Obstacle]:
         called = self.rebalancing.in_callback()
-        if not called and self.session is None and self.assignment.handling is None:
+        if not called and self.session is None and self.assignment.runner is None:
             return ()
         present = {
             Obstacle.CALLBACK: called,
             Obstacle.SESSION: self.session is not None,
-            Obstacle.RUN: self.assignment.handling is not None,
+            Obstacle.RUN: self.assignment.runner is not None,
         }
         return [obstacle for obstacle in present if present[obstacle]]
 
@@ -272,7 +267,7 @@ class Engine(Lifecycle):
         if self.member is not None and self.member.removed and self.subscription.partitions is None:
             # Other members own them: nothing of them is committed when the consumer is closed.
             self.assignment.remove(list(self.assignment.cursors))
-        self._changed()
+        self.assignment_changed()
 
     async def close(self, timeout: float, *, processed: bool, leave: LeaveMode = "default") -> None:
         """Close within ``timeout`` seconds; with ``processed`` the current record counts as processed."""
@@ -280,8 +275,8 @@ class Engine(Lifecycle):
             return
         if self.rebalancing.in_callback():
             raise RuntimeError("a consumer cannot be closed in a rebalance callback: closing waits for the callback")
-        if self.assignment.handling is not None:
-            self.assignment.handling.check_outside("close()")
+        if self.assignment.runner is not None:
+            self.assignment.runner.check_outside("close()")
         deadline = asyncio.get_running_loop().time() + timeout
         self._begin_closing()
         if processed:
@@ -307,8 +302,8 @@ class Engine(Lifecycle):
 
     async def _finish(self, deadline: float) -> None:
         try:
-            if self.assignment.handling is not None:
-                await self.assignment.handling.finish(deadline - _left(deadline) / 2)
+            if self.assignment.runner is not None:
+                await self.assignment.runner.finish(deadline - _left(deadline) / 2)
             # A callback that runs may finish; cancelling it would cut the application's own work.
             await self.rebalancing.until_idle(_left(deadline) / 2)
             # Before the tasks end: while members join a generation, the coordinator refuses commits until each has
@@ -424,7 +419,7 @@ class Engine(Lifecycle):
         for failure in raised:
             raise failure
 
-    def _may_be_new(self, partition: TopicPartition) -> bool | None:
+    def may_be_new(self, partition: TopicPartition) -> bool | None:
         """Return whether a partition without a committed offset has appeared since the subscription began; None if this
         consumer has not seen its topic without it."""
         if not self.config.reads_new_partitions or not self.subscription.by_topic:
@@ -474,7 +469,23 @@ class Engine(Lifecycle):
 
     # The group
 
-    def _ownership_changed(self, partitions: Collection[TopicPartition]) -> None:
+    @property
+    def group_assigns(self) -> bool:
+        """Whether the group assigns the partitions. If the application chose them, nobody takes them away."""
+        return self.subscription.partitions is None
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return the consumer's identity in its group. Raises as :meth:`Consumer.group_metadata`."""
+        self.admit(ASK)
+        assert self.member is not None, "there is a group"
+        # Without a generation the coordinator checks nothing, which is right only for partitions that the group does
+        # not assign.
+        # guard: a member without a generation has no identity
+        if self.group_assigns and self.member.removed:
+            raise CommitError(f"the consumer is in no generation of its group: {self.member.state}")
+        return self.member.metadata
+
+    def ownership_changed(self, partitions: Collection[TopicPartition]) -> None:
         """Forget what was committed of partitions that were assigned or revoked: others may commit for them
         meanwhile."""
         for partition in partitions:
@@ -482,7 +493,8 @@ class Engine(Lifecycle):
             self._committed.pop(partition, None)
         self._moved.set()
 
-    async def _commit_before_revoking(self, partitions: Collection[TopicPartition], timeout: float) -> None:
+    async def commit_before_revoking(self, partitions: Collection[TopicPartition], timeout: float) -> None:
+        """Commit what is processed of these partitions within ``timeout`` seconds, with ``enable_auto_commit``."""
         if self.config.enable_auto_commit:
             await self.commit_processed(timeout, partitions, last=True)
 
@@ -495,15 +507,15 @@ class Engine(Lifecycle):
         since = loop.time()
         while True:
             await asyncio.sleep(min(limit / 4, 1.0))
-            handling = self.assignment.handling
+            runner = self.assignment.runner
             # `current` by identity: `async for` requests records without a call of the reader for each.
             now = (self.reader.requests, self.assignment.current)
             # While run() takes nothing more, its oldest call says whether the application is alive.
             # guard: a run() whose buffers are full has not stalled -> self.reader.waiting
-            waiting = self.reader.waiting or (handling is not None and handling.full)
+            waiting = self.reader.waiting or (runner is not None and runner.full)
             if waiting or now[0] != seen[0] or now[1] is not seen[1]:
                 seen, since = now, loop.time()
-            began = handling.oldest() if handling is not None else None
+            began = runner.oldest() if runner is not None else None
             if began is not None and loop.time() - began > limit and member.owned:
                 reason = f"a handler has run for {loop.time() - began:.1f} s (max_poll_interval_ms)"
             elif loop.time() - since > limit and member.owned:

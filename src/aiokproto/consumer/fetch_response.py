@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse, NodeEndpoint, PartitionData
@@ -13,7 +14,9 @@ from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.epochs import EpochEnd
 from aiokproto.consumer.fetch_request import FetchConfig
 from aiokproto.consumer.fetch_session import FetchPosition
-from aiokproto.consumer.offsets import why_missing
+from aiokproto.consumer.offsets import MISSING_FOR, why_missing
+from aiokproto.consumer.position_resolver import PositionResolver
+from aiokproto.consumer.position_validator import PositionValidator
 from aiokproto.consumer.reset_reason import ResetReason
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import CorruptRecordError, KafkaError, error_for
@@ -23,11 +26,10 @@ from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.observe.observers import ConsumerObserver
 from aiokproto.types import TopicPartition
 
-log = logging.getLogger("aiokproto.fetch")
+if TYPE_CHECKING:
+    from aiokproto.consumer.fetcher import Fetcher
 
-MISSING_FOR = 5.0
-"""Seconds for which brokers may report that a topic does not exist before it counts as missing: the metadata of new
-topics takes time to reach all brokers."""
+log = logging.getLogger("aiokproto.fetch")
 
 REPLICA_FOR = 300.0
 """Seconds after which the leader is asked again for the preferred replica: the metadata age, as in the Java client."""
@@ -45,31 +47,29 @@ class FetchResponseHandler:
 
     def __init__(
         self,
+        fetcher: Fetcher,
         cluster: ClusterClient,
         assignment: Assignment,
         config: FetchConfig,
-        place: Callable[[Cursor], None],
-        reset: Callable[[Cursor, ResetReason], bool],
-        diverged: Callable[[Cursor, int, EpochEnd, int], None],
+        resolver: PositionResolver,
+        validator: PositionValidator,
     ) -> None:
         """Create a handler.
 
         Args:
+            fetcher: Places partitions that have to be fetched from another broker, later, or not at all.
             cluster: Metadata.
             assignment: The partitions.
             config: The options.
-            place: Called with a partition that may have to be fetched from another broker, later, or not at all.
-            reset: Called with a partition whose position is not in the log, and the reason; returns whether the
-                position was reset (False while buffered records have to be delivered first).
-            diverged: Called with a partition whose leader has not all that was fetched, the epoch that was
-                requested, its response, and its leader epoch.
+            resolver: Resets positions that are not in the log.
+            validator: Decides what follows if a leader doesn't have all that was fetched.
         """
         self._cluster = cluster
         self._assignment = assignment
         self._config = config
-        self.place = place
-        self._reset = reset
-        self._diverged = diverged
+        self._fetcher = fetcher
+        self._resolver = resolver
+        self._validator = validator
         self.leaders_until = 0.0
         """Loop time until which all partitions are fetched from leaders, because a follower did not serve."""
         self.results = 0
@@ -139,20 +139,20 @@ class FetchResponseHandler:
         # The leader compares before it reads: such a response has no records.
         if data.diverging_epoch.epoch >= 0:
             end = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
-            self._diverged(cursor, wanted.last_epoch, end, wanted.leader_epoch)
+            self._validator.found(cursor, wanted.last_epoch, end, wanted.leader_epoch)
             fetch.moves += 1
             # Once is an unclean election; a log that diverges from what it has just agreed to must not be asked all the
             # time.
             if fetch.moves > 1:
                 pause = self._cluster.backoff.delay(fetch.moves - 1)
                 fetch.failed("the leader's log diverges again", asyncio.get_running_loop().time() + pause)
-                self.place(cursor)
+                self._fetcher.place_again(cursor)
             self.results += 1
             return False
         fetch.moves = 0
         if data.preferred_read_replica >= 0:
             fetch.replica = (data.preferred_read_replica, asyncio.get_running_loop().time() + REPLICA_FOR)
-            self.place(cursor)
+            self._fetcher.place_again(cursor)
             self.results += 1
         # A leader that names a replica sends none (KIP-392); nor does a long poll that has ended.
         if not data.records:
@@ -187,7 +187,7 @@ class FetchResponseHandler:
                 observer.fetched(node, cursor.partition, chunk.position, count, chunk.size)
             cursor.received(chunk, buffered)
             if chunk.damage is not None:
-                self.place(cursor)
+                self._fetcher.place_again(cursor)
             # For each chunk and not at the end: the application can begin while the rest is cut.
             self._assignment.arrived(cursor)
             await time_slice.pause()
@@ -225,7 +225,7 @@ class FetchResponseHandler:
             self._assignment.fail(cursor, error)
         elif action is Action.RESET_OFFSET:
             # Buffered records are valid, and delivered first; after the backoff the broker refuses again.
-            if not self._reset(cursor, ResetReason.OUT_OF_RANGE):
+            if not self._resolver.reset(cursor, ResetReason.OUT_OF_RANGE):
                 self.back_off(cursor, code.name)
         elif action is Action.FETCH_FROM_LEADER:
             self._leave_follower(node, cursor, code)
@@ -243,7 +243,7 @@ class FetchResponseHandler:
         cursor.fetch.replica = None
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             # The follower may lag; only the leader knows whether the offset is in the log (KIP-392).
-            self.place(cursor)
+            self._fetcher.place_again(cursor)
         else:
             self.back_off(cursor, code.name)
         # Otherwise a leader that knows no better would name the same follower again, endlessly.
@@ -274,7 +274,7 @@ class FetchResponseHandler:
         """Fetch a partition again after a backoff."""
         pause = self._cluster.backoff.delay(cursor.fetch.attempts + 1)
         cursor.fetch.failed(failure, asyncio.get_running_loop().time() + pause)
-        self.place(cursor)
+        self._fetcher.place_again(cursor)
 
 
 _MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})

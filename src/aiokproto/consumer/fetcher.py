@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import count
 
 from aiokproto.cluster import ClusterClient, ClusterSnapshot, TopicInfo
@@ -20,6 +20,7 @@ from aiokproto.consumer.broker_fetcher import LATE, BrokerFetcher
 from aiokproto.consumer.cursor import Cursor, PartitionState, PartitionStatus
 from aiokproto.consumer.fetch_request import FetchConfig
 from aiokproto.consumer.fetch_response import FetchResponseHandler
+from aiokproto.consumer.position_resolver import PositionResolver
 from aiokproto.consumer.position_validator import PositionValidator
 from aiokproto.consumer.reset_reason import ResetReason
 from aiokproto.error_codes import ErrorCode
@@ -42,7 +43,7 @@ class Fetcher:
         cluster: ClusterClient,
         assignment: Assignment,
         config: FetchConfig,
-        reset: Callable[[Cursor, ResetReason], bool],
+        resolver: PositionResolver,
         validator: PositionValidator,
     ) -> None:
         """Create a fetcher; :meth:`run` does the work.
@@ -51,16 +52,15 @@ class Fetcher:
             cluster: Connections and metadata.
             assignment: The partitions.
             config: The options.
-            reset: Called with a partition whose position is not in the log, and the reason; returns whether the
-                position was reset (False while buffered records have to be delivered first).
+            resolver: Resets positions that are not in the log.
             validator: Checks that the leader's log has what was fetched.
         """
         self._cluster = cluster
         self._assignment = assignment
         self._config = config
-        self._reset = reset
+        self._resolver = resolver
         self._validator = validator
-        self._handler = FetchResponseHandler(cluster, assignment, config, self._mark, reset, validator.found)
+        self._handler = FetchResponseHandler(self, cluster, assignment, config, resolver, validator)
         self._fetchers: dict[int, BrokerFetcher] = {}
         self._tasks: dict[BrokerFetcher, asyncio.Task[None]] = {}
         # By broker: chunks count in it until they are delivered, even if the fetcher has ended. Removed when the broker
@@ -89,7 +89,8 @@ class Fetcher:
         self._changed.update(dict.fromkeys(cursors))
         self._wake.set()
 
-    def _mark(self, cursor: Cursor) -> None:
+    def place_again(self, cursor: Cursor) -> None:
+        """Place a partition again: it may have to be fetched from another broker, later, or not at all."""
         self._changed[cursor] = None
         self._wake.set()
 
@@ -198,7 +199,7 @@ class Fetcher:
     def _is_due(self, cursor: Cursor, now: float) -> bool:
         if self._assignment.cursors.get(cursor.partition) is not cursor or not cursor.fetchable:
             return False
-        if self._is_another_topic(cursor) and not self._reset(cursor, ResetReason.TOPIC_RECREATED):
+        if self._is_another_topic(cursor) and not self._resolver.reset(cursor, ResetReason.TOPIC_RECREATED):
             # Records of the deleted topic are still buffered; deliver them first.
             self._handler.back_off(cursor, ResetReason.TOPIC_RECREATED.value)
         if cursor.fetch.retry_at > now:
@@ -255,9 +256,7 @@ class Fetcher:
         fetcher = self._fetchers.get(node)
         if fetcher is None or fetcher.ended:
             buffered = self._buffered.setdefault(node, BufferedBytes())
-            fetcher = BrokerFetcher(
-                node, self._cluster, self._config, self._handler, buffered, self._share, self._is_placing
-            )
+            fetcher = BrokerFetcher(self, node, self._cluster, self._config, self._handler, buffered)
             self._fetchers[node] = fetcher
             task = self._tasks[fetcher] = create_task(fetcher.run(), name=f"aiokproto-fetch-{node}")
             # Wakes run(), which raises its error, or places what is left.
@@ -271,10 +270,12 @@ class Fetcher:
             # Raises the error of the fetcher, if it has one.
             self._tasks.pop(fetcher).result()
 
-    def _is_placing(self) -> bool:
+    @property
+    def is_placing(self) -> bool:
+        """Whether more partitions are about to be placed."""
         return bool(self._changed)
 
-    def _share(self) -> int:
+    def share(self) -> int:
         """Return the size limit of a response: an equal share of what is left of the buffer.
 
         At least one partition's worth: with less, a full buffer of paused partitions would stop the others.

@@ -21,6 +21,10 @@ from aiokproto.runtime.timeouts import deadline_at
 from aiokproto.texts import counted
 from aiokproto.types import TopicPartition
 
+MISSING_FOR = 5.0
+"""Seconds for which brokers may report that a topic does not exist before it counts as missing: the metadata of new
+topics takes time to reach all brokers."""
+
 _LIST_OFFSETS = Situation(ListOffsetsRequest.api_key)
 
 
@@ -78,6 +82,10 @@ class OffsetLookup:
                     attempt += 1
                     await asyncio.sleep(self._cluster.backoff.delay(attempt))
         return found
+
+    async def offsets(self, wanted: Mapping[TopicPartition, int], timeout: float) -> dict[TopicPartition, int]:
+        """Look up offsets as :meth:`all`, and return them without their timestamps."""
+        return {partition: found.offset for partition, found in (await self.all(wanted, timeout)).items()}
 
     async def _check_known(self, partitions: Collection[TopicPartition], timeout: float) -> None:
         # A partition that does not exist has no leader, which would be retried until the deadline.

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.coordinator_requests import RETRIED
@@ -17,11 +18,10 @@ from aiokproto.codec.messages.list_offsets import ListOffsetsRequest
 from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.cursor import Cursor
-from aiokproto.consumer.fetch_response import MISSING_FOR
 from aiokproto.consumer.lookups import Lookups
 from aiokproto.consumer.new_partitions import follows_committed
 from aiokproto.consumer.offset_reset import ResetPolicy
-from aiokproto.consumer.offsets import FoundOffset, OffsetLookup, may_pass, why_missing
+from aiokproto.consumer.offsets import MISSING_FOR, FoundOffset, OffsetLookup, may_pass, why_missing
 from aiokproto.consumer.reset_reason import ResetReason
 from aiokproto.consumer.start_lookup import COMMITTED, EARLIEST, LATEST, NEAREST, FormerPosition, StartLookup
 from aiokproto.error_codes import ErrorCode
@@ -30,6 +30,9 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.member import GroupMember
 from aiokproto.runtime import current
 from aiokproto.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokproto.consumer.engine import Engine
 
 log = logging.getLogger("aiokproto.consumer")
 
@@ -45,30 +48,29 @@ class PositionResolver(Lookups[StartLookup]):
 
     def __init__(
         self,
+        engine: Engine,
         cluster: ClusterClient,
         assignment: Assignment,
         lookup: OffsetLookup,
         group: GroupMember | None,
         policy: ResetPolicy,
-        is_new: Callable[[TopicPartition], bool | None],
     ) -> None:
         """Create a resolver; :meth:`run` does the work.
 
         Args:
+            engine: Knows which partitions are new to the subscription.
             cluster: Metadata.
             assignment: The partitions.
             lookup: Looks up offsets in the log.
             group: The member, which looks up committed offsets; None without a group.
             policy: ``auto_offset_reset``.
-            is_new: Returns whether a partition is read from its beginning because it has appeared since the
-                subscription began; None if only the group's other offsets can tell.
         """
         super().__init__(cluster)
+        self._engine = engine
         self._assignment = assignment
         self._lookup = lookup
         self._group = group
         self._policy = policy
-        self._is_new = is_new
 
     # Events
 
@@ -263,7 +265,7 @@ class PositionResolver(Lookups[StartLookup]):
         if self._policy.start_at == EARLIEST:
             return set()
         none = [partition for partition, position in committed.items() if position is None]
-        seen = {partition: self._is_new(partition) for partition in none}
+        seen = {partition: self._engine.may_be_new(partition) for partition in none}
         new = {partition for partition, is_new in seen.items() if is_new}
         unclear = {partition for partition, is_new in seen.items() if is_new is None}
         topics = self._cluster.snapshot.topics

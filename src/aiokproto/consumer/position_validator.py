@@ -15,7 +15,7 @@ raises :class:`~aiokproto.errors.LogTruncationError`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.offset_for_leader_epoch import (
@@ -27,6 +27,7 @@ from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.epochs import AskOlder, EpochEnd
 from aiokproto.consumer.lookups import Lookups
+from aiokproto.consumer.position_resolver import PositionResolver
 from aiokproto.consumer.start_lookup import Lookup
 from aiokproto.errors import KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
@@ -70,23 +71,11 @@ class PositionValidator(Lookups[Validation]):
 
     _what = "validate"
 
-    def __init__(
-        self,
-        cluster: ClusterClient,
-        assignment: Assignment,
-        truncated: Callable[[Cursor, int | None, int], None],
-    ) -> None:
-        """Create a validator; :meth:`run` does the work.
-
-        Args:
-            cluster: Metadata and connections.
-            assignment: The partitions.
-            truncated: Called with a partition of which delivered records are lost, the offset where the logs diverge
-                (None: unknown), and the epoch of the leader's log before it.
-        """
+    def __init__(self, cluster: ClusterClient, assignment: Assignment, resolver: PositionResolver) -> None:
+        """Create a validator; :meth:`run` does the work. The ``resolver`` moves positions that the log has lost."""
         super().__init__(cluster)
         self._assignment = assignment
-        self._truncated = truncated
+        self._resolver = resolver
 
     def is_valid(self, cursor: Cursor) -> bool:
         """Return whether a partition can be fetched in the current leader epoch; if not, validate it first."""
@@ -147,7 +136,7 @@ class PositionValidator(Lookups[Validation]):
         assert fetch.offset is not None, "a position is validated"
         if end.epoch < 0 or end.offset < 0:
             self.waiting.pop(cursor, None)
-            self._truncated(cursor, None, -1)
+            self._resolver.truncated(cursor, None, -1)
             return
         agreed = fetch.epochs.agreed(asked, end, fetch.offset)
         if isinstance(agreed, AskOlder):
@@ -168,7 +157,7 @@ class PositionValidator(Lookups[Validation]):
             log.info("%s: the log was truncated to offset %d, behind the position", cursor.partition, agreed)
             self._assignment.rewind(cursor, position, end.epoch)
         else:
-            self._truncated(cursor, agreed, end.epoch)
+            self._resolver.truncated(cursor, agreed, end.epoch)
 
     # Work
 

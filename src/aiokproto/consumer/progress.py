@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aiokproto.application.gates import PROGRESS, Use, gated
-from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.commit_result import after
 from aiokproto.consumer.cursor import Cursor
+from aiokproto.consumer.engine import Engine
 from aiokproto.errors import CommitError
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, Record, TopicPartition
 
@@ -23,21 +23,18 @@ class Delivered:
 
     def __init__(
         self,
-        assignment: Assignment,
-        identity: Callable[[], GroupMetadata],
+        engine: Engine,
         cursors: Mapping[TopicPartition, Cursor],
         positions: Mapping[TopicPartition, OffsetAndMetadata],
         taken: Iterable[TopicPartition] = (),
-        *,
-        managed: bool,
     ) -> None:
-        """``taken`` are partitions that were taken away already. With ``managed``, the group assigns the partitions."""
-        self._assignment = assignment
-        self._identity = identity
+        """``taken`` are partitions that were taken away already."""
+        self._engine = engine
+        self._assignment = engine.assignment
         self._cursors = cursors
         self._positions = positions
         self._taken = set(taken)
-        self._managed = managed
+        self._managed = engine.group_assigns
 
     @property
     def lost(self) -> list[TopicPartition]:
@@ -65,7 +62,7 @@ class Delivered:
                 f"the group has taken away {', '.join(map(str, lost))} since records of it were delivered: they are "
                 "processed again"
             )
-        return self._identity()
+        return self._engine.group_metadata()
 
     def _committed(self) -> None:
         """A transaction has committed the positions."""
@@ -83,16 +80,8 @@ class Progress(Delivered):
     can have processed the records.
     """
 
-    def __init__(
-        self,
-        records: Iterable[Record[Any, Any]],
-        assignment: Assignment,
-        group_metadata: Callable[[], GroupMetadata],
-        admit: Callable[[Use], None],
-        *,
-        managed: bool = True,
-    ) -> None:
-        self._admit = admit
+    def __init__(self, engine: Engine, records: Iterable[Record[Any, Any]]) -> None:
+        assignment, managed = engine.assignment, engine.group_assigns
         self._first: dict[TopicPartition, int] = {}
         last: dict[TopicPartition, Record[Any, Any]] = {}
         cursors: dict[TopicPartition, Cursor] = {}
@@ -108,7 +97,10 @@ class Progress(Delivered):
                 self._first.setdefault(where, record.offset)
                 cursors[where] = cursor
         positions = {where: after(record) for where, record in last.items()}
-        super().__init__(assignment, group_metadata, cursors, positions, taken, managed=managed)
+        super().__init__(engine, cursors, positions, taken)
+
+    def _admit(self, use: Use) -> None:
+        self._engine.admit(use)
 
     @property
     def partitions(self) -> list[TopicPartition]:

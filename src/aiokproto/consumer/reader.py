@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from aiokproto.application.gates import READ
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.awaited import Awaited
 from aiokproto.consumer.batch import DamagedBatch, FetchedBatch
@@ -35,13 +36,13 @@ from aiokproto.records.slices import QUICK_BYTES
 from aiokproto.runtime.timeouts import wait_until
 from aiokproto.types import Record, TopicPartition, UndecodableRecord
 
+if TYPE_CHECKING:
+    from aiokproto.consumer.engine import Engine
+
 CHECKED_ON_LOOP = 2 * 1024 * 1024
 """Bytes whose checksums are verified in the event loop, in some tenths of a millisecond."""
 
 T = TypeVar("T")
-
-RunInThread = Callable[[Callable[[], Any]], "asyncio.Future[Any]"]
-"""Runs a function in one of the client's threads."""
 
 
 class Reader:
@@ -58,26 +59,22 @@ class Reader:
 
     def __init__(
         self,
+        engine: Engine,
         assignment: Assignment,
-        check_crcs: bool,
-        check: Callable[[], None],
-        run_in_thread: RunInThread,
         undecodable: Undecodable,
+        *,
+        check_crcs: bool = True,
         interceptors: Interceptors = NO_INTERCEPTORS,
-        check_free: Callable[[], None] = lambda: None,
     ) -> None:
-        """``check`` raises if the consumer cannot deliver records, ``check_free`` if they are delivered to an owner."""
         # None without, so that the test is that of a batch and not a call.
         self._interceptors = interceptors if interceptors.receiving else None
         self.requests = 0
         self.waiting = False
         self.owner: object = None
         self.awaited: Awaited | None = None
+        self._engine = engine
         self._assignment = assignment
         self._check_crcs = check_crcs
-        self._check = check
-        self._check_free = check_free
-        self._run_in_thread = run_in_thread
         self._undecodable = undecodable
         # For the one call that waits; set by whatever may give it records or an error.
         self._arrived = asyncio.Event()
@@ -144,7 +141,7 @@ class Reader:
         try:
             await self._slice.pause()
             while left := remaining():
-                self._check()
+                self._engine.check()
                 self._arrived.clear()
                 cursor = self._assignment.next_cursor(left)
                 if cursor is None:
@@ -173,7 +170,7 @@ class Reader:
         try:
             await self._slice.pause()
             while True:
-                self._check()
+                self._engine.check()
                 self._arrived.clear()
                 ready = self._assignment.ready()
                 if sum(len(cursor.buffer.records) for cursor in ready) >= least:
@@ -316,11 +313,11 @@ class Reader:
     def requested(self, by: object = None) -> None:
         """The application requests a record, and the last one is processed; raises as :meth:`open`."""
         # First: a consumer that cannot deliver must not count the current record as processed.
-        self._check()
+        self._engine.check()
         # guard: while a session or run() reads, other readers are rejected
         if self.owner is not by:
             # Whoever owns the reader is the situation that the gate refuses.
-            self._check_free()
+            self._engine.admit(READ)
         if self.waiting:
             raise RuntimeError("another task is waiting for records of this consumer; only one can at a time")
         self.requests += 1
@@ -336,7 +333,7 @@ class Reader:
         """Wait for the partition to deliver next; None after the deadline. Raises the partition's error, if it has
         one."""
         while True:
-            self._check()
+            self._engine.check()
             # Before the look: what arrives after it wakes.
             self._arrived.clear()
             cursor = self._assignment.next_cursor()
@@ -450,7 +447,7 @@ class Reader:
             if buffer.reading is not None and buffer.reading is not what:
                 # Another thread may still be reading it.
                 self._read_again(cursor)
-            future = self._run_in_thread(work)
+            future = self._engine.cluster.run_in_thread(work)
             buffer.opening = (what, future)
             future.add_done_callback(partial(self._opened_in_thread, cursor))
         future = buffer.opening[1]

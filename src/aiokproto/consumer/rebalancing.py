@@ -9,22 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
 from contextvars import ContextVar
 from inspect import isawaitable
+from typing import TYPE_CHECKING
 
 from aiokproto.application.calls import CallbackError, calling
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.offsets import names
 from aiokproto.consumer.reader import Reader
 from aiokproto.consumer.start_lookup import COMMITTED
-from aiokproto.consumer.subscription import Listener, SubscriptionState
+from aiokproto.consumer.subscription import Listener
 from aiokproto.errors import ClientClosedError, KafkaError
-from aiokproto.group.changes import Change, ChangeKind
+from aiokproto.group.changes import Change, ChangeKind, PartitionOwner
 from aiokproto.hooks import RebalanceKind
 from aiokproto.runtime import create_task
 from aiokproto.texts import repr_of
 from aiokproto.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokproto.consumer.engine import Engine
 
 log = logging.getLogger("aiokproto.consumer")
 
@@ -52,7 +55,7 @@ _CALL: ContextVar[_Call | None] = ContextVar("rebalance callback", default=None)
 """The callback in which the current task runs. Tasks inherit it: a callback may delegate to tasks and wait for them."""
 
 
-class Rebalancing:
+class Rebalancing(PartitionOwner):
     """Carries out the changes that the group makes to the assignment.
 
     Invariant: ``on_assigned`` is called once for a partition, then ``on_revoked`` or ``on_lost`` once, whatever ends
@@ -62,22 +65,11 @@ class Rebalancing:
         called_for: Partitions for which ``on_assigned`` was called, and neither ``on_revoked`` nor ``on_lost`` yet.
     """
 
-    def __init__(
-        self,
-        assignment: Assignment,
-        reader: Reader,
-        subscription: Callable[[], SubscriptionState],
-        commit_processed: Callable[[Collection[TopicPartition], float], Awaitable[None]],
-        changed: Callable[[Collection[TopicPartition]], None],
-    ) -> None:
-        """``commit_processed`` commits the processed records of partitions within some seconds; ``changed`` is called
-        after each change."""
+    def __init__(self, engine: Engine, assignment: Assignment, reader: Reader) -> None:
         self.called_for: set[TopicPartition] = set()
         self._assignment = assignment
         self._reader = reader
-        self._subscription = subscription
-        self._commit_processed = commit_processed
-        self._changed = changed
+        self._engine = engine
         # Set by lost() during a change, so that its steps stop waiting; each change ends it.
         self._lost = False
         self._confirmed = True
@@ -133,7 +125,7 @@ class Rebalancing:
         finally:
             self._lost = False
             # In finally: calls that wait for the assignment must look again, also if a callback raised.
-            self._changed(partitions)
+            self._engine.ownership_changed(partitions)
             # Else end() makes the call, and reports it.
             if partitions and self._called is not None:
                 took = asyncio.get_running_loop().time() - started
@@ -203,8 +195,8 @@ class Rebalancing:
         # Before anything is waited for: the record that is being processed is the last one.
         # guard: nothing that is being revoked is delivered
         self._assignment.hold(partitions, "being revoked")
-        if self._assignment.handling is not None:
-            self._assignment.handling.revoke(partitions, deadline)
+        if self._assignment.runner is not None:
+            self._assignment.runner.revoke(partitions, deadline)
         # guard: a revocation waits for the record that is being processed
         while not self._lost and self._assignment.is_busy(partitions):
             if loop.time() >= deadline:
@@ -215,7 +207,7 @@ class Rebalancing:
         if not self._lost:
             try:
                 # At least a second, even after the deadline: a late commit is better than repeated records.
-                await self._commit_processed(partitions, max(deadline - loop.time(), 1.0))
+                await self._engine.commit_before_revoking(partitions, max(deadline - loop.time(), 1.0))
             # Logged and not raised: the partitions have to be given up all the same.
             except KafkaError as error:
                 log.warning("consumer: commit before %s are revoked: %s", names(partitions), error)
@@ -271,13 +263,13 @@ class Rebalancing:
     def _reports(self, kind: ChangeKind) -> bool:
         """Return whether the application learns of a change by its callback. Of a loss it does not by ``on_revoked``,
         in which it may believe that its commits succeed."""
-        subscription = self._subscription()
+        subscription = self._engine.subscription
         listener = subscription.on_lost if kind is ChangeKind.LOST else subscription.on_revoked
         return listener is not None
 
     def _listener(self, kind: ChangeKind) -> tuple[str, Listener | None]:
         """Return the callback for a kind of change, and its name."""
-        subscription = self._subscription()
+        subscription = self._engine.subscription
         if kind is ChangeKind.ASSIGN:
             return "on_assigned", subscription.on_assigned
         if kind is ChangeKind.LOST and subscription.on_lost is not None:

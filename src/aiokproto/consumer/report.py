@@ -134,7 +134,7 @@ def health_of(engine: Engine) -> Health:
     elif engine.running:
         _add_group(engine, findings)
         _add_awaited(engine, findings)
-        _add_handling(engine, findings)
+        _add_handlers(engine, findings)
         _add_partitions(engine, findings)
     return findings.health()
 
@@ -166,9 +166,9 @@ def _add_awaited(engine: Engine, findings: Findings) -> None:
         findings.degraded.append(f"{awaited}, for {age:.0f} s")
 
 
-def _add_handling(engine: Engine, findings: Findings) -> None:
-    handled = engine.assignment.handled
-    if handled is not None and (problem := handled.problem()):
+def _add_handlers(engine: Engine, findings: Findings) -> None:
+    runner = engine.assignment.last_runner
+    if runner is not None and (problem := runner.problem()):
         findings.degraded.append(problem)
 
 

@@ -150,10 +150,10 @@ class Runner(ABC):
         return self.summary()
 
     async def _watch(self) -> None:
-        stuck = StuckReport(self._running, self._log)
+        stuck = StuckReport(self._log)
         while True:
             await asyncio.sleep(WATCHED_EVERY)
-            stuck.report()
+            stuck.report(self._running())
             self._progress.report(self._live(), self._running())
 
     def stop(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from aiokproto.running.scheduler import Backlog, Scheduler, Work
 from aiokproto.running.summary import PartitionProgress, RunStatus, RunSummary
@@ -40,15 +40,14 @@ def status_of(scheduler: Scheduler, backlogs: Iterable[Backlog], counts: RunSumm
 class StuckReport:
     """Logs calls that take long, one line in :data:`STUCK_AFTER` seconds, however many there are."""
 
-    def __init__(self, running: Callable[[], list[Work]], log: logging.Logger) -> None:
-        self._running = running
+    def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._time = asyncio.get_running_loop().time
         self._reported = -STUCK_AFTER
 
-    def report(self) -> None:
-        """Look, and log if it is time."""
-        now, works = self._time(), self._running()
+    def report(self, works: list[Work]) -> None:
+        """Log the running ``works`` that take long, unless a line was logged a moment ago."""
+        now = self._time()
         stuck = [work for work in works if now - work.began >= STUCK_AFTER]
         if not stuck or now - self._reported < STUCK_AFTER:
             return

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages import share_acknowledge, share_fetch
@@ -30,16 +30,17 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import ClientClosedError, KafkaError, UnsupportedVersionError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.fetched.time_slice import TimeSlice
-from aiokproto.observe.observers import ShareObserver
 from aiokproto.runtime.timeouts import wait_until
-from aiokproto.share.acquire_limit import AcquireLimit
-from aiokproto.share.buffer import FetchedPart, ShareBuffer, acquired_ranges, release
+from aiokproto.share.buffer import FetchedPart, acquired_ranges, release
 from aiokproto.share.config import ShareConfig
 from aiokproto.share.ledger import AcquiredPartition, AcquisitionLock, Ended, QueuedAck, is_divisible
-from aiokproto.share.requests import Acks, Member, share_acknowledge_request, share_fetch_request
+from aiokproto.share.requests import Acks, share_acknowledge_request, share_fetch_request
 from aiokproto.share.session import FINAL_EPOCH, ShareSessionHandler, TopicIdPartition
 from aiokproto.texts import counted, repr_of
 from aiokproto.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokproto.share.engine import ShareEngine
 
 log = logging.getLogger("aiokproto.share")
 
@@ -80,38 +81,6 @@ class _Suspension(NamedTuple):
     error: str
 
 
-class Owner(Protocol):
-    """What a session needs of the consumer."""
-
-    observer: ShareObserver
-    buffer: ShareBuffer
-    limit: AcquireLimit
-
-    def demand(self, served: int) -> int | None:
-        """Return the number of the application's last request for records, if it needs a fetch; else None.
-
-        A request needs fetches until it has records. One that does not wait needs one; ``served`` is the request for
-        which this broker had its last.
-        """
-        ...
-
-    def wanted_records(self) -> int:
-        """Return how many records to acquire at most."""
-        ...
-
-    def arrived(self) -> None:
-        """Records are in the buffer."""
-        ...
-
-    def acks_ended(self, ended: Iterable[Ended]) -> None:
-        """Acknowledgements have an outcome."""
-        ...
-
-    def partition_failed(self, error: KafkaError) -> None:
-        """A partition cannot be read; the next read raises the error."""
-        ...
-
-
 class BrokerSession:
     """The share session with one broker, as long as the consumer runs.
 
@@ -120,15 +89,12 @@ class BrokerSession:
         failure: Why the last request failed; empty if it did not.
     """
 
-    def __init__(
-        self, node: int, cluster: ClusterClient, config: ShareConfig, member: Callable[[], Member], owner: Owner
-    ) -> None:
+    def __init__(self, engine: ShareEngine, node: int, cluster: ClusterClient, config: ShareConfig) -> None:
         self.node = node
         self.failure = ""
         self._cluster = cluster
         self._config = config
-        self._member = member
-        self._owner = owner
+        self._engine = engine
         self._handler = ShareSessionHandler()
         self._wanted: dict[TopicIdPartition, TopicPartition] = {}
         self._acquired: dict[TopicIdPartition, AcquiredPartition] = {}
@@ -167,7 +133,7 @@ class BrokerSession:
                 str(acquired.partition),
                 f"broker {self.node}, from which the records were acquired, is not the leader any more",
             )
-            self._owner.acks_ended(acquired.lose(error))
+            self._engine.acks_ended(acquired.lose(error))
 
     @property
     def holds(self) -> frozenset[TopicIdPartition]:
@@ -224,7 +190,7 @@ class BrokerSession:
             return True
         # The broker may have nothing to acquire before it has them all: without them, a fetch would wait.
         many = sum(each.queued for each in self._acquired.values()) > MAX_ACKS
-        demand = None if many else self._owner.demand(self._served)
+        demand = None if many else self._engine.demand(self._served)
         if demand is not None and (keys := self._fetchable(now)):
             self._served = demand
             await self._fetch(keys, now)
@@ -239,7 +205,7 @@ class BrokerSession:
 
     def _keep_alive_at(self) -> float | None:
         """Return when a request is due so that the connection is not idle for too long; None if nothing is locked."""
-        if not self._handler.is_open or not (self._owner.buffer or any(each.held for each in self._acquired.values())):
+        if not self._handler.is_open or not (self._engine.buffer or any(each.held for each in self._acquired.values())):
             return None
         return self._sent_at + self._cluster.config.connections_max_idle / 2
 
@@ -260,7 +226,7 @@ class BrokerSession:
         return self._flushing or min(times) + self._config.linger <= now
 
     def _next_due(self, now: float) -> float | None:
-        times: list[float | None] = [self._owner.buffer.next_check(now), self._keep_alive_at()]
+        times: list[float | None] = [self._engine.buffer.next_check(now), self._keep_alive_at()]
         for acquired in self._acquired.values():
             times.append(acquired.next_expiry())
             if self._config.renew and self._can_renew:
@@ -268,17 +234,17 @@ class BrokerSession:
             if acquired.queued_at is not None:
                 due = now if self._flushing else acquired.queued_at + self._config.linger
                 times.append(max(due, acquired.retry_at))
-        if self._owner.demand(self._served) is not None:
+        if self._engine.demand(self._served) is not None:
             times += [each.until for key, each in self._suspended.items() if key in self._wanted and each.until > now]
             if self._fetch_at > now:
                 times.append(self._fetch_at)
         return min((each for each in times if each is not None), default=None)
 
     def _expire(self, now: float) -> None:
-        self._owner.buffer.drop_lost(now)
+        self._engine.buffer.drop_lost(now)
         for acquired in self._acquired.values():
             if count := acquired.forget_expired(now):
-                self._owner.observer.expired += count
+                self._engine.observer.expired += count
                 log.warning(
                     "share consumer: %s: the locks of %s expired before they were acknowledged",
                     acquired.partition,
@@ -293,7 +259,7 @@ class BrokerSession:
         for key, acquired in self._acquired.items():
             acks, ended = acquired.take(now, most)
             most -= len(acks) + len(ended)
-            self._owner.acks_ended(ended)
+            self._engine.acks_ended(ended)
             if acks:
                 found[key] = acks
         return found
@@ -307,12 +273,12 @@ class BrokerSession:
                     acquired.renew(record, now, reported=False)
             acks, ended = acquired.take_renewals(now, most)
             most -= len(acks) + len(ended)
-            self._owner.acks_ended(ended)
+            self._engine.acks_ended(ended)
             if acks:
                 found[key] = acks
         if found and not self._can_renew:
             error = UnsupportedVersionError(f"broker {self.node} cannot renew locks: that needs Kafka 4.2 (KIP-1222)")
-            self._owner.acks_ended(Ended(ack, error) for acks in found.values() for ack in acks)
+            self._engine.acks_ended(Ended(ack, error) for acks in found.values() for ack in acks)
             return {}
         return found
 
@@ -321,7 +287,7 @@ class BrokerSession:
     ) -> None:
         sent_at = asyncio.get_running_loop().time()
         epoch = FINAL_EPOCH if final else self._handler.epoch
-        request = share_acknowledge_request(self._member(), epoch, acks, renew=renew)
+        request = share_acknowledge_request(self._engine.identity(), epoch, acks, renew=renew)
         most = self._cluster.config.request_timeout
         response = await self._send(request, acks, most if timeout is None else min(timeout, most))
         if not isinstance(response, ShareAcknowledgeResponse):
@@ -358,14 +324,14 @@ class BrokerSession:
             unknown = (
                 acquired.answered(acks, missing) if renewed_at is None else acquired.not_renewed(acks, missing, now)
             )
-            self._owner.acks_ended(unknown)
+            self._engine.acks_ended(unknown)
             return
         code = ErrorCode(error_code)
         if not code:
             if renewed_at is not None:
-                self._owner.acks_ended(acquired.renewed(acks, renewed_at, self._lock_duration))
+                self._engine.acks_ended(acquired.renewed(acks, renewed_at, self._lock_duration))
             else:
-                self._owner.acks_ended(acquired.answered(acks, None))
+                self._engine.acks_ended(acquired.answered(acks, None))
             return
         detail = part.acknowledge_error_message if isinstance(part, share_fetch.PartitionData) else part.error_message
         error = error_for(code, context, detail, self._cluster.asked(ShareAcknowledgeRequest, acquired.partition.topic))
@@ -374,18 +340,18 @@ class BrokerSession:
             self._cluster.metadata.invalidate(str(error))
         action = classify(code, _ACKNOWLEDGE._replace(divisible=is_divisible(acks)))
         if action is Action.STOP:
-            self._owner.acks_ended(acquired.answered(acks, error))
+            self._engine.acks_ended(acquired.answered(acks, error))
             raise error
         if renewed_at is not None:
-            self._owner.acks_ended(acquired.not_renewed(acks, error, now))
+            self._engine.acks_ended(acquired.not_renewed(acks, error, now))
         elif acquired.lost is not None:
-            self._owner.acks_ended(acquired.answered(acks, error))
+            self._engine.acks_ended(acquired.answered(acks, error))
         elif action is Action.SPLIT_BATCH:
             acquired.separate(acks, now)
         elif action in (Action.BACKOFF, Action.REFRESH_METADATA) and not self._closing:
             acquired.retry(acks, now + self._cluster.backoff.delay(acquired.attempts + 1), now)
         else:
-            self._owner.acks_ended(acquired.answered(acks, error))
+            self._engine.acks_ended(acquired.answered(acks, error))
 
     def _note_leader(
         self, partition: TopicPartition, part: share_acknowledge.PartitionData | share_fetch.PartitionData
@@ -403,25 +369,25 @@ class BrokerSession:
         now = asyncio.get_running_loop().time()
         config = self._config.fetch
         max_wait = min([config.max_wait, self._lock_duration / 4, *self._until_renewal(now)])
-        wanted = self._owner.wanted_records()
+        wanted = self._engine.wanted_records()
         # While the application is slow, whole batches would expire in the buffer.
         strict = config.record_limit or wanted < config.max_records
         plan = self._handler.plan(keys, acks)
         request = share_fetch_request(
-            self._member(), plan, acks, config, max_records=wanted, strict=strict, max_wait=max_wait
+            self._engine.identity(), plan, acks, config, max_records=wanted, strict=strict, max_wait=max_wait
         )
         response = await self._send(request, acks, max_wait + self._cluster.config.request_timeout)
         if not isinstance(response, ShareFetchResponse):
-            self._owner.observer.failed_fetches += 1
+            self._engine.observer.failed_fetches += 1
             return
         code = ErrorCode(response.error_code)
         if code:
-            self._owner.observer.failed_fetches += 1
+            self._engine.observer.failed_fetches += 1
             asked = self._cluster.asked(ShareFetchRequest, group=self._config.group_id)
             self._lost(error_for(code, f"ShareFetch from broker {self.node}", response.error_message, asked))
             return
         self._succeeded(response.acquisition_lock_timeout_ms)
-        observer = self._owner.observer
+        observer = self._engine.observer
         observer.fetches.add(asyncio.get_running_loop().time() - now)
         observer.throttle.add(response.throttle_time_ms / 1000)
         bytes_before, records_before = self._fetched_bytes, self._fetched_records
@@ -500,7 +466,7 @@ class BrokerSession:
             self._lose_leadership(key)
             acquired = None
         if acquired is None:
-            acquired = self._acquired[key] = AcquiredPartition(self._owner, partition)
+            acquired = self._acquired[key] = AcquiredPartition(self._engine, partition)
         # guard: a lock counts from when it was requested
         #     -> AcquisitionLock(acquired, sent_at + 5, sent_at + 5, self._lock_duration)
         lock = AcquisitionLock(acquired, sent_at, sent_at, self._lock_duration)
@@ -512,11 +478,11 @@ class BrokerSession:
         count = sum(each.last - each.first + 1 for each in ranges)
         self._fetched_bytes += len(data)
         self._fetched_records += count
-        observer = self._owner.observer
+        observer = self._engine.observer
         observer.redelivered += sum(each.last - each.first + 1 for each in ranges if each.delivery_count > 1)
         observer.fetched(self.node, partition, ranges[0].first, count, len(data))
-        self._owner.buffer.put(FetchedPart(lock, ranges, data, self._config.check_crcs, self._config.limits))
-        self._owner.arrived()
+        self._engine.buffer.put(FetchedPart(lock, ranges, data, self._config.check_crcs, self._config.limits))
+        self._engine.arrived()
 
     def _refused(
         self, key: TopicIdPartition, partition: TopicPartition | None, part: share_fetch.PartitionData
@@ -534,7 +500,7 @@ class BrokerSession:
         if action is Action.REFRESH_METADATA:
             self._cluster.metadata.invalidate(str(error))
         elif action is Action.FAIL:
-            self._owner.partition_failed(error)
+            self._engine.partition_failed(error)
         attempts = self._suspended[key].attempts + 1 if key in self._suspended else 1
         at = asyncio.get_running_loop().time() + self._cluster.backoff.delay(attempts)
         self._suspended[key] = _Suspension(at, attempts, str(error))
@@ -547,7 +513,7 @@ class BrokerSession:
         """Send a request; None if it failed, and the session is lost."""
         self._requested_at = self._sent_at = asyncio.get_running_loop().time()
         self._in_flight = dict(acks)
-        self._owner.observer.sent += sum(ack.last - ack.first + 1 for each in acks.values() for ack in each)
+        self._engine.observer.sent += sum(ack.last - ack.first + 1 for each in acks.values() for ack in each)
         try:
             return await self._cluster.send(request, self.node, timeout=timeout, channel=CHANNEL)
         except KafkaError as error:
@@ -590,10 +556,10 @@ class BrokerSession:
         self._acquired.clear()
         in_flight, self._in_flight = self._in_flight, {}
         for of_partition in in_flight.values():
-            self._owner.acks_ended(of_partition[0].lock.acquired.answered(of_partition, error))
+            self._engine.acks_ended(of_partition[0].lock.acquired.answered(of_partition, error))
         for each in acquired:
             # guard: what a lost session has acquired is lost
-            self._owner.acks_ended(each.lose(error))
+            self._engine.acks_ended(each.lose(error))
 
     # The end
 

@@ -238,8 +238,7 @@ class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
         engine = self._engine
         # The quick answer first: the gate is asked where it may refuse.
         # guard: the records of a share group's run() are not read by others
-        #     -> asyncio._get_running_loop() is not engine.cluster.home.loop
-        if engine.handling is not None or asyncio._get_running_loop() is not engine.cluster.home.loop:
+        if engine.runner is not None or asyncio._get_running_loop() is not engine.cluster.home.loop:
             engine.admit(READ)
         self._settle(Acknowledgement.ACCEPT)
         while True:

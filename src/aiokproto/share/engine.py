@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from aiokproto.application.gates import DELIVER, Obstacle
 from aiokproto.cluster import ClusterClient
@@ -21,7 +21,6 @@ from aiokproto.share.acquire_limit import AcquireLimit
 from aiokproto.share.buffer import ShareBuffer
 from aiokproto.share.config import ShareConfig
 from aiokproto.share.fetcher import ShareFetcher
-from aiokproto.share.interception import Interception
 from aiokproto.share.ledger import Ended, QueuedAck, RecordState, ShareRecord
 from aiokproto.share.metric_source import metric_source
 from aiokproto.share.outcomes import Outcomes
@@ -29,6 +28,9 @@ from aiokproto.share.reader import ShareReader
 from aiokproto.share.requests import Member
 from aiokproto.texts import counted
 from aiokproto.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokproto.share.runner import ShareRunner
 
 log = logging.getLogger("aiokproto.share")
 
@@ -40,18 +42,6 @@ _SILENT_FOR = 5.0
 
 _REPEATED_AFTER = 30.0
 """Seconds after which the same cause is logged again."""
-
-
-class Handling(Protocol):
-    """A call of :meth:`ShareConsumer.run`."""
-
-    def check_closable(self) -> None:
-        """Raise in a handler: closing would wait for it."""
-        ...
-
-    async def finish(self, deadline: float) -> None:
-        """After the reader was stopped: let handlers end, and cancel them at that loop time."""
-        ...
 
 
 class ShareEngine(Lifecycle):
@@ -67,7 +57,7 @@ class ShareEngine(Lifecycle):
         fetcher: The share sessions.
         member: The group member.
         most_wanted: How many records the application can take now, at most; None: as many as ``max_poll_records``.
-        handling: The call of :meth:`ShareConsumer.run`; None without one.
+        runner: The call of :meth:`ShareConsumer.run`; None while there is none.
     """
 
     def __init__(self, cluster: ClusterClient, config: ShareConfig, topics: frozenset[str]) -> None:
@@ -80,18 +70,9 @@ class ShareEngine(Lifecycle):
         self.buffer = ShareBuffer(self.limit)
         self.outcomes = Outcomes(config.on_acknowledged, self.observer)
         self.most_wanted: int | None = None
-        self.handling: Handling | None = None
-        self.reader = ShareReader(
-            self.buffer,
-            config.damaged,
-            self.check,
-            cluster.run_in_thread,
-            self._want,
-            self._queued,
-            self.observer,
-            Interception(cluster.config.interceptors, self.settle),
-        )
-        self.fetcher = ShareFetcher(cluster, config, self._identity, self)
+        self.runner: ShareRunner | None = None
+        self.reader = ShareReader(self, self.buffer, config.damaged, self.observer, cluster.config.interceptors)
+        self.fetcher = ShareFetcher(self, cluster, config)
         self.member = ShareMember(cluster, config.group_id, cluster.config.client_rack, self._assigned)
         self._assignment: frozenset[TopicPartition] = frozenset()
         self._problem: KafkaError | None = None
@@ -100,7 +81,11 @@ class ShareEngine(Lifecycle):
     # What the sessions ask
 
     def demand(self, served: int) -> int | None:
-        """See :class:`~aiokproto.share.broker_session.Owner`."""
+        """Return the number of the application's last request for records, if it needs a fetch; else None.
+
+        A request needs fetches until it has records. One that doesn't wait needs one fetch from each broker; ``served``
+        is the last request for which the broker was asked.
+        """
         reader = self.reader
         # guard: a share fetch is sent when records are wanted
         #     -> self.buffer or self._closing or reader.requests == served
@@ -109,26 +94,24 @@ class ShareEngine(Lifecycle):
         return reader.requests
 
     def wanted_records(self) -> int:
-        """See :class:`~aiokproto.share.broker_session.Owner`."""
+        """Return how many records a request may acquire."""
         return self.limit.current if self.most_wanted is None else min(self.limit.current, self.most_wanted)
 
     def arrived(self) -> None:
-        """See :class:`~aiokproto.share.broker_session.Owner`."""
+        """Records are in the buffer."""
         self.reader.wake()
 
     def acks_ended(self, ended: Iterable[Ended]) -> None:
-        """See :class:`~aiokproto.share.broker_session.Owner`."""
+        """Acknowledgements have an outcome."""
         self.outcomes.ended(ended)
 
     def partition_failed(self, error: KafkaError) -> None:
-        """See :class:`~aiokproto.share.broker_session.Owner`."""
+        """A partition cannot be read. The next read raises the error."""
         self.reader.fail(error)
 
-    def _identity(self) -> Member:
+    def identity(self) -> Member:
+        """Return who sends the sessions' requests."""
         return Member(self.config.group_id, self.member.member_id)
-
-    def _want(self) -> None:
-        self.fetcher.wake()
 
     # The subscription and the group
 
@@ -214,7 +197,7 @@ class ShareEngine(Lifecycle):
         else:
             result = acquired.acknowledge(record, kind, now)
         if isinstance(result, QueuedAck):
-            self._queued(result, wake=idle)
+            self.queued(result, wake=idle)
             return True
         if isinstance(result, Ended):
             self.outcomes.ended([result])
@@ -223,7 +206,8 @@ class ShareEngine(Lifecycle):
                 self._report_last()
         return False
 
-    def _queued(self, ack: QueuedAck, wake: bool = True) -> None:
+    def queued(self, ack: QueuedAck, wake: bool = True) -> None:
+        """An acknowledgement is queued; with ``wake``, its session looks at it now."""
         self.outcomes.queued(ack)
         if wake:
             # Once for all that is acknowledged until the next request.
@@ -262,7 +246,7 @@ class ShareEngine(Lifecycle):
     # Lifecycle
 
     def _other_obstacles(self) -> Iterable[Obstacle]:
-        return () if self.handling is None else (Obstacle.RUN,)
+        return () if self.runner is None else (Obstacle.RUN,)
 
     def check(self) -> None:
         """Raise what keeps records from being delivered, also to :meth:`ShareConsumer.run`, and what background tasks
@@ -295,8 +279,8 @@ class ShareEngine(Lifecycle):
         """Send what is acknowledged, release the rest, and leave the group, within ``timeout`` seconds."""
         if not await self._can_close(timeout):
             return
-        if self.handling is not None:
-            self.handling.check_closable()
+        if self.runner is not None:
+            self.runner.check_outside("close()")
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
 
@@ -307,8 +291,8 @@ class ShareEngine(Lifecycle):
         self.reader.stop()
         in_time = False
         try:
-            if self.handling is not None:
-                await self.handling.finish(deadline - left() / 2)
+            if self.runner is not None:
+                await self.runner.finish(deadline - left() / 2)
             await self._end_tasks(left() / 4)
             await self.fetcher.close(left() / 2)
             in_time = True

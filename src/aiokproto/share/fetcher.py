@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.errors import ClientClosedError
 from aiokproto.runtime import create_task
 from aiokproto.runtime.timeouts import wait_until
-from aiokproto.share.broker_session import BrokerSession, Owner
+from aiokproto.share.broker_session import BrokerSession
 from aiokproto.share.config import ShareConfig
-from aiokproto.share.requests import Member
 from aiokproto.share.session import TopicIdPartition
 from aiokproto.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokproto.share.engine import ShareEngine
 
 log = logging.getLogger("aiokproto.share")
 
@@ -27,11 +30,10 @@ _LEADERLESS_PAUSE = 0.5
 class ShareFetcher:
     """Places the assigned partitions at their leaders."""
 
-    def __init__(self, cluster: ClusterClient, config: ShareConfig, member: Callable[[], Member], owner: Owner) -> None:
+    def __init__(self, engine: ShareEngine, cluster: ClusterClient, config: ShareConfig) -> None:
+        self._engine = engine
         self._cluster = cluster
         self._config = config
-        self._member = member
-        self._owner = owner
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._sessions: dict[int, BrokerSession] = {}
         self._tasks: dict[asyncio.Task[None], BrokerSession] = {}
@@ -105,7 +107,7 @@ class ShareFetcher:
     def _session(self, node: int) -> BrokerSession:
         session = self._sessions.get(node)
         if session is None:
-            session = BrokerSession(node, self._cluster, self._config, self._member, self._owner)
+            session = BrokerSession(self._engine, node, self._cluster, self._config)
             self._sessions[node] = session
             task = create_task(session.run(), name=f"aiokproto-share-{node}")
             self._tasks[task] = session

@@ -6,16 +6,21 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiokproto.errors import CorruptRecordError, KafkaError, UnsupportedCompressionError
 from aiokproto.fetched.time_slice import TimeSlice
+from aiokproto.interceptors import Interceptors
 from aiokproto.observe.observers import ShareObserver
 from aiokproto.runtime.timeouts import wait_until
 from aiokproto.share.acknowledgement import Acknowledgement
 from aiokproto.share.buffer import FetchedPart, Offsets, ShareBuffer
-from aiokproto.share.interception import Interception
-from aiokproto.share.ledger import QueuedAck, ShareRecord
+from aiokproto.share.ledger import ShareRecord
+from aiokproto.texts import repr_of
+from aiokproto.types import Record
+
+if TYPE_CHECKING:
+    from aiokproto.share.engine import ShareEngine
 
 log = logging.getLogger("aiokproto.share")
 
@@ -35,39 +40,31 @@ class ShareReader:
 
     def __init__(
         self,
+        engine: ShareEngine,
         buffer: ShareBuffer,
         damaged: Acknowledgement,
-        check: Callable[[], None],
-        run_in_thread: Callable[[Callable[[], Any]], asyncio.Future[Any]],
-        want: Callable[[], None],
-        queued: Callable[[QueuedAck], None],
         observer: ShareObserver,
-        interception: Interception,
+        interceptors: Interceptors,
     ) -> None:
         """Create a reader.
 
         Args:
+            engine: Fetches records, and queues acknowledgements.
             buffer: Where the records come from.
             damaged: How damaged records are acknowledged.
-            check: Raises if the consumer cannot deliver records.
-            run_in_thread: Runs a function in one of the client's threads.
-            want: Called when records are wanted and the buffer has none.
-            queued: Called with acknowledgements of records that cannot be delivered.
             observer: Counts what is delivered.
-            interception: Passes records to the interceptors.
+            interceptors: Get the records before the application does.
         """
         self.requests = 0
         self.waiting = False
         self.unmet = False
         self.delivered = 0
+        self._engine = engine
         self._buffer = buffer
         self._damaged = damaged
-        self._check = check
-        self._run_in_thread = run_in_thread
-        self._want = want
-        self._queued = queued
         self._observer = observer
-        self._interception = interception
+        # None if no interceptor wants records, so that the test costs no call.
+        self._interceptors = interceptors if interceptors.receiving else None
         # The part whose records are being delivered, which the observer does not know all of.
         self._delivering: FetchedPart | None = None
         # Of a call that was interrupted while it collected: they are delivered first.
@@ -170,7 +167,7 @@ class ShareReader:
         Raises:
             KafkaError: A partition, or the consumer, has failed.
         """
-        self._check()
+        self._engine.check()
         if self.waiting:
             raise RuntimeError("another task is waiting for records of this consumer; only one can at a time")
         self.waiting = True
@@ -182,7 +179,7 @@ class ShareReader:
         try:
             await self._slice.pause()
             while True:
-                self._check()
+                self._engine.check()
                 if self._errors:
                     raise self._errors.popleft().with_traceback(None)
                 if self._has_kept():
@@ -190,10 +187,10 @@ class ShareReader:
                 self._arrived.clear()
                 part = self._buffer.head(asyncio.get_running_loop().time())
                 if part is None:
-                    self._want()
+                    self._engine.fetcher.wake()
                     if not await self._wait(deadline):
                         self.unmet = True
-                        self._want()
+                        self._engine.fetcher.wake()
                         return False
                 elif part.opened or await self._open(part, deadline):
                     # Opening may have taken long.
@@ -255,7 +252,7 @@ class ShareReader:
             return self._open_next(part)
         reading = part.read()
         if part.opening is None or part.opening[0] is not reading:
-            future = self._run_in_thread(reading.read)
+            future = self._engine.cluster.run_in_thread(reading.read)
             # Retrieve the error: nobody may ask for it, and asyncio would log that.
             future.add_done_callback(lambda done: self._arrived.set() if done.cancelled() else self._opened(done))
             part.opening = (reading, future)
@@ -305,9 +302,32 @@ class ShareReader:
         else:
             self._acknowledge(part, part.take(records), Acknowledgement.GAP, None)
             # After the gaps: what interceptors leave out is none.
-            part.opened = self._interception.records(records)[::-1]
+            part.opened = self._intercepted(records)[::-1]
         self._finish(part, asyncio.get_running_loop().time())
         return bool(part.opened)
+
+    def _intercepted(self, records: list[ShareRecord]) -> list[ShareRecord]:
+        """Pass records to the interceptors. Return those to deliver, in the order of their offsets.
+
+        A record that an interceptor leaves out counts as processed, as with a consumer: it is accepted, unless the
+        interceptor has acknowledged it otherwise. A plain record in its place is delivered with its lock.
+        """
+        if self._interceptors is None or not records:
+            return records
+        rest = {record.offset: record for record in records}
+        found: list[ShareRecord] = []
+        for record in self._interceptors.on_records(list[Record](records)):
+            original = rest.pop(record.offset, None)
+            if original is None:
+                log.error(
+                    "share consumer: an interceptor has returned %s, which it did not get, or twice", repr_of(record)
+                )
+            elif isinstance(record, ShareRecord):
+                found.append(record)
+            else:
+                found.append(original.replaced_by(record))
+        self._engine.settle(rest.values(), Acknowledgement.ACCEPT)
+        return sorted(found, key=lambda record: record.offset)
 
     def _damage(self, part: FetchedPart, offsets: Iterable[Offsets], error: KafkaError) -> None:
         """Acknowledge records that cannot be decoded."""
@@ -327,7 +347,7 @@ class ShareReader:
         for first, last in offsets:
             ack = part.lock.acquired.acknowledge_undelivered(first, last, kind, part.lock, cause, now)
             if ack is not None:
-                self._queued(ack)
+                self._engine.queued(ack)
 
     def _finish(self, part: FetchedPart, now: float) -> None:
         """Remove a part of which nothing is left."""

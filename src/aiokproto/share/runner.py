@@ -60,14 +60,10 @@ class ShareRunner(Runner):
         self._backlogs: dict[ShareRecord, Backlog] = {}
         self._handled = self._accept
 
-    def check_closable(self) -> None:
-        """Raise in a handler: closing would wait for it."""
-        self.check_outside("close()")
-
     # The strategy
 
     def _begin(self) -> None:
-        self._engine.handling = self
+        self._engine.runner = self
         self._engine.most_wanted = self._free
 
     def _closing(self) -> bool:
@@ -178,4 +174,4 @@ class ShareRunner(Runner):
         # Those of calls that were cancelled or never made. One that is left alone is released, too.
         self._engine.settle(list(self._backlogs), Acknowledgement.RELEASE)
         self._engine.most_wanted = None
-        self._engine.handling = None
+        self._engine.runner = None

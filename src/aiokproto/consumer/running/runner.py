@@ -61,7 +61,7 @@ class ConsumerRunner(Runner):
     def _begin(self) -> None:
         self._assignment.mark_processed()
         self._assignment.end_turn()
-        self._assignment.handling = self._assignment.handled = self
+        self._assignment.runner = self._assignment.last_runner = self
         self._engine.reader.owner = self
 
     def _closing(self) -> bool:
@@ -315,7 +315,7 @@ class ConsumerRunner(Runner):
     def _release(self) -> None:
         """Give the consumer back: each partition continues at its first unfinished record."""
         unfinished = self.unfinished()
-        self._assignment.handling = self._engine.reader.owner = None
+        self._assignment.runner = self._engine.reader.owner = None
         for timer in (*self._timers, *self._undue.values(), *(timer for _, timer in self._gathering.values())):
             timer.cancel()
         for partition, cursor in list(self._assignment.cursors.items()):
