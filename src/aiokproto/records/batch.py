@@ -10,7 +10,7 @@ from aiokproto.errors import CodecError, CorruptRecordError, UnsupportedCompress
 from aiokproto.records.compression import MAX_DECOMPRESSED, Bytes, Compression, chunks
 from aiokproto.records.crc import crc32c
 from aiokproto.records.cutting import joined
-from aiokproto.records.record import MAX_RECORD, BatchRecord, Make, Place, read_records
+from aiokproto.records.record import MAX_RECORD, BatchRecord, Make, RecordsHeader, read_records
 from aiokproto.records.slices import SMALL_BYTES, SMALL_RECORD, Slices, named
 from aiokproto.records.varint import INT64_MAX
 from aiokproto.types import TimestampType
@@ -210,7 +210,7 @@ class RecordBatch:
             raise self.damage(f"checksum is {actual:#010x} but should be {self.crc:#010x}")
 
     @property
-    def place(self) -> Place:
+    def records_header(self) -> RecordsHeader:
         """What the header says of the records."""
         # With LogAppendTime the records still hold the producer's timestamps, which do not count.
         append_time = self.max_timestamp if self.attributes & TIMESTAMP_TYPE else None

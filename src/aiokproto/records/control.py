@@ -178,7 +178,7 @@ def batch_control_type(batch: RecordBatch) -> ControlType:
     try:
         for data, _ in cut(unpacked, 1, 1, whole_records, batch.max_record):
             ((key,), _) = read_slice(
-                data, batch.place, 0, 1, lambda _offset, _timestamp, key, *_: key, 1, batch.max_record
+                data, batch.records_header, 0, 1, lambda _offset, _timestamp, key, *_: key, 1, batch.max_record
             )
             return control_type(key)
     except CodecError as error:

@@ -22,7 +22,7 @@ As much as a broker sends in one response by default (``fetch.max.bytes``), and 
 (``message.max.bytes``).
 """
 
-Place = tuple[int, int, int | None, int]
+RecordsHeader = tuple[int, int, int | None, int]
 """What the header of a batch says of its records: the base of the offset deltas, the base of the timestamp deltas (ms),
 the timestamp of every record if the broker sets it (LogAppendTime), else None, and the number of records."""
 
@@ -147,8 +147,8 @@ def read_records(
     Raises:
         CorruptRecordError: The bytes are not ``count`` records.
     """
-    place = (base_offset, base_timestamp, append_time, count)
-    records, pos = _read_slice(data, place, 0, count, make, _NO_LIMIT, _NO_LIMIT)
+    header = (base_offset, base_timestamp, append_time, count)
+    records, pos = _read_slice(data, header, 0, count, make, _NO_LIMIT, _NO_LIMIT)
     if pos != len(data):
         raise CorruptRecordError(f"{count} records end at byte {pos} of {len(data)}")
     return records
@@ -157,7 +157,7 @@ def read_records(
 @has_compiled_form
 def read_slice(
     data: bytes | bytearray | memoryview,
-    place: Place,
+    header: RecordsHeader,
     done: int,
     most: int,
     make: Make[T],
@@ -171,7 +171,7 @@ def read_slice(
 
     Args:
         data: The records; any bytes-like.
-        place: What the header of the batch says.
+        header: What the header of the batch says.
         done: How many records of the batch come before.
         most: How many records to read.
         make: Builds each returned record.
@@ -184,12 +184,12 @@ def read_slice(
     Raises:
         CorruptRecordError: The bytes are not such records, or one exceeds the limit.
     """
-    return _read_slice(data, place, done, most, make, most_headers, largest)
+    return _read_slice(data, header, done, most, make, most_headers, largest)
 
 
 def _read_slice(
     data: bytes | bytearray | memoryview,
-    place: Place,
+    header: RecordsHeader,
     done: int,
     most: int,
     make: Make[T],
@@ -199,7 +199,7 @@ def _read_slice(
     # Indexing and slicing bytes is fastest, and gives keys and values as bytes.
     if not isinstance(data, bytes):
         data = bytes(data)
-    base_offset, base_timestamp, append_time, total = place
+    base_offset, base_timestamp, append_time, total = header
     if abs(base_timestamp) > _SAFE_TIMESTAMP or not 0 <= base_offset < _SAFE_OFFSET:
         # Only for such a batch: the check of every record would slow all others.
         make, append_time = _checked(make, append_time), None

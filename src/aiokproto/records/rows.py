@@ -3,7 +3,7 @@
 ::
 
     for rows in from_arrow(table, now_ms):
-        written = append_rows(builder, rows, rows.places())
+        written = append_rows(builder, rows, rows.indexes())
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Rows:
     def __len__(self) -> int:
         return len(self.timestamp)
 
-    def places(self) -> Int64s:
+    def indexes(self) -> Int64s:
         """Return the number of every row, in order."""
         import numpy as np
 
@@ -72,13 +72,13 @@ class Rows:
 
 
 @has_compiled_form
-def append_rows(writer: RecordWriter, rows: Rows, places: Int64s) -> int:
+def append_rows(writer: RecordWriter, rows: Rows, indexes: Int64s) -> int:
     """Write rows in order, until the batch is full.
 
     Args:
         writer: The open batch. The first record always fits: check :meth:`Rows.sizes` first if it has a limit.
         rows: The rows.
-        places: The numbers of the rows to write, int64.
+        indexes: The numbers of the rows to write, int64.
 
     Returns:
         The number of rows written.
@@ -88,21 +88,21 @@ def append_rows(writer: RecordWriter, rows: Rows, places: Int64s) -> int:
             written.
     """
     # Stops at the first row that does not fit, never skips: the order of the rows is the order of the records.
-    for written, place in enumerate(map(int, places)):
-        if not 0 <= place < len(rows):
-            raise IndexError(f"row {place} of {len(rows)} does not exist")
-        encoded = None if rows.headers is None else _content(rows.headers, place, "headers")
+    for written, row in enumerate(map(int, indexes)):
+        if not 0 <= row < len(rows):
+            raise IndexError(f"row {row} of {len(rows)} does not exist")
+        encoded = None if rows.headers is None else _content(rows.headers, row, "headers")
         headers = read_headers(encoded, 0)[0] if encoded else ()
-        key, value = _content(rows.key, place, "key"), _content(rows.value, place, "value")
-        if writer.append(int(rows.timestamp[place]), key, value, headers) is None:
+        key, value = _content(rows.key, row, "key"), _content(rows.value, row, "value")
+        if writer.append(int(rows.timestamp[row]), key, value, headers) is None:
             return written
-    return len(places)
+    return len(indexes)
 
 
-def _content(column: BytesColumn, place: int, name: str) -> bytes | None:
-    if column.valid[place] and not 0 <= column.start[place] <= column.end[place] <= len(column.data):
-        raise IndexError(f"the {name} of row {place} exceeds its column's data")
-    return column[place]
+def _content(column: BytesColumn, row: int, name: str) -> bytes | None:
+    if column.valid[row] and not 0 <= column.start[row] <= column.end[row] <= len(column.data):
+        raise IndexError(f"the {name} of row {row} exceeds its column's data")
+    return column[row]
 
 
 def from_arrow(table: Any, now: int) -> Iterator[Rows]:

@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from aiokproto.errors import CodecError, CorruptRecordError, KafkaError
 from aiokproto.records.compression import Bytes, TooLargeError
 from aiokproto.records.cutting import cut, joined
-from aiokproto.records.record import HEADER_WEIGHT, Make, Place, read_slice
+from aiokproto.records.record import HEADER_WEIGHT, Make, RecordsHeader, read_slice
 from aiokproto.records.scan import whole_records
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class Batch(Protocol):
     max_record: int
 
     @property
-    def place(self) -> Place:
+    def records_header(self) -> RecordsHeader:
         """What the header says of the records."""
         ...
 
@@ -223,7 +223,9 @@ class Slices(Generic[T]):
 
     def _read_whole(self, data: Bytes) -> list[T]:
         batch = self._batch
-        records, pos = read_slice(data, batch.place, 0, batch.count, self._make, SLICE_HEADERS, batch.max_record)
+        records, pos = read_slice(
+            data, batch.records_header, 0, batch.count, self._make, SLICE_HEADERS, batch.max_record
+        )
         done = len(records)
         if done < batch.count:
             self._pieces = self._in_pieces(iter(((memoryview(data)[pos:], batch.count - done),)), done)
@@ -243,13 +245,13 @@ class Slices(Generic[T]):
     def _in_pieces(self, pieces: Iterator[tuple[Bytes, int]], done: int = 0) -> Iterator[tuple[list[T], bool]]:
         """Yield slices, and whether each is the last one."""
         batch = self._batch
-        total, place = batch.count, batch.place
+        total, header = batch.count, batch.records_header
         for piece, count in pieces:
             data = memoryview(piece)
             if done + count > total:
                 raise CorruptRecordError(f"more records than the {total} in the header")
             while count:
-                records, pos = read_slice(data, place, done, count, self._make, SLICE_HEADERS, batch.max_record)
+                records, pos = read_slice(data, header, done, count, self._make, SLICE_HEADERS, batch.max_record)
                 done += len(records)
                 count -= len(records)
                 data = data[pos:]
