@@ -135,7 +135,7 @@ cdef int am_send(PyObject *me, PyObject *arg, PyObject **result) except ERROR:
         coroutine.state = CLOSED
         # The error that the coroutine raised, if it did, is set, and nothing that runs here may touch it.
         PyErr_Fetch(&kind, &value, &traceback)
-        # Without this, an object that is used again would take the finished coroutine for its own.
+        # An object that is used again would otherwise take the finished coroutine for its own.
         coroutine.continuation = None
         PyErr_Restore(kind, value, traceback)
     return status

@@ -17,7 +17,7 @@ cdef inline void name_type(type kind, const char *name) noexcept:
 
 cdef inline int set_attribute(object instance, object name, object value) except -1:
     """Set an attribute of an object that the garbage collector may not track."""
-    # From now on the object may hold anything, and so be part of a cycle.
+    # The object may hold anything from now on, and so be part of a cycle.
     if not PyObject_GC_IsTracked(instance):
         PyObject_GC_Track(instance)
     return PyObject_GenericSetAttr(instance, name, value)

@@ -108,7 +108,7 @@ cdef class RecordAppender:
         # This comes before the remembered lookup, which only the event loop's thread may read and write.
         if self._thread != PyThread_get_thread_ident():
             return PendingRecord(topic, partition, when, key, value, headers)
-        # It compares identities, because callers mostly pass the same string object; an equal one takes the dict. A new
+        # It compares identities, since callers mostly pass the same string object; an equal one takes the dict. A new
         # appender remembers None.
         if topic is self.last_topic and topic is not None:
             queues = self.last_queues
@@ -165,7 +165,7 @@ cdef class RecordAppender:
         first = batch.count
         for position in range(start, len(records)):
             value = records[position]
-            # Only exact bytes are taken. The pure form takes subclasses in a run too; here they take the single path,
+            # A run takes exact bytes only. The pure form takes subclasses in a run too; here they take the single path,
             # with the same result.
             if type(value) is not bytes or batch.put(now, bytes_of(None), bytes_of(value), NO_HEADERS) < 0:
                 break
@@ -190,7 +190,7 @@ cdef class PostCall(DirectCoroutine):
         appended = self.appender.append(self.topic, self.value, self.key, self.headers, self.partition, self.timestamp)
         if type(appended) is Delivery:
             return appended
-        # Only now it makes a coroutine: nearly every post() returns without one.
+        # A coroutine is made only now, since nearly every post() returns without one.
         self.continuation = self.appender._append_later(appended)
 
 

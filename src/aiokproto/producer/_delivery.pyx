@@ -36,7 +36,7 @@ cdef class Delivery:
         return wait_for_result(self).__await__()
 
     def __iter__(self):
-        # Until Python 3.12 asyncio.gather and others write `yield from awaitable.__await__()`.
+        # asyncio.gather and others write `yield from awaitable.__await__()` until Python 3.12.
         return self
 
     def outcome(self):
@@ -138,7 +138,7 @@ cdef class BatchSlice:
         cdef ProduceResult result = self.outcome
         cdef list results
         cdef Py_ssize_t index
-        # In a batch that failed or was split, each record has a result of its own.
+        # Each record has a result of its own if the batch failed or was split.
         if not result.written:
             return [result.record_result(self.first + index, self._timestamp) for index in range(self.count)]
         result.observed = True

@@ -26,7 +26,7 @@ def key_hash(key) -> int:
     """Return the positive hash of a key."""
     if type(key) is not bytes:
         return pure_form("aiokproto.producer.partitioner", "key_hash")(key)
-    # There is no cache here: the pure form's cache avoids a loop in Python.
+    # This form needs no cache: the pure form's cache avoids a loop in Python.
     return murmur2_hash(key, len(<bytes> key)) & 0x7FFFFFFF
 
 

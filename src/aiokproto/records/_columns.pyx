@@ -134,7 +134,7 @@ cdef void gather(
     for row in range(count):
         length = offset[row + 1] - offset[row]
         first = start[row]
-        # It's checked again, because it may have changed since it was measured.
+        # It's checked again, since it may have changed since it was measured.
         if length and 0 <= first <= size - length:
             memcpy(room + offset[row], data + first, length)
 

@@ -19,7 +19,7 @@ from aiokproto.accelerator.varints cimport read_unsigned
 from aiokproto.accelerator import Documentation, Signature, pure_form
 from aiokproto.errors import CorruptRecordError, DecodeError
 
-# Beyond these bounds, which are near those of int64, the pure reader checks every sum.
+# The pure reader checks every sum beyond these bounds, which are near int64's.
 cdef int64_t SAFE_TIMESTAMP = INT64_MAX - (1 << 13)
 cdef int64_t SAFE_OFFSET = INT64_MAX - (<int64_t> 1 << 31)
 cdef int64_t NO_LIMIT = <int64_t> 1 << 62
@@ -38,7 +38,7 @@ cdef struct Slice:
     int64_t largest
     # How many headers may still be read.
     int64_t headers
-    # Whether the reader stopped because the next record has more.
+    # True if the reader stopped because the next record has more.
     bint full
     # How many bytes the records that were read take.
     int64_t read

@@ -64,7 +64,7 @@ cdef class RecordWriter:
         if headers:
             headers = encode_headers(headers)
             encoded = bytes_of(headers)
-        # Without this, two threads at once would write to the same bytes, or to memory that the other has just freed.
+        # Two threads at once would write to the same bytes, or to memory that the other has just freed.
         with cython.critical_section(self):
             index = self.put(when, bytes_of(key), bytes_of(value), encoded)
         return None if index < 0 else index

@@ -76,7 +76,7 @@ def append_rows(writer: RecordWriter, rows: Rows, indexes: Int64s) -> int:
     """Write rows in order, until the batch is full.
 
     Args:
-        writer: The open batch. The first record always fits: check :meth:`Rows.sizes` first if it has a limit.
+        writer: The open batch. Its first record always fits, so check :meth:`Rows.sizes` first if it has a limit.
         rows: The rows.
         indexes: The numbers of the rows to write, int64.
 
@@ -87,7 +87,8 @@ def append_rows(writer: RecordWriter, rows: Rows, indexes: Int64s) -> int:
         IndexError: There is no row of that number, or its content exceeds the column's data. The rows before it are
             written.
     """
-    # Stops at the first row that does not fit, never skips: the order of the rows is the order of the records.
+    # It stops at the first row that doesn't fit and never skips one, because the order of the rows is the order of the
+    # records.
     for written, row in enumerate(map(int, indexes)):
         if not 0 <= row < len(rows):
             raise IndexError(f"row {row} of {len(rows)} does not exist")
@@ -106,7 +107,7 @@ def _content(column: BytesColumn, row: int, name: str) -> bytes | None:
 
 
 def from_arrow(table: Any, now: int) -> Iterator[Rows]:
-    """Return the rows of a ``pyarrow`` ``Table`` or ``RecordBatch``, split where its memory is not contiguous.
+    """Return the rows of a ``pyarrow`` ``Table`` or ``RecordBatch``, split where its memory isn't contiguous.
 
     Its columns are ``value`` and optionally ``key`` (each binary or string, or their large forms), ``headers`` (a list
     of structs of ``key`` and ``value``), ``timestamp`` (a timestamp, or int64 milliseconds since the epoch) and
@@ -133,12 +134,13 @@ def from_arrow(table: Any, now: int) -> Iterator[Rows]:
     for piece in pieces:
         found.append(_rows(piece, first, now))
         first += len(piece)
-    # All pieces are converted before the first is returned: an error in the last one leaves nothing half written.
+    # All pieces are converted before the first is returned, so that an error in the last one leaves nothing half
+    # written.
     return iter(found)
 
 
 def _rows(piece: Any, first: int, now: int) -> Rows:
-    """Return the rows of a record batch, whose first row is number ``first`` of the table."""
+    """Return the rows of a record batch, whose first row has the number ``first`` in the table."""
     import numpy as np
 
     column = dict(zip(piece.schema.names, piece.columns, strict=True))
@@ -178,22 +180,22 @@ def _bytes_column(name: str, column: Any) -> BytesColumn:
     _, offsets, data = column.buffers()
     if not len(column):
         return _nulls(0)
-    # A slice of a table shares the buffers of the whole, from `offset` on.
+    # A slice of a table shares the buffers of the whole table, and starts at `offset`.
     edges = np.frombuffer(offsets, np.int64 if large else np.int32)[column.offset : column.offset + len(column) + 1]
     edges = edges.astype(np.int64)
-    # A column without any bytes may lack the buffer, too.
+    # A column without any bytes may also lack the buffer.
     content = b"" if data is None else memoryview(data)
     return BytesColumn(content, edges[:-1], edges[1:], column.is_valid().to_numpy(zero_copy_only=False))
 
 
 def _milliseconds(column: Any) -> Any:
-    """Return a timestamp column as integers, rounded down; any other unchanged."""
+    """Return a timestamp column as integers, rounded down; any other column unchanged."""
     import pyarrow as pa
 
     if not pa.types.is_timestamp(column.type):
         return column
     try:
-        # Sub-millisecond digits are dropped; a timestamp that milliseconds in 64 bits cannot express is an error.
+        # Digits below a millisecond are dropped. A timestamp that milliseconds in 64 bits can't express is an error.
         times = column.cast(pa.timestamp("ms", column.type.tz), safe=column.type.unit == "s")
     except pa.ArrowInvalid as error:
         raise InvalidRecordError(f"column timestamp: {error}") from None
