@@ -74,7 +74,7 @@ class Clients:
         for owner in owners:
             for name, part in vars(owner).items():
                 if isinstance(part, ClusterClient):
-                    await asyncio.gather(*map(part.versions, brokers))
+                    await asyncio.gather(*map(part.broker_versions, brokers))
                     found += 1
                 elif name in ("_engine", "_consumer", "_producer"):
                     owners.append(part)

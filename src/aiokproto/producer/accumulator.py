@@ -132,6 +132,7 @@ class Accumulator:
             # forgotten.
             queue.leader, queue.gone = leader, None
             # The new topic's leader has no state for the producer id, even if it's the same broker.
+            # guard: a topic that was created again is a new one
             if recreated:
                 queue.confirmed_by = None
         for queue in queues.queues[len(leaders) :]:
@@ -508,6 +509,7 @@ class Accumulator:
         queue.confirmed_by = None
         if batch.sequence >= 0:
             # The broker may or may not have written it, so its sequence number can never be used for another batch.
+            # guard: a failed batch leaves a gap, so the sequence numbers restart
             queue.require_restart(SequenceRestart.AFTER_SEQUENCED)
         self.observer.failed(batch.where, batch.count, batch.attempts, batch.created, error)
         # The queue is consistent before the batch fails, because callbacks of waiting tasks may append at once.
@@ -523,6 +525,7 @@ class Accumulator:
         if queue.closed or queue.due:
             self._ready[queue] = None
         del self._incomplete[batch]
+        # guard: the memory of a batch is released
         self.used -= batch.reserved
         return queue
 
@@ -551,6 +554,7 @@ class Accumulator:
         """
         queue = self._queues[batch.where]
         # A younger batch doesn't count: the broker says the same about it while an older one is merely being retried.
+        # guard: the sequence numbers restart only when the oldest batch is rejected -> True
         if queue.oldest_sequenced is batch:
             queue.require_restart(SequenceRestart.NOW)
         self.retry(batch, error, at)

@@ -45,6 +45,7 @@ class AppendOrder:
         calls = self._calls.setdefault(topic, {})
         calls[call] = None
         # The first call has its turn at once; it still has to wait for metadata or memory.
+        # guard: the calls of a new topic keep their order -> True
         if len(calls) == 1:
             call.set_result(None)
             # The synchronous path is closed to this topic from now on, or a later record would overtake this one.

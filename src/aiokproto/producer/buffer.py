@@ -94,6 +94,7 @@ class Buffer:
         # The writer that may append without this class. It's set once the producer is open, and each transaction
         # replaces it.
         self._writer: RecordAppender[Any, Any] | None = None
+        # guard: a forked child appends nothing to the open batches of its parent -> Home("producer")
         self.home = Home("producer", self._stop_writer)
         self._linger = settings.limits.linger
         self._max_block = settings.max_block
@@ -376,7 +377,7 @@ class Buffer:
     def _may_forget(self, name: str) -> bool:
         # A topic that merely wasn't used for long can be written to without a wait. So of these only the oldest of very
         # many are forgotten.
-        return bool(self._cluster.absent([name])) or len(self.accumulator.topics) > MAX_TOPICS
+        return bool(self._cluster.metadata.absent([name])) or len(self.accumulator.topics) > MAX_TOPICS
 
     def _topic_ids(self, name: str) -> dict[str, bytes]:
         return {name: self._ids[name]} if name in self._ids else {}
@@ -386,6 +387,7 @@ class Buffer:
         # All conditions of the synchronous path are here, and every change of one of them calls this method.
         queues = self.accumulator.topics.get(topic)
         is_open = self.closed is None and self._session.closed is None
+        # guard: no call overtakes one that waits -> is_open and topic in self._cluster.snapshot.topics
         ready = is_open and not self._order.waits(topic) and topic in self._cluster.snapshot.topics
         if self._writer is not None:
             self._writer._set_ready(topic, queues if ready else None)

@@ -302,7 +302,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
 
     def _adapt(self) -> None:
         """Adapt to old brokers. Nothing is decided about them before the first broker has responded."""
-        versions, wanted = self._cluster.versions_seen, self._settings
+        versions, wanted = self._cluster.metadata.versions, self._settings
         self._settings = adapted(wanted, versions)
         if self._settings.idempotent is not wanted.idempotent:
             # Each partition has one batch in flight, so that its records stay in order. A broker can still have several

@@ -100,7 +100,7 @@ class ProducerIdManager:
                 for batch in self._buffer.accumulator.incomplete:
                     batch.last_error = error
                 log.warning("no producer id yet, attempt %d: %s", attempt, error)
-                await asyncio.sleep(self._cluster.backoff(attempt))
+                await asyncio.sleep(self._cluster.backoff.delay(attempt))
 
     def _fail_waiting(self, error: KafkaError) -> None:
         self._buffer.accumulator.fail_all(lambda _: error)

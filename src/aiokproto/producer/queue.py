@@ -134,6 +134,7 @@ class PartitionQueue(OpenBatchSlot):
         place = 0
         # The search is linear: only other retries have smaller numbers, and there are at most as many as were in
         # flight.
+        # guard: batches that come back keep their order
         while place < len(self.closed) and self.closed[place].number < batches[0].number:
             place += 1
         # All are inserted at one index, so the last one comes first.
@@ -165,10 +166,13 @@ class PartitionQueue(OpenBatchSlot):
         # Further batches must not get numbers that will restart.
         if len(self.in_flight) >= in_flight_limit or self.restart is not SequenceRestart.NO:
             return False
+        # guard: a new leader gets nothing while the old one has batches -> self.confirmed_by is None
+        # guard: several batches are in flight only to a broker that has acknowledged one -> self.leader != self.sent_to
         if not self.leader == self.sent_to == self.confirmed_by:
             return False
         next_is_retry = bool(self.closed and self.closed[0].attempts)
         # in_flight[0] is the oldest, so if one of them is a retry, it's that one.
+        # guard: a retry is in flight alone -> True
         return not next_is_retry and self.in_flight[0].attempts <= 1
 
     def take(self, now: float) -> ProducerBatch:
@@ -176,6 +180,7 @@ class PartitionQueue(OpenBatchSlot):
         if not self.closed:
             self.close_open()
         # The response of a batch in flight says whether the leader is confirmed.
+        # guard: a broker may forget an idle producer
         if not self.in_flight and now - self.sent_at > CONFIRMED_FOR:
             self.confirmed_by = None
         self.sent_at = now
@@ -217,6 +222,7 @@ class PartitionQueue(OpenBatchSlot):
 
     def _stamp(self, batch: ProducerBatch) -> None:
         # A retry keeps its number, because only then the broker recognizes what it has written already.
+        # guard: a batch without a response is sent again with the same sequence number -> True
         if batch.sequence < 0:
             batch.stamp(*self.producer, self.next_sequence)
             # Sequence numbers wrap from 2**31 - 1 to 0, as in the broker.

@@ -50,6 +50,7 @@ class ProduceResponseHandler:
             KafkaError: The error ends the producer.
         """
         # A batch that is done has expired meanwhile: its outcome was reported and can't change any more.
+        # guard: an expired batch is not reported as written -> list(batches)
         batches = [batch for batch in batches if not batch.done]
         if isinstance(result, ProduceResponse):
             self._responded(node, request, batches, result)
@@ -72,7 +73,7 @@ class ProduceResponseHandler:
         if action is Action.STOP:
             raise error
         if action is Action.REFRESH_METADATA:
-            self._cluster.invalidate(f"Produce failed: {error}")
+            self._cluster.metadata.invalidate(f"Produce failed: {error}")
         for batch in batches:
             if action in (Action.FAIL, Action.ABORT_TRANSACTION):
                 self.fail(batch, error)
@@ -140,7 +141,7 @@ class ProduceResponseHandler:
             self.fail(batch, error, invalid_records(batch, rejected, error) if rejected else None)
         else:
             if action is Action.REFRESH_METADATA:
-                self._cluster.invalidate(str(error))
+                self._cluster.metadata.invalidate(str(error))
             self._retry(batch, response, error, endpoints)
 
     def _situation(self, batch: ProducerBatch) -> Situation:
@@ -165,7 +166,7 @@ class ProduceResponseHandler:
     ) -> None:
         # The field has its default, -1, before version 10.
         leader = response.current_leader
-        new_leader = leader.leader_id >= 0 and self._cluster.update_leader(
+        new_leader = leader.leader_id >= 0 and self._cluster.metadata.update_leader(
             *batch.where, leader.leader_id, leader.leader_epoch, endpoints
         )
         at = self._retry_at(batch)
@@ -173,7 +174,7 @@ class ProduceResponseHandler:
         if new_leader:
             at = self._loop.time()
         elif response.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
-            at = self._loop.time() + concurrent_pause(batch.attempts, self._cluster.backoff(batch.attempts))
+            at = self._loop.time() + concurrent_pause(batch.attempts, self._cluster.backoff.delay(batch.attempts))
         self._accumulator.retry(batch, error, at)
 
     def _split(self, batch: ProducerBatch, error: KafkaError) -> None:
@@ -185,4 +186,4 @@ class ProduceResponseHandler:
             self.fail(batch, error)
 
     def _retry_at(self, batch: ProducerBatch) -> float:
-        return self._loop.time() + self._cluster.backoff(batch.attempts)
+        return self._loop.time() + self._cluster.backoff.delay(batch.attempts)

@@ -125,6 +125,7 @@ class Sender:
             return
         try:
             # Batches expire first, because this round must not send a batch that has expired.
+            # guard: batches expire -> []
             expired = self._accumulator.expire(now)
             for batch in expired:
                 self._producer_ids.discard_for(self._accumulator.queue(batch))
@@ -142,7 +143,7 @@ class Sender:
             drained = accumulator.drain(now, self._sinks)
             if drained.leaderless:
                 topics = {where.topic: None for where in drained.leaderless}
-                self._cluster.invalidate(f"{drained.leaderless[0]} has no leader", topics)
+                self._cluster.metadata.invalidate(f"{drained.leaderless[0]} has no leader", topics)
                 # If the metadata update finds a leader, it wakes the sender; if it doesn't, this pause repeats the
                 # request.
                 self.timer.call_at(now + LEADERLESS_PAUSE)
@@ -167,6 +168,7 @@ class Sender:
             self.spawn(self._acquire_producer_id())
         # A linger that has ended is no deadline while a producer id is being acquired: it's in the past, and the timer
         # would run in every iteration of the loop.
+        # guard: waiting for a producer id sets no timer in the past -> accumulator.next_deadline()
         deadline = accumulator.next_expiry() if self._acquiring_id else accumulator.next_deadline()
         if deadline < math.inf:
             self.timer.call_at(deadline)
@@ -195,6 +197,7 @@ class Sender:
         self._tasks.discard(task)
         # stop() cancels tasks too; fail() then does nothing, because the sender has ended.
         if task.cancelled():
+            # guard: a cancelled task ends the producer
             self.fail(ClientClosedError(f"the producer has failed: its task {task.get_name()!r} was cancelled"))
         elif (error := task.exception()) is not None:
             self.fail(error)
@@ -249,7 +252,7 @@ class Sender:
             self.timer.call_soon()
             # An update between the read above and this wait isn't missed, since the wait compares the generation
             # first.
-            await self._cluster.wait_for_update(snapshot.generation)
+            await self._cluster.metadata.wait_for_update(snapshot.generation)
 
     async def _acquire_producer_id(self) -> None:
         """Acquire a producer id. Nothing is sent before, and batches can expire."""

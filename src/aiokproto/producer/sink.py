@@ -97,7 +97,7 @@ class Sink:
         self._sender = sender
         self._transactions = transactions
         self._loop = asyncio.get_running_loop()
-        self._magic = message_format(cluster.versions_seen)
+        self._magic = message_format(cluster.metadata.versions)
         # The versions of the connection from which the format is known; each connection has an object of its own.
         self._versions: BrokerVersions | None = None
         # It's a list because a request can leave it from the middle: another partition need not wait.
@@ -114,7 +114,9 @@ class Sink:
     def has_capacity(self) -> bool:
         """Whether another request can be sent now."""
         # One request finds out for all whether the broker is back.
+        # guard: a broker that failed gets one request until it responds -> self._settings.limits.in_flight
         limit = self._settings.limits.in_flight if self._healthy else 1
+        # guard: a broker that failed is tried again after a pause -> self._in_flight < limit
         return self._backoff is None and self._in_flight < limit
 
     @property
@@ -158,6 +160,7 @@ class Sink:
             if needs_thread(batch):
                 queued.compressing += 1
                 self._compression.submit(batch, self._magic).add_done_callback(partial(self._compressed, queued, batch))
+        # guard: compressing keeps the order of a partition -> queued.compressing
         if queued.compressing or self._queued:
             self._queued.append(queued)
             # A request that is ready at once must also queue behind earlier ones of its partitions.
@@ -207,7 +210,8 @@ class Sink:
             return
         respond = partial(self._responded, request, batches)
         # The connection isn't the one that brought the last response, and may lead to another release.
-        if self._cluster.open_versions(self._node) is not self._versions:
+        connection = self._cluster.pool.ready(self._node)
+        if (None if connection is None else connection.versions) is not self._versions:
             self._healthy = False
         # No response confirms with acks=0 that the broker takes data. So that path always waits for the write buffer,
         # or requests to a dead broker would pile up without a limit.
@@ -325,7 +329,7 @@ class Sink:
         elif self._backoff is None:
             # All requests on a lost connection fail together, so they count as one failure for the backoff.
             self._failures += 1
-            self._backoff = self._loop.call_later(self._cluster.backoff(self._failures), self._end_backoff)
+            self._backoff = self._loop.call_later(self._cluster.backoff.delay(self._failures), self._end_backoff)
         # This comes last, since it runs the sender, which asks has_capacity().
         self._sender.request_completed(self._node, request, batches, result)
 

@@ -105,6 +105,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
 
     def _admit(self, use: Use) -> None:
         self._buffer.check_loop()
+        # guard: only the session ends its transaction
         if self._session_of is not None:
             refuse(use, Obstacle.SESSION)
 

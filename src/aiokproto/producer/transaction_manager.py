@@ -262,6 +262,7 @@ class TransactionManager:
             if not self._is_ending:
                 # The same end is requested again, since it isn't known whether the coordinator has executed the first
                 # request.
+                # guard: a commit in doubt is repeated as it was -> self._start_end(commit=False)
                 self._start_end(commit=self.state is TransactionState.COMMITTING)
             await self._wait_for_end()
 
@@ -269,6 +270,7 @@ class TransactionManager:
         """Fail the open transaction because a batch of it has failed."""
         if batch.sequence >= 0:
             self._needs_epoch = True
+        # guard: a failed batch fails the transaction
         self.fail(error)
 
     def record_missing(self, session: WriteSession, error: KafkaError) -> None:
@@ -317,6 +319,7 @@ class TransactionManager:
     async def _judge_refused(self, error: BrokerError) -> None:
         try:
             async with self._sending:
+                # guard: a batch that was rejected for its epoch waits for the reason -> self.failure or error
                 cause = self.failure or await self._judge(error)
         except KafkaError as fatal:
             # The error has ended the producer, and with it these batches.
@@ -358,8 +361,10 @@ class TransactionManager:
         try:
             # The state is described first, because InitProducerId would abort the transaction of another producer that
             # has started one.
+            # guard: the producer checks for a successor before it assumes a timeout -> not known
             if not known or not await self.id.was_aborted():
                 raise self._taken_over(refused) if known or self.v2 else refused
+            # guard: the timeout of a transaction does not fence its producer -> raise self._taken_over(refused)
             await self.id.initialize(after_timeout=True)
         except DeadlineError:
             raise
@@ -405,6 +410,7 @@ class TransactionManager:
     @property
     def has_partitions_to_add(self) -> bool:
         """Whether :meth:`add_partitions` has something to do and is not doing it."""
+        # guard: no partition is added to a failed transaction -> bool(self._to_add) and not self._adding
         return bool(self._to_add) and not self._adding and self._can_add
 
     @property
@@ -472,6 +478,7 @@ class TransactionManager:
         except asyncio.CancelledError:
             # The request may still be executed, and doubt means abort. That holds before anything was sent, too: a
             # commit that follows must not leave the offsets out.
+            # guard: a cancelled commit of offsets fails the transaction
             self.fail_of(session, TransactionAbortedError(f"the call that commits the {what} was cancelled"))
             raise
 
@@ -569,6 +576,7 @@ class TransactionManager:
             # How it has ended is known. What failed is the next epoch or the abort that replaced the commit, and the
             # next call raises that.
             log.debug("after the end of the transaction: %s", error)
+        # guard: a commit that was rejected is not reported as committed -> commit and self._committed is None
         if commit and not self._committed:
             raise self.aborted()
 
@@ -585,6 +593,7 @@ class TransactionManager:
     def start_abort(self) -> None:
         """Abort in the background; the next transaction can begin afterwards."""
         # It starts once, since close() may have come first.
+        # guard: a transaction ends once -> True
         if self.state in (TransactionState.OPEN, TransactionState.PREPARED):
             self._session = None
             self._start_end(commit=False)
@@ -619,12 +628,15 @@ class TransactionManager:
             self._drop_unsent(TransactionAbortedError("the transaction was aborted"))
             # A batch is retried while it's uncertain whether it was written. After the end it would be part of the next
             # transaction.
+            # guard: EndTxn waits for the records in flight
             await wait_all([batch.outcome for batch in self._buffer.send_all()], None)
+        # guard: EndTxn waits for the requests that add something
         async with self._sending:
             # A transaction without any request doesn't exist for the coordinator, which would answer EndTxn with
             # INVALID_TXN_STATE.
             if self._has_started:
                 await self._end_txn(commit)
+            # guard: an empty prepared transaction gets its own producer id and epoch
             elif self.prepared is not None:
                 # Its name must not become the next one's. An abort returns another epoch even if there is no
                 # transaction, and it fences a producer that was replaced; InitProducerId would abort its successor's
