@@ -34,7 +34,7 @@ _FLAGS = {
 }
 """The arguments of kafka-acls.sh."""
 
-# By ApiKey: the operation on a topic, a group, the cluster, a transactional id. The names are those of ACLs.
+# The operation on a topic, a group, the cluster, or a transactional id, by ApiKey. ACLs use the same names.
 _OPERATIONS: dict[int, dict[str, str]] = {
     0: {TOPIC: "WRITE", TRANSACTIONAL_ID: "WRITE", CLUSTER: "IDEMPOTENT_WRITE"},  # Produce
     1: {TOPIC: "READ", CLUSTER: "CLUSTER_ACTION"},  # Fetch
@@ -154,7 +154,7 @@ class Refusal(NamedTuple):
             what = (
                 f"{kind}{'s' if self.also else ''} {', '.join(map(repr, names))}{f' and {more} more' if more else ''}"
             )
-            # Quoted, because names of groups and transactional ids can have spaces.
+            # The names are quoted, because groups and transactional ids can have spaces in them.
             resource = " ".join(f"{_FLAGS[kind]} {_quoted(name)}" for name in names)
         if not self.operation:
             return f"access to the {what} is refused to this client: grant the operation it needs with kafka-acls.sh"

@@ -552,7 +552,7 @@ _HINTS: dict[ErrorCode, str] = {
 
 def copied(error: E) -> E:
     """Return a copy of an error, to be raised by another call: one instance would collect the tracebacks of all."""
-    # Not by its constructor, because a class of the application may have other parameters than the args.
+    # The constructor isn't called, because a class of the application may have other parameters than the args.
     again = type(error).__new__(type(error), *error.args)
     again.args = error.args
     again.__dict__.update(error.__dict__)
@@ -562,7 +562,7 @@ def copied(error: E) -> E:
 
 
 def said_of(error: E, what: str) -> E:
-    """Return a copy of an error whose text begins with ``what``."""
+    """Return a copy of an error whose text starts with ``what``."""
     again = copied(error)
     if isinstance(again, BrokerError):
         again.context = f"{what}: {again.context}" if again.context else what

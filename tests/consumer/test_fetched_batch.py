@@ -79,7 +79,7 @@ def read(source: Callable[[], Iterable[Row]]) -> tuple[list[Row], type[KafkaErro
 def at_once(batches: list[RecordBatch]) -> Iterator[Row]:
     """Records as one list for each batch, decompressed as a whole."""
     for one in batches:
-        yield from map(row, read_records(one.body(), one.count, *one.place[:3], BatchRecord))
+        yield from map(row, read_records(one.body(), one.count, *one.records_header[:3], BatchRecord))
 
 
 def in_arrow(tables: Iterable[Any]) -> Iterator[Row]:

@@ -56,7 +56,7 @@ def records_of(rows: list[Any]) -> list[BatchRecord]:
 def written(append_rows: Any, table: Any) -> list[BatchRecord]:
     builder = BatchBuilder()
     for rows in from_arrow(table, NOW):
-        assert append_rows(builder, rows, rows.places()) == len(rows)
+        assert append_rows(builder, rows, rows.indexes()) == len(rows)
     return list(next(decode(builder.close()))) if builder.count else []
 
 
@@ -122,12 +122,12 @@ def test_rows_that_were_read_can_be_written(append_rows: Any) -> None:
 def test_as_many_are_written_as_fit(append_rows: Any) -> None:
     rows = only(pa.table({"value": [b"v" * 100] * 10}))
     builder = BatchBuilder(max_bytes=61 + 3 * 109)
-    places = rows.places()
-    assert append_rows(builder, rows, places) == 3
-    assert append_rows(builder, rows, places[3:]) == 0
-    assert append_rows(builder, rows, places[:0]) == 0
+    indexes = rows.indexes()
+    assert append_rows(builder, rows, indexes) == 3
+    assert append_rows(builder, rows, indexes[3:]) == 0
+    assert append_rows(builder, rows, indexes[:0]) == 0
     builder.close()
-    assert append_rows(builder, rows, places) == 0
+    assert append_rows(builder, rows, indexes) == 0
 
 
 @each_form_of_append
@@ -135,7 +135,7 @@ def test_chosen_rows_are_written_in_the_order_they_are_named_in(append_rows: Any
     rows = only(pa.table({"value": [b"%d" % number for number in range(10)]}))
     builder = BatchBuilder()
     assert append_rows(builder, rows, np.array([7, 1, 1, 3])) == 4
-    assert append_rows(builder, rows, rows.places()[::4]) == 3
+    assert append_rows(builder, rows, rows.indexes()[::4]) == 3
     assert [record.value for record in next(decode(builder.close()))] == [b"7", b"1", b"1", b"3", b"0", b"4", b"8"]
 
 
@@ -160,7 +160,7 @@ def test_null_content(append_rows: Any, place: tuple[int, int]) -> None:
         columns[name] = BytesColumn(b"abc", start, end, np.array([True]))
         rows = Rows(timestamp=np.array([NOW]), partition=None, **columns)
         with pytest.raises(IndexError, match=f"the {name} of row 0 exceeds its column's data"):
-            append_rows(builder, rows, rows.places())
+            append_rows(builder, rows, rows.indexes())
     assert builder.count == 0
 
 

@@ -53,7 +53,7 @@ def at_once(one: RecordBatch) -> tuple[list[BatchRecord] | None, bool]:
     except KafkaError:
         return None, True
     try:
-        append_time = one.place[2]
+        append_time = one.records_header[2]
         read_records(body, one.count, one.base_offset, one.base_timestamp, append_time, make)
     except KafkaError:
         return found, True

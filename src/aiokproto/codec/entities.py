@@ -55,7 +55,7 @@ def entity_of(part: Struct, within: Entity, name_of: NameOf) -> Entity:
     return within
 
 
-# What follows from a declaration is looked up once: a request can name a million partitions.
+# What follows from a declaration is looked up once, because a request can name a million partitions.
 @cache
 def _naming(struct: type[Struct]) -> list[FieldSpec]:
     return [spec for spec in struct.fields() if not (spec.array or spec.mentioned) and spec.role in _PLACES]
@@ -72,7 +72,7 @@ def _narrowed(within: Entity, spec: FieldSpec, value: Any, name_of: NameOf) -> E
         return within
     if spec.role is Role.TOPIC_ID:
         value = name_of(value)
-    # Not _replace(), which takes much longer.
+    # _replace() would take much longer.
     topic, partition, group, transaction = within
     place = _PLACES[spec.role]
     if place == "partition":

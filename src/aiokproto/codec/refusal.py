@@ -136,14 +136,14 @@ def _pairs(request: type[Struct], response: type[Struct], version: int) -> tuple
     """Return each list of a request with the one of its response."""
     sources, targets = _sources(request, version), _targets(response, version)
     if len(targets) == 1:
-        # The request has several lists, the response one for all of them.
+        # The request has several lists, but the response has one for all of them.
         sources = tuple(source for source in sources if _item_names(source) == _item_names(sources[0]))
         targets *= len(sources)
     return tuple(zip(sources, targets, strict=False))
 
 
 def _parts(request: Struct, source: FieldSpec, target: FieldSpec, version: int) -> Iterator[Any]:
-    """Yield the items that the response has an item for: those of the list, or of the lists in these."""
+    """Yield the items that the response has an item for: items of the list, or of the lists in these."""
     within = _within(source, target, version)
     for part in getattr(request, source.name) or ():
         if not within:
@@ -160,7 +160,7 @@ def _within(source: FieldSpec, target: FieldSpec, version: int) -> tuple[FieldSp
     """
     assert target.struct is not None
     wanted = {by for by, _ in _naming(target.struct)}
-    # AlterReplicaLogDirs lists topics by directory, and its response does not.
+    # AlterReplicaLogDirs lists topics by directory, but its response doesn't.
     if source.struct is None or wanted & _item_names(source):
         return ()
     return tuple(each for each in _sources(source.struct, version) if wanted & _item_names(each))

@@ -34,7 +34,7 @@ from aiokproto.codec.wire import DEFAULT_LIMITS, FORMATS, Limits
 from aiokproto.errors import DecodeError, EncodeError
 from aiokproto.texts import counted
 
-# Type checkers recognize the name alone. Importing typing would take longer than this whole module.
+# Type checkers recognize the name alone. Importing typing would take longer than the rest of this module.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def field(
         mentioned: Whether the request does not act on the topics, partitions or groups in this field: a subscription,
             partitions that a session forgets. A message can be divided by all other entities that it names.
         key: Whether the field identifies an item of its list and no role does: the items of a response have the same
-            keys as those of the request, in the same order.
+            keys as the request's items, in the same order.
         refused: The value in the response to a refused request, where it is not the default: -1 for an unknown offset.
         secret: Whether ``repr`` hides the value, because it is a password, or a password can be guessed from it. A
             function decides it for each struct.
@@ -254,8 +254,8 @@ def field(
 class FieldSpec:
     """A field as the codecs see it: its declaration (see :func:`field`) with the annotation resolved.
 
-    ``kind`` is a wire type's name, or "struct"; then ``struct`` is the class. ``role`` is that of the value, or of the
-    items of an array. ``owner`` is the class that declares the field.
+    ``kind`` is a wire type's name, or "struct"; then ``struct`` is the class. ``role`` belongs to the value, or to
+    the items of an array. ``owner`` is the class that declares the field.
     """
 
     name: str
@@ -488,7 +488,7 @@ class Message(Struct):
             DecodeError: Bytes are missing, wrong, left over, or over a limit; names the field and position.
         """
         if not cls.in_place(version) and len(data) <= limits.size:
-            # Slices of bytes are cheaper than slices of a view, and one copy of a small message is next to nothing.
+            # Slices of bytes are cheaper than slices of a view, and a copy of a small message costs next to nothing.
             data = bytes(data)
         message, end = cls.decode_from(data, 0, version, limits=limits)
         if exact and end != len(data):

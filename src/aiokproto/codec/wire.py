@@ -11,7 +11,7 @@ from struct import Struct as Packer
 
 from aiokproto.codec.steps import finish
 
-# See ``schema``: typing is not imported.
+# typing isn't imported, for the reason in ``schema``.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ class Action(Enum):
     FIND_COORDINATOR = auto()
     """Look the coordinator up, and send it again after a backoff."""
     NEW_SESSION = auto()
-    """Begin a new fetch session (KIP-227) or share session (KIP-932), and send a full request at once."""
+    """Start a new fetch session (KIP-227) or share session (KIP-932), and send a full request at once."""
     SPLIT_BATCH = auto()
     """Split the batch, or the acknowledgements (KIP-932), and send the parts (KIP-126)."""
     RESTART_SEQUENCE = auto()

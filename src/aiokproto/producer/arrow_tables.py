@@ -65,8 +65,8 @@ class TableAppender:
         if partition is not None:
             check_partition(partition, topic, len(queues.queues))
         now = self._appender._now_ms()
-        # All pieces are checked before the first row is appended: a wrong partition in the last one must not leave half
-        # a table written.
+        # All pieces are checked before the first row is appended, because a wrong partition in the last one must not
+        # leave half a table written.
         pieces = [(piece, self._assigned(queues, piece, partition)) for piece in from_arrow(rows, now)]
         if self.versions is not None:
             try:
@@ -101,8 +101,9 @@ class TableAppender:
                     which[places[done:]] = len(where)
                     where.append(stop)
                     break
-                # Looked at for every run and not once: a row that waited for memory let other tasks run.
-                # By identity: meanwhile the topic may have been forgotten, and have other queues now.
+                # This is looked up for every run and not once, since a row that waited for memory has let other tasks
+                # run. Identities are compared, because the topic may have been forgotten meanwhile, and have other
+                # queues now.
                 ready = self._appender._ready_topics.get(queues.name) is queues
                 # The topic may have been created again with fewer partitions while a row waited for memory.
                 ready = ready and (number is None or number < len(queues.queues))
@@ -116,8 +117,8 @@ class TableAppender:
                     where.append(batch.outcome)
                     done += written
                     continue
-                # What does not fit into the open batch takes the way of a single record: it opens the next batch, and
-                # may wait.
+                # A row that doesn't fit into the open batch takes the path of a single record, which opens the next
+                # batch and may wait.
                 place = int(places[done])
                 done += 1
                 which[place] = len(where)
@@ -144,7 +145,7 @@ class TableAppender:
         from aiokproto.records.rows import NO_PARTITION
 
         count = len(queues.queues)
-        # A copy: the column is a view of Arrow's memory, which belongs to the caller.
+        # The column is copied, since it's a view of Arrow's memory, which belongs to the caller.
         numbers = np.full(len(rows), NO_PARTITION, np.int64) if rows.partition is None else rows.partition.copy()
         for number in numbers[numbers >= count][:1].tolist():
             check_partition(number, queues.name, count)
@@ -159,7 +160,7 @@ class TableAppender:
             keyed = free & rows.key.valid
             if keyed.any():
                 numbers[keyed] = key_hashes(rows.key)[keyed] % count
-        # Stable: rows of one partition stay in their order.
+        # The sort is stable, so rows of one partition stay in their order.
         order = np.argsort(numbers, kind="stable")
         edges = (np.diff(numbers[order]).nonzero()[0] + 1).tolist()
         groups = np.split(order, edges) if len(order) else []

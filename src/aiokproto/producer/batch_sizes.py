@@ -1,9 +1,9 @@
 """How many bytes of records fill a batch once they are compressed. Pure.
 
-A batch is compressed when it is sent, so nobody knows its final size while records are appended. It is estimated, as in
-the Java client, from the batches of the same topic that were written before: the estimate rises at once with a batch
-that compresses badly, and falls slowly. A batch never gets more than fits into a request without compression: so a
-wrong estimate makes batches larger than ``batch_size``, but none that cannot be sent.
+A batch is compressed when it's sent, so nobody knows its final size while records are appended. As in the Java client,
+it's estimated from the batches of the same topic that were written before. The estimate rises at once with a batch that
+compresses badly, and falls slowly. A batch never gets more than a request can hold without compression, so a wrong
+estimate makes batches larger than ``batch_size``, but none that can't be sent.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from aiokproto.producer.limits import BATCH_OVERHEAD, BufferLimits
 
 _MARGIN = 1.05
-"""Batches of one topic differ."""
+"""A reserve, because the batches of one topic differ."""
 _FALL = 0.1
 """The part of the way to a lower ratio by which one batch moves the estimate."""
 
@@ -21,7 +21,7 @@ class BatchSizes:
 
     def __init__(self, limits: BufferLimits) -> None:
         self._limits = limits
-        # Both empty without compression.
+        # Both are empty without compression.
         self._ratios: dict[str, float] = {}
         self._most: dict[str, int] = {}
 
@@ -32,7 +32,7 @@ class BatchSizes:
     def written(self, topic: str, before: int, after: int) -> None:
         """Learn from a batch that had these bytes before and after it was compressed."""
         limits = self._limits
-        # Small ones compress worse than those that have to be bounded.
+        # Small batches compress worse than those whose size has to be bounded.
         if before < max(limits.batch_size // 2, 2 * BATCH_OVERHEAD):
             return
         seen, expected = (after - BATCH_OVERHEAD) / (before - BATCH_OVERHEAD), self._ratios.get(topic, 1.0)
@@ -43,7 +43,7 @@ class BatchSizes:
         self._most[topic] = max(min(filling, largest), limits.batch_size)
 
     def too_large(self, topic: str) -> None:
-        """Start again: a broker has refused a batch for its size."""
+        """Start again, because a broker has refused a batch for its size."""
         self.forget(topic)
 
     def forget(self, topic: str) -> None:

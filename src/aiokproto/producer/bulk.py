@@ -41,7 +41,7 @@ async def append_all(
             if stop is not None:
                 parts.append(RejectedRecords(stop, len(chunk) - start))
                 break
-            # With a partition given each record takes the single path: the run knows only the sticky batch.
+            # If a partition is given, each record takes the single path, because a run goes to the sticky batch only.
             plain = partition is None and not appender._has_pipeline
             run = appender._append_run(topic, chunk, start) if plain else None
             if run is not None:
@@ -62,13 +62,13 @@ async def append_all(
                 else:
                     appended = appender._append(topic, value, key, headers, where, timestamp)  # type: ignore[arg-type]
                     one = appended if isinstance(appended, Delivery) else await appender._append_later(appended)
-                # As a slice, without the Delivery: the results of millions of records need no object each.
+                # The slice replaces the Delivery, since the results of millions of records need no object each.
                 parts.append(one.run())
             except (InvalidRecordError, MessageTooLargeError) as error:
                 parts.append(RejectedRecords(error))
             except KafkaError as error:
                 parts.append(RejectedRecords(error))
-                # Unknown topic, no memory, closed: see the docstring.
+                # The topic is unknown, there is no memory, or the producer is closed: see the docstring.
                 stop = error
     return parts
 
@@ -87,9 +87,9 @@ def _check_records(records: object) -> None:
 
 
 def _chunks(records: Iterable[T]) -> Iterator[Sequence[T]]:
-    """Yield ``records`` as sequences. An iterator is consumed in chunks, as it can be larger than memory."""
+    """Yield ``records`` as sequences. An iterator is read in chunks, because it can be larger than memory."""
     if isinstance(records, list | tuple):
-        # A list is taken as it is; copying it would double what the caller holds.
+        # A list is taken as it is, because copying it would double what the caller holds.
         yield records
         return
     left = iter(records)

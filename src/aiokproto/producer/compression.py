@@ -1,4 +1,4 @@
-"""Threads that compress large batches, so that the event loop does not stall."""
+"""Threads that compress large batches, so that the event loop doesn't stall."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def needs_thread(batch: ProducerBatch) -> bool:
 
 
 class CompressionPool:
-    """The producer's compression threads. Not the loop's default executor, which the application may have filled."""
+    """The producer's compression threads. The application may have filled the loop's default executor, so it isn't
+    used."""
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None
@@ -27,7 +28,7 @@ class CompressionPool:
 
     def submit(self, batch: ProducerBatch, magic: int) -> asyncio.Future[bytearray]:
         """Seal a batch in a thread, in the format ``magic``; call this in the running loop."""
-        # With the first large batch: most producers never need a thread.
+        # The threads start with the first large batch, because most producers never need one.
         if self._threads is None:
             self._threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="aiokproto-compression")
         seal = batch.seal if magic == batch.magic else partial(batch.convert, magic)
@@ -37,8 +38,8 @@ class CompressionPool:
         return future
 
     def close(self) -> None:
-        """Stop the threads. A compression that is running is not waited for."""
+        """Stop the threads. A compression that is running isn't waited for."""
         if self._threads is not None:
-            # Waiting for a running one would block the event loop; with none running the threads end at once, and no
-            # thread outlives the producer.
+            # Waiting for a running compression would block the event loop. If none is running, the threads end at once,
+            # and no thread outlives the producer.
             self._threads.shutdown(wait=not self._running, cancel_futures=True)

@@ -2,12 +2,12 @@
 
 The coordinator knows a transaction by its transactional id, producer id and epoch, not by a connection. So a process
 can write everything (:meth:`Transaction.hand_over <aiokproto.producer.Transaction.hand_over>`) and exit, and any other
-one that has these three can commit or abort. Without two-phase commit (KIP-939) the coordinator still aborts a
+process that has these three can commit or abort. Without two-phase commit (KIP-939) the coordinator still aborts a
 transaction after its timeout.
 
 **A repeated end is executed once.** A transaction of version 2 has an epoch of its own, and EndTxn returns the next
-one: a repeat names the epoch before, and gets the same response. In version 1 it names a transaction that is complete,
-which is confirmed again. Both hold until a producer starts with the transactional id.
+one: a repeat names the epoch before, and gets the same response. In version 1 a repeat names a transaction that is
+complete, and is confirmed again. Both hold until a producer starts with the transactional id.
 """
 
 from __future__ import annotations

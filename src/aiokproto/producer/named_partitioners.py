@@ -46,7 +46,7 @@ class KeyHashPartitioner:
     ) -> int | None:
         if self._without_key is not None and self._without_key(key):
             return None
-        # Of all partitions, with or without a leader: a key must not move while a broker is down.
+        # The hash counts all partitions, with or without a leader, because a key must not move while a broker is down.
         return self._hash(key or b"") % len(partitions)
 
 
@@ -69,9 +69,9 @@ MAX_TOPICS = 10_000
 
 
 class RoundRobinPartitioner:
-    """One partition after the other, without regard to the key: only partitions with a leader, if any has one.
+    """One partition after the other, whatever the key is: only partitions with a leader, if any has one.
 
-    It counts for the newest :data:`MAX_TOPICS` topics, and begins again with the others.
+    It counts for the newest :data:`MAX_TOPICS` topics, and starts again with the others.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ def _is_none(key: bytes | None) -> bool:
 
 
 def _is_empty(key: bytes | None) -> bool:
-    # librdkafka's consistent_random alone takes an empty key for none.
+    # librdkafka treats an empty key like a missing one in consistent_random alone.
     return not key
 
 

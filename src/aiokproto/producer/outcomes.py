@@ -123,7 +123,7 @@ class Outcomes(Sequence["RecordMetadata | KafkaError"]):
         if not 0 <= place < len(self):
             raise IndexError(f"there are {len(self)} outcomes")
         self._observed = True
-        # The ends are cumulative, so the part with this record is the first whose end is greater.
+        # The ends are cumulative, so the part that has this record is the first whose end is greater.
         part = bisect_right(self._ends, place)
         return self._parts[part][place - (self._ends[part - 1] if part else 0)]
 
@@ -139,7 +139,7 @@ class Outcomes(Sequence["RecordMetadata | KafkaError"]):
         found: dict[int, KafkaError] = {}
         for part, end in zip(self._parts, self._ends, strict=True):
             start = end - len(part)
-            # The usual part is good as a whole, which one flag says; only others are looked through.
+            # Usually all records of a part were written, which one flag says. Only other parts are looked through.
             if not _all_written(part):
                 results = ((place, part[place]) for place in range(len(part)))
                 found.update((start + place, one) for place, one in results if isinstance(one, KafkaError))
@@ -148,9 +148,9 @@ class Outcomes(Sequence["RecordMetadata | KafkaError"]):
     def __repr__(self) -> str:
         return f"<Outcomes of {counted(len(self), 'record')}, {len(self.errors)} of them not written>"
 
-    # Records that were buffered are reported by their batch's outcome; these never had one.
+    # The batch's outcome reports records that were buffered; these never had one.
     def __del__(self) -> None:
-        # True if __init__ has failed: there is nothing to report then.
+        # True means that __init__ has failed, and there is nothing to report.
         if getattr(self, "_observed", True):
             return
         rejected = [error for part in self._parts for error in _rejections(part)]
@@ -178,7 +178,7 @@ class BulkDelivery:
         self._outcomes = Outcomes(parts, context)
 
     def __await__(self) -> Generator[Any, None, Outcomes]:
-        # One after the other, as they come in about this order; failures are results here.
+        # It awaits one after the other, because they come in about this order; failures are results here.
         for part in self._parts:
             for outcome in outcomes_of(part):
                 yield from wait_done(outcome).__await__()

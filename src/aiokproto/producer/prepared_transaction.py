@@ -1,4 +1,4 @@
-"""The name of a prepared transaction, which outlives the process that prepared it (KIP-939)."""
+"""The name of a prepared transaction, which outlives the process that has prepared it (KIP-939)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_STATE = (0x7FFFFFFFFFFFFFFF, 0x7FFF)
 class PreparedTransaction(NamedTuple):
     """A transaction that waits for its decision. Store ``str(state)`` together with the decision.
 
-    The text is that of Java's ``PreparedTxnState``: ``"producer_id:epoch"``.
+    The text is the same as Java's ``PreparedTxnState``: ``"producer_id:epoch"``.
 
     Attributes:
         producer_id: The producer id that wrote its records.
@@ -29,7 +29,7 @@ class PreparedTransaction(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> PreparedTransaction:
-        """Return the transaction that ``str()`` has named so.
+        """Return the transaction that ``str()`` has given this name.
 
         Raises:
             ConfigurationError: The text has another form.

@@ -199,7 +199,7 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
             "a producer with a transactional_id writes in transactions: async with producer.transaction() as txn: "
             "await txn.send(...)"
         )
-        # With a transactional id the producer's own session never opens: each transaction brings one.
+        # The producer's own session never opens if there is a transactional id: each transaction brings its own.
         session = WriteSession(None if transactional_id is None else only_in_transactions)
         serializers = Serializers(key_serializer, value_serializer, self._settings.max_block)
         buffer = Buffer(self._accumulator, self._settings, self._config.interceptors)
@@ -212,7 +212,7 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
                 self._buffer,
                 two_phase=self._settings.two_phase_commit,
             )
-        # A ClusterClient needs no event loop before its start; but one that failed to start cannot be used again.
+        # A ClusterClient needs no event loop before its start; but one that has failed to start can't be used again.
         self._cluster = ClusterClient(self._config, self._accumulator.last_used)
         self._sender: Sender | None = None
         self._starting = False
@@ -268,16 +268,17 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
             raise ClientClosedError(
                 "a producer can be started only once, which `async with` and an ExactlyOnce do: create a new one"
             )
-        # Set without an await since the test above: a second start() in the meantime is refused.
+        # Nothing is awaited between the test above and this line, so a second start() in the meantime is refused.
         self._starting = True
         self._accumulator.observer.clock = asyncio.get_running_loop().time
         try:
             await self._cluster.start()
             self._adapt()
             if self._transactions is not None:
-                # Before any record is accepted: this fences the predecessor, whose open transaction is aborted.
+                # This comes before any record is accepted: it fences the predecessor, whose open transaction is
+                # aborted.
                 await self._transactions.start(self._cluster, keep_prepared=keep_prepared)
-        # Also a cancellation. _sender stays None, so close() has nothing left to do.
+        # This also covers a cancellation. _sender stays None, so close() has nothing left to do.
         except BaseException:
             await self._cluster.close()
             raise
@@ -286,7 +287,8 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
         self._sender = Sender(
             self._cluster, self._buffer, self._settings, self._config.request_timeout, self._transactions
         )
-        # Opened last of all that can fail, before the sender's task: its first round may find records.
+        # The buffer opens after everything that can fail and before the sender starts, whose first round may find
+        # records.
         self._buffer.open(self._cluster, self._sender)
         self._buffer.set_writer(self, self._session)
         self._sender.start()
@@ -297,11 +299,12 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
         )
 
     def _adapt(self) -> None:
-        """Adapt to old brokers, for which nothing is decided before the first of them has answered."""
+        """Adapt to old brokers. Nothing is decided about them before the first broker has responded."""
         versions, wanted = self._cluster.metadata.versions, self._settings
         self._settings = adapted(wanted, versions)
         if self._settings.idempotent is not wanted.idempotent:
-            # Of each partition, so that records stay in order; a broker can still have several requests.
+            # Each partition has one batch in flight, so that its records stay in order. A broker can still have several
+            # requests.
             self._accumulator.limits = wanted.limits._replace(in_flight=1)
         self._check_records(versions)
 
@@ -315,7 +318,7 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
     async def flush(self, timeout_ms: float | None = None) -> None:
         """Send all buffered records without linger, and wait until each is written or has failed.
 
-        Failures are not raised here but by the records' deliveries. Cancelling has no effect on the records.
+        Failures aren't raised here but by the records' deliveries. Cancelling has no effect on the records.
 
         Args:
             timeout_ms: Longest wait (ms). None waits until every record has an outcome, at most
@@ -326,17 +329,17 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
             ClientClosedError: The producer is not started, is closed, or has failed.
         """
         _check_timeout(timeout_ms)
-        await self._settle("flush", timeout_ms)
+        await self._send_and_wait("flush", timeout_ms)
 
-    async def _settle(self, what: str, timeout_ms: float | None) -> None:
-        """Send all batches, and wait until each has an outcome; ``what`` begins the text of a DeadlineError."""
+    async def _send_and_wait(self, what: str, timeout_ms: float | None) -> None:
+        """Send all batches, and wait until each has an outcome; ``what`` opens the text of a DeadlineError."""
         batches = self._buffer.send_all()
         await self._wait(batches, timeout_ms)
         pending = [batch for batch in batches if not batch.done]
         if pending:
             waited = self._settings.limits.delivery_timeout * 1000 if timeout_ms is None else timeout_ms
             raise DeadlineError(f"{what}: {summary(pending)} without outcome after {waited:g} ms")
-        # A flush that close() overtook has its outcomes, and no reason to raise.
+        # If close() has overtaken a flush, all outcomes are known, and there is no reason to raise.
         if not self._closing:
             self._buffer.check_open()
 
@@ -366,17 +369,17 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
         if not in_flight:
             dropped = [batch for batch in dropped if not batch.attempts]
         for batch in dropped:
-            # The application knows already: it is not logged as a failure that nobody looked at.
+            # The application knows about it, so it isn't logged as an unobserved failure.
             batch.outcome.observed = True
             self._accumulator.fail(batch, aborted(batch))
         self._buffer.memory_freed()
-        await self._settle("abort", timeout_ms)
+        await self._send_and_wait("abort", timeout_ms)
         return sum(batch.count for batch in dropped)
 
     async def _wait(self, batches: list[ProducerBatch], timeout_ms: float | None) -> None:
         """Wait until batches have an outcome, or a timeout passes."""
-        # None: the sender expires every batch after the delivery timeout, so this timeout only guards against a sender
-        # that has failed.
+        # The sender expires every batch after its delivery timeout. So the default only guards against a sender that
+        # has failed.
         timeout = self._outcome_timeout if timeout_ms is None else timeout_ms / 1000
         await wait_all([batch.outcome for batch in batches], timeout)
 
@@ -388,10 +391,11 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
     async def close(self, timeout_ms: float | None = None) -> None:
         """Deliver all buffered records, then disconnect. A second call does nothing.
 
-        An open transaction is aborted. One whose end is under way is waited for. A prepared one stays prepared.
+        An open transaction is aborted. If the end of a transaction is under way, this call waits for it. A prepared
+        transaction stays prepared.
 
-        If it waits for more than a second, it logs for which records. Cancelled, it stops waiting: undelivered records
-        fail, and the connections are closed.
+        If it waits for more than a second, it logs for which records. If it's cancelled, it stops waiting: undelivered
+        records fail, and the connections are closed.
 
         Args:
             timeout_ms: Longest time for deliveries and for flushing the connections (ms); 0 does not wait. None means
@@ -406,43 +410,45 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
         _check_timeout(timeout_ms)
         if self._starting:
             await self._cluster.close(DISCONNECT if timeout_ms is None else min(timeout_ms / 1000, DISCONNECT))
-        # Never started, or still starting: start() raises, as its cluster is closed now.
+        # The producer was never started, or is still starting: then start() raises, because its cluster is closed now.
         if self._sender is None or self._closing:
             return
         self._closing = True
         timeout_ms = self._settings.close_timeout_ms if timeout_ms is None else timeout_ms
         loop = asyncio.get_running_loop()
         started = loop.time()
-        # Read before it is replaced: a producer that has failed has nothing left to wait for.
+        # This is read before it's replaced. A producer that has failed has nothing left to wait for.
         failure = self._buffer.closed
         closed = ClientClosedError("the producer is closed")
         closed.__cause__ = failure
-        # First: what is appended from here on would not be waited for.
+        # The buffer closes first, since this call wouldn't wait for what is appended from here on.
         self._buffer.close(closed)
         batches = self._buffer.send_all()
         slow = loop.call_later(SLOW_CLOSE, self._log_slow_close, batches)
         try:
             if self._transactions is not None and failure is None:
-                # It waits for its batches itself: those of an aborted transaction that were never sent fail at once.
+                # The manager waits for its batches itself: batches of an aborted transaction that were never sent fail
+                # at once.
                 await self._transactions.close(self._outcome_timeout if timeout_ms is None else timeout_ms / 1000)
             else:
                 await self._wait(batches, timeout_ms)
         finally:
             slow.cancel()
-            # Also after a cancellation: what has no outcome now will fail, and is reported.
+            # Batches that have no outcome now will fail, and are reported, even after a cancellation.
             late = {batch for batch in batches if not batch.done}
             try:
                 if self._transactions is not None:
-                    # Before the sender: the end of a transaction waits for batches that the sender delivers.
+                    # The manager stops before the sender, because the end of a transaction waits for batches that the
+                    # sender delivers.
                     await self._transactions.stop()
                 await self._sender.stop()
             finally:
-                # After the sender: no response can arrive for a batch that has failed here.
+                # The sender has stopped, so no response can arrive for a batch that fails here.
                 self._accumulator.fail_all(undelivered)
                 left = DISCONNECT if timeout_ms is None else started + timeout_ms / 1000 - loop.time()
                 await self._cluster.close(min(max(left, 0.0), DISCONNECT))
         failed = [batch for batch in batches if batch.outcome.error is not None]
-        # A failure that some task has seen is known, unless this close caused it.
+        # If a task has seen a failure, it's known, unless this close() has caused it.
         lost = [batch for batch in failed if batch in late or not batch.outcome.observed]
         if lost:
             raise delivery_error(lost)
@@ -453,7 +459,7 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
             log.warning("closing the producer waits for %s", summary(pending))
 
     def __del__(self) -> None:
-        # getattr: __init__ may have raised because of an invalid option.
+        # __init__ may have raised since of an invalid option, hence getattr.
         sender = getattr(self, "_sender", None)
         if sender is not None and not self._closing:
             unsent = sender.unsent + sum(batch.count for batch in self._accumulator.incomplete)
@@ -461,7 +467,7 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
             warnings.warn(what, ResourceWarning, source=self, stacklevel=1)
 
     def transaction(self) -> Transaction[K, V]:
-        """Return a transaction, which begins with ``async with``. One at a time can be open.
+        """Return a transaction, which starts with ``async with``. One at a time can be open.
 
         Raises:
             ConfigurationError: The producer has no ``transactional_id``.
@@ -469,7 +475,7 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
         return self._transaction()
 
     def _transaction(self, session: object = None) -> Transaction[K, V]:
-        """Return a transaction, of a session or of the application."""
+        """Return a transaction of a session or of the application."""
         if self._transactions is None:
             raise ConfigurationError("transaction() needs the option transactional_id")
         transaction = Transaction(
@@ -485,8 +491,9 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
 
     @property
     def prepared_transaction(self) -> PreparedTransaction | None:
-        """The transaction that waits for :meth:`complete_transaction`: this process has prepared it, or an earlier one
-        with this ``transactional_id`` has left it, prepared or not. None if there is none."""
+        """The transaction that waits for :meth:`complete_transaction`; None if there is none. This process has prepared
+        it, or
+        an earlier one with this ``transactional_id`` has left it, prepared or not."""
         return None if self._transactions is None else self._transactions.prepared
 
     async def complete_transaction(self, decided: PreparedTransaction | None) -> bool:
@@ -512,7 +519,7 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
         """
         if self._transactions is None or not self._transactions.id.two_phase:
             raise ConfigurationError("complete_transaction() needs transaction_two_phase_commit_enable=True")
-        # The text of a transaction would equal none, and so abort it.
+        # A text would equal no transaction, and so abort it.
         if decided is not None and not isinstance(decided, PreparedTransaction):
             raise ConfigurationError(
                 f"complete_transaction() takes a PreparedTransaction or None, not {decided!r}; for its text use "
@@ -550,7 +557,7 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
         or that records have been waiting for more than half of ``delivery_timeout_ms``.
         """
         findings = self._cluster.findings()
-        # Its own cause is the better text: a sender that failed leaves the connections open.
+        # This cause is the better text, because a sender that has failed leaves the connections open.
         if self._buffer.closed is not None:
             findings.failed = [str(self._buffer.closed)]
             findings.ended = self._sender is not None or findings.ended

@@ -37,7 +37,7 @@ class RecordSender(RecordAppender[K, V]):
     ) -> None:
         super().__init__(partitioner)
         self._buffer = buffer
-        # A call that waits in one transaction cannot append to the next.
+        # A call that waits in one transaction can't append to the next.
         self._session = session
         self._serializers = serializers
         self._pipeline = AppendPipeline(self, buffer, session, serializers)
@@ -47,7 +47,7 @@ class RecordSender(RecordAppender[K, V]):
         self._old_versions: BrokerVersions | None = None
 
     def _check_records(self, versions: BrokerVersions) -> None:
-        """Refuse from now on what the brokers cannot store: see :mod:`aiokproto.producer.old_brokers`."""
+        """Refuse from now on what the brokers can't store: see :mod:`aiokproto.producer.old_brokers`."""
         if not versions.supports(ZSTD):
             self._old_versions = versions
         if not lacks_parts_of_records(versions):
@@ -105,7 +105,7 @@ class RecordSender(RecordAppender[K, V]):
             if not isinstance(appended, Delivery):
                 appended = await self._buffer.append(self._session, appended)
             where = await appended
-        # Waiting has let the sender run, so the next slow append need not yield.
+        # The sender could run while this call waited, so the next slow append need not yield.
         self._buffer.task_has_waited()
         return where
 
@@ -121,7 +121,7 @@ class RecordSender(RecordAppender[K, V]):
     ) -> Delivery:
         """Buffer a record without waiting: :meth:`post` for code that cannot await, such as a callback.
 
-        The arguments are those of :meth:`send`. Call it in the event loop's thread. A task that calls it in a loop and
+        It has the arguments of :meth:`send`. Call it in the event loop's thread. A task that calls it in a loop and
         never awaits prevents the producer from sending.
 
         Raises:
@@ -189,7 +189,7 @@ class RecordSender(RecordAppender[K, V]):
     ) -> BulkDelivery:
         """Buffer many records without waiting for their acknowledgement.
 
-        The arguments are those of :meth:`send_many`. It suspends when :meth:`post` does, so a caller that awaits one
+        It has the arguments of :meth:`send_many`, and suspends when :meth:`post` does, so a caller that awaits one
         call before the next has its records written in order, and no more in memory than ``buffer_memory`` and the
         records of one call. Cancelled, buffered records are still delivered, and the others are never sent.
 
@@ -252,7 +252,7 @@ class RecordSender(RecordAppender[K, V]):
     ) -> BatchDelivery:
         """Buffer record batches without decoding them and without waiting for their acknowledgement.
 
-        The arguments are those of :meth:`send_batch`. It suspends when :meth:`post` does. Cancelled, it has buffered
+        It has the arguments of :meth:`send_batch`, and suspends when :meth:`post` does. Cancelled, it has buffered
         the batches before the one that waited for memory.
 
         Returns:

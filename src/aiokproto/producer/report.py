@@ -100,7 +100,7 @@ def add_findings(
         findings.degraded.append(f"{counted(len(leaderless) - _NAMED, 'more partition')} with records without a leader")
     if short_of_memory:
         findings.degraded.append(f"calls wait for free memory: buffer_memory={limits.buffer_memory} is used up")
-    # Half of the time that records have is gone: what delays them may well outlast the other half.
+    # Half of the time that records have is gone, and their delay may well last for the other half.
     if batches and now - batches[0].created > limits.delivery_timeout / 2:
         oldest = batches[0]
         reason = f": {oldest.last_error}" if oldest.last_error is not None else ""

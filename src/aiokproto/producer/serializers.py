@@ -29,7 +29,8 @@ class Serializers(Generic[K, V]):
         value: Callable[[V], Awaitable[bytes] | bytes] | None,
         max_block: float,
     ) -> None:
-        """None for what is bytes already. ``max_block``: the longest time (s) for which they are awaited.
+        """Create them; None for keys or values that are bytes already. ``max_block``: the longest time (s) to await
+        them.
 
         Raises:
             ConfigurationError: One cannot be called.
@@ -43,7 +44,7 @@ class Serializers(Generic[K, V]):
         self.is_async = self._key[2] or self._value[2]
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Whether there is a serializer."""
         return self._key[1] is not None or self._value[1] is not None
 
     def apply(self, key: K | None, value: V | None) -> tuple[bytes | None, bytes | None]:
@@ -54,7 +55,7 @@ class Serializers(Generic[K, V]):
         """
         made: list[Any] = [key, value]
         for place, (name, serializer, _) in enumerate((self._key, self._value)):
-            # None is not passed: it is no key, or a tombstone.
+            # A serializer doesn't get None, because it's no key, or a tombstone.
             if made[place] is not None and serializer is not None:
                 try:
                     made[place] = serializer(made[place])
@@ -66,13 +67,13 @@ class Serializers(Generic[K, V]):
         return made[0], made[1]
 
     async def apply_later(self, key: K | None, value: V | None) -> tuple[bytes | None, bytes | None]:
-        """As :meth:`apply`, and await what is asynchronous.
+        """As :meth:`apply`, for serializers that have to be awaited.
 
         Raises:
             DeadlineError: It did not return in time.
         """
         work = self._apply_later(key, value)
-        # Without a deadline if it does not wait, as most of the time.
+        # Mostly the work doesn't wait, and needs no deadline.
         try:
             waits_for = work.send(None)
         except StopIteration as done:

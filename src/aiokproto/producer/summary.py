@@ -35,7 +35,7 @@ def delivery_error(lost: list[ProducerBatch]) -> KafkaError:
     for batch in lost:
         batch.outcome.observed = True
         late = late or isinstance(batch.outcome.error, ClientClosedError | DeadlineError)
-    # Late if close() or the timeout ended at least one; otherwise brokers refused all.
+    # It's late if close() or the timeout ended at least one batch; otherwise brokers refused all.
     error = (DeadlineError if late else KafkaError)(f"the producer was closed with {summary(lost)} not delivered")
     error.__cause__ = lost[0].last_error or lost[0].outcome.error
     return error

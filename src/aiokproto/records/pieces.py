@@ -1,7 +1,8 @@
-"""Batches as columns, one piece at a time: memory does not depend on how much a batch grows when decompressed.
+"""Batches as columns, one piece at a time, so that memory doesn't depend on how much a batch grows when it's
+decompressed.
 
-Batches are decompressed in steps and cut at record boundaries. Small batches are read together, as
-:func:`~aiokproto.records.columns.to_columns` does; a batch larger than a piece becomes several pieces.
+Batches are decompressed in steps and cut at record boundaries. Small batches are read together, as in
+:func:`~aiokproto.records.columns.to_columns`, and a batch that is larger than a piece becomes several pieces.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from aiokproto.records.slices import given_away, named
 _BEFORE_RECORDS = HEADER.size - LOG_OVERHEAD
 """Bytes of the header that a batch's length field counts."""
 
-# How much of a piece a compressed batch counts for, at least, per byte of it.
+# How many bytes of a piece each byte of a compressed batch counts for, at least.
 _PACKED_WEIGHT = 8
 
 
@@ -33,8 +34,8 @@ def in_pieces(
 ) -> Iterator[Columns]:
     """Yield the records of ``batches``, in order, as columns of at most ``size`` bytes and ``most`` records.
 
-    A record larger than ``size`` is a piece by itself. Memory is about four times ``size``, or three times such a
-    record, plus that of the codec: a snappy block, or a zstd window, of up to 128 MiB.
+    A record larger than ``size`` is a piece by itself. It takes memory of about four times ``size``, or three times
+    such a record, plus the memory of the codec: a snappy block, or a zstd window, of up to 128 MiB.
 
     Raises:
         CorruptRecordError: A batch is damaged. What comes before it, and its own pieces before the damage, have been
@@ -70,10 +71,11 @@ def _together(batches: Iterable[RecordBatch | Run], size: int, most: int, check_
             if packed:
                 unpacked = batch.unpacked()
                 begun, taken = _begun(batch, unpacked, size)
-            # Fewer compressed batches are read together: decompressed data should still be in the processor's cache.
+            # Fewer compressed batches are read together, because decompressed data should still be in the processor's
+            # cache.
             weight = max(taken, _PACKED_WEIGHT * batch.length) if packed else taken
             alone = taken > min(size, batch.max_record) or count > most
-            # The group is full: it is read before this batch joins the next one.
+            # The group is full, so it's read before this batch joins the next one.
             if alone or weight > room or count > records:
                 yield from _grouped(group, bodies)
                 room, records = size, most
@@ -86,14 +88,14 @@ def _together(batches: Iterable[RecordBatch | Run], size: int, most: int, check_
             room -= weight
             records -= count
     except KafkaError:
-        # What comes before the damage is good.
+        # The records before the damage are good.
         yield from _grouped(group, bodies)
         raise
     yield from _grouped(group, bodies)
 
 
 def _grouped(group: list[RecordBatch], bodies: list[Bytes | None]) -> Iterator[Columns]:
-    """Read batches together, and empty the lists; if one is damaged, read those before it one by one."""
+    """Read batches together, and empty the lists. If one is damaged, read those before it one by one."""
     batches, opened = group[:], bodies[:]
     group.clear()
     bodies.clear()
@@ -116,7 +118,7 @@ def _run(run: Run, size: int, most: int, check_crc: bool) -> Iterator[Columns]:
                 part.validate()
             found = None if alone else part.columns()
         except CodecError:
-            # What comes before the damaged batch is good.
+            # The records before the damaged batch are good.
             yield from _together(part.batches(), size, most, check_crc)
             raise
         if found is None:
@@ -124,12 +126,12 @@ def _run(run: Run, size: int, most: int, check_crc: bool) -> Iterator[Columns]:
             yield from _alone(batch, iter((batch.body(),)), size, most)
         else:
             yield found
-        # Released before the next piece is made: two would be in memory at once.
+        # The piece is released before the next one is made, or two would be in memory at once.
         del found
 
 
 def _begun(batch: RecordBatch, unpacked: Iterator[Bytes], size: int) -> tuple[list[Bytes], int]:
-    """Take chunks until they have more than ``size`` bytes or end; returns them and their size."""
+    """Take chunks until they have more than ``size`` bytes or end; return them and their size."""
     begun: list[Bytes] = []
     taken = 0
     try:
@@ -152,7 +154,7 @@ def _alone(batch: RecordBatch, unpacked: Iterator[Bytes], size: int, most: int) 
             span = span_of(batch, 0, len(data))._replace(records=count)
             yield _read_piece(data, span, done, batch.max_record)
             done += count
-            # Released before the next piece is made: two would be in memory at once.
+            # The piece is released before the next one is made, or two would be in memory at once.
             del data
         if done < batch.count:
             raise CorruptRecordError(f"{batch.count} records in the header, {done} in the batch")
@@ -168,7 +170,7 @@ def _read_piece(data: Bytes, span: Span, done: int, max_record: int) -> Columns:
 
 
 def _fault(data: Bytes, span: Span) -> CodecError | None:
-    """Find the damaged record by reading one by one, for the message."""
+    """Find the damaged record by reading one by one, for the error's text."""
     try:
         append_time = span.append_time if span.timestamp_type else None
         read_records(data, span.records, span.base_offset, span.base_timestamp, append_time, lambda *_: None)
@@ -178,7 +180,7 @@ def _fault(data: Bytes, span: Span) -> CodecError | None:
 
 
 def _legacy(batches: Iterable[RecordBatch | Run], size: int, most: int, check_crc: bool) -> Iterator[Columns]:
-    """Decode records one by one, and join those of several message sets in one piece."""
+    """Decode records one by one, and join the records of several message sets in one piece."""
     rows: list[Row] = []
     kinds: list[int] = []
     room = size
@@ -196,7 +198,7 @@ def _legacy(batches: Iterable[RecordBatch | Run], size: int, most: int, check_cr
                 kinds += [batch.timestamp_type] * len(found)
                 room -= taken
     except KafkaError:
-        # What comes before the damage is good.
+        # The records before the damage are good.
         if rows:
             yield columns_of(rows, kinds)
         raise
