@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class _Ends(NamedTuple):
-    """A call has raised what ends the program."""
+    """The result of a call that raised an exception which ends the program."""
 
     error: BaseException
 
@@ -65,7 +65,7 @@ class ThreadedCluster(Hints, hints=_IN_THREAD):
         if self._thread is not None:
             raise RuntimeError("the cluster is already started")
         ready: Future[asyncio.AbstractEventLoop] = Future()
-        # A daemon thread: an interrupted test run must not hang at exit.
+        # The thread is a daemon, so that an interrupted test run doesn't hang at exit.
         self._thread = threading.Thread(target=self._run, args=[ready], name="aiokproto-broker", daemon=True)
         self._thread.start()
         self._loop = ready.result()
@@ -114,7 +114,7 @@ class ThreadedCluster(Hints, hints=_IN_THREAD):
                 result = function(*arguments, **named)
                 return await result if inspect.isawaitable(result) else result
             except ENDS_THE_PROGRAM as error:
-                # Of the thread that has called: here it would end the cluster, which could not even answer.
+                # This is for the thread that called. Raised here, it would end the cluster, which couldn't even answer.
                 return _Ends(error)
 
         result = asyncio.run_coroutine_threadsafe(run(), self._loop).result()

@@ -57,7 +57,7 @@ def _describe_existing(group: ShareGroup, members: list[Member]) -> DescribedGro
 
 
 def _require_topics(members: list[Member], context: RequestContext) -> None:
-    """Raise :class:`BrokerError` if the client is not permitted to describe all assigned topics, as in Kafka."""
+    """Raise :class:`BrokerError` if the client isn't permitted to describe all assigned topics, as in Kafka."""
     for name in {topic.topic_name for member in members for topic in member.assignment.topic_partitions}:
         context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
