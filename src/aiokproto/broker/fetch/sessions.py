@@ -171,7 +171,7 @@ class FetchSessionCache:
         self._sessions.move_to_end(session.session_id)
         session.used = self._now()
         session.incremental = True
-        # The epoch wraps to 1, because epoch 0 would mean a full Fetch.
+        # The epoch wraps to 1: epoch 0 would mean a full Fetch.
         session.epoch = session.epoch % _MAX_EPOCH + 1
         return session
 

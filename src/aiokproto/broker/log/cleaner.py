@@ -200,7 +200,7 @@ class Cleaner:
             batch: The next batch.
             expired: Whether to remove tombstones of magic 0 and 1, which cannot hold a delete horizon.
         """
-        # This comes first and for every batch, because should_discard() follows the transactions.
+        # This comes first and for every batch: should_discard() follows the transactions.
         should_discard = self._transactions.should_discard(batch)
         horizon = batch.delete_horizon
         if batch.is_control:
@@ -227,7 +227,7 @@ class Cleaner:
         """Return for each record whether it stays, and whether a tombstone is among the records that stay. With
         ``due``, no tombstone stays."""
         tombstones = False
-        # Each record takes one byte here, because a batch can have millions.
+        # Each record takes one byte here: a batch can have millions.
         keep = bytearray()
         slices = batch.slices(_offset_key_and_tombstone)
         while not slices.ended:

@@ -102,7 +102,7 @@ class Compaction:
         for segment in self._dirty:
             for batches in _batches_in_steps(segment):
                 yield _BY_THREAD
-                # Once the map is full, the rest is left to the next run.
+                # The rest is left to the next run once the map is full.
                 if complete:
                     steps = build_offset_map(batches, self._start, offsets, transactions)
                     complete = yield from _by_thread(steps)

@@ -22,7 +22,7 @@ NEW_PRODUCE, NEW_FETCH = 3, 4
 """The first versions of Produce and Fetch whose record sets are magic 2."""
 
 _SET_BYTES = 1 << 20
-"""Decompressed bytes after which a message set ends, because kilobytes of batches can become gigabytes."""
+"""Decompressed bytes after which a message set ends: kilobytes of batches can become gigabytes."""
 
 _MAX_CONVERTED = 16 << 20
 """The most decompressed bytes of message sets that one response has for a partition."""
@@ -92,7 +92,7 @@ def downgrade(data: Buffer, version: int, offset: int, most: int = _MAX_CONVERTE
         for batch in open_stored(data, check_crc=True):
             if batch.is_control:
                 continue
-            # Older formats than the client's own are served as they are, because every client can read those.
+            # Older formats than the client's own are served as they are: every client can read those.
             if batch.magic <= magic:
                 found += batch.raw
                 continue

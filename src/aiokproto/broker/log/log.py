@@ -29,7 +29,7 @@ DELETED_DIRECTORY = "-delete"
 """The suffix of a directory whose log was deleted. The next start removes such a directory if a crash left it."""
 
 _MAX_RELATIVE = (1 << 31) - 1
-"""The greatest offset relative to a segment's base offset, because the index files store it as an int32."""
+"""The greatest offset relative to a segment's base offset: the index files store it as an int32."""
 
 # The bytes of an entry of the time index, which is the larger of the two indexes.
 _INDEX_ENTRY = 12
@@ -166,8 +166,8 @@ class Log:
         data = bytearray(batch)
         patch.set_base_offset(data, 0, self.end_offset)
         patch.set_leader_epoch(data, 0, leader_epoch)
-        # With LogAppendTime (KIP-32), consumers take the batch's greatest timestamp for all its records, which keep the
-        # producer's.
+        # Consumers take the batch's greatest timestamp for all its records with LogAppendTime (KIP-32), and the records
+        # keep the producer's.
         if self.config.append_time:
             patch.restamp(data, 0, now)
         header = BatchHeader.read(data)
@@ -202,8 +202,8 @@ class Log:
 
     def _segment_for(self, header: BatchHeader, now: int) -> Segment:
         segment, config = self.segments[-1], self.config
-        # An empty segment takes any batch, because one that is larger than segment.bytes needs a segment of its own.
-        # The topic id is written before the first record, so that no record can be in a directory without one.
+        # An empty segment takes any batch: one that is larger than segment.bytes needs a segment of its own. The topic
+        # id is written before the first record, so that no record can be in a directory without one.
         if not segment.size:
             segment.created = now
             if self._topic_id is not None:
@@ -359,8 +359,8 @@ class Log:
         config = self.config
         excess = self.size - config.retention_bytes if config.retention_bytes >= 0 else -1
         keep_from = self.start_offset
-        # The oldest segments go first, and only up to the first one to retain, because a log has no holes. A segment is
-        # in excess only if the log has at least retention.bytes without it.
+        # The oldest segments go first, and only up to the first one to retain: a log has no holes. A segment is in
+        # excess only if the log has at least retention.bytes without it.
         for segment in self.segments:
             too_old = config.retention_ms >= 0 and segment.age_timestamp < now - config.retention_ms
             too_much = segment.size <= excess
@@ -394,8 +394,8 @@ class Log:
         self._replace(start, end, [cleaned], now)
 
     def _replace(self, start: int, end: int, by: list[Segment], now: int) -> None:
-        # The old names are freed first, because the compacted segment has the name of one of them. A crash in between
-        # leaves its ``.swap`` file, from which the next start completes the change.
+        # The old names are freed first: the compacted segment has the name of one of them. A crash in between leaves
+        # its ``.swap`` file, from which the next start completes the change.
         for segment in self.segments[start:end]:
             segment.rename(DELETED)
             self._deleted.append((now + self.config.file_delete_delay_ms, segment))

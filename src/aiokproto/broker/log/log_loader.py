@@ -26,7 +26,7 @@ def open_segments(directory: Path, config: LogConfig, checkpoint: LogCheckpoint)
     segments: list[Segment] = []
     for base, after in pairwise([*bases, None]):
         assert base is not None
-        # The active segment isn't trusted after a crash, because it was being written.
+        # The active segment isn't trusted after a crash: it was being written.
         if checkpoint.clean_shutdown or (after is not None and after <= checkpoint.recovery_point):
             segment = Segment.load(directory, base, interval)
             whole = True
@@ -82,7 +82,7 @@ def save_producers(directory: Path, segments: list[Segment], producers: Producer
     """Write a snapshot at the start of the active segment, so that the next start replays only that segment."""
     for segment in segments[:-1]:
         segment.close()
-    # With the snapshot the older segments are not replayed, so their transaction indexes must be on disk before it.
+    # The snapshot keeps older segments from being replayed, so their transaction indexes must be on disk before it.
     sync(file for segment in segments[:-1] for file in segment.files())
     producer_snapshots.save(directory, segments[-1].base_offset, producers.snapshot())
 

@@ -23,7 +23,7 @@ from aiokproto.records.batch import TRANSACTIONAL
 from aiokproto.records.control import EndTransaction
 
 BATCHES_RETAINED = 5
-"""The number of batches retained per producer, because an idempotent producer has at most five requests in flight."""
+"""The number of batches retained per producer: an idempotent producer has at most five requests in flight."""
 
 _SEQUENCES = 0x7FFFFFFF
 """The greatest sequence number; the next one is 0."""

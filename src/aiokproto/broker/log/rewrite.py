@@ -23,8 +23,8 @@ from aiokproto.records.varint import encode, read_varint, read_varlong
 _CODEC = 0x07
 
 MAX_REWRITTEN = 16 << 20
-"""The most decompressed bytes of records that a rewritten batch retains, because kilobytes can become gigabytes. Kafka
-has no such limit."""
+"""The most decompressed bytes of records that a rewritten batch retains: kilobytes can become gigabytes. Kafka has no
+such limit."""
 
 _MAX_SET_BYTES = 2 << 20
 """The most bytes of a message set that is rewritten in one step: a message of 34 bytes takes ten times as much."""

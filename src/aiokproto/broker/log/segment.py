@@ -63,7 +63,7 @@ class Segment:
         self._offsets = OffsetIndex()
         self._times = TimeIndex()
         self._file: FileIO | None = None
-        # Whether the index files have the content of the indexes in memory.
+        # True while the index files have the content of the indexes in memory.
         self._saved = False
 
     def path(self, kind: str = LOG) -> Path:
@@ -145,7 +145,7 @@ class Segment:
         self._saved = False
 
     def flush(self) -> None:
-        """Flush the ``.log`` file. The indexes of the active segment aren't flushed, because recovery rebuilds them."""
+        """Flush the ``.log`` file. The indexes of the active segment aren't flushed: recovery rebuilds them."""
         if self.size:
             os.fsync(self._open().fileno())
 

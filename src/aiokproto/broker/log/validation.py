@@ -138,7 +138,7 @@ def _only_batch(data: Buffer | None, opened: int) -> RecordBatch:
             detail=f"message format {data[MAGIC_AT]} needs Produce v{NEW_PRODUCE - 1} or older",
         )
     try:
-        # At most two are decoded, because a hundred megabytes can be a million batches.
+        # At most two are decoded: a hundred megabytes can be a million batches.
         batches = list(islice(decode(data, max_decompressed=opened, max_record=opened), 2))
     except CorruptRecordError as error:
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail=str(error)) from None

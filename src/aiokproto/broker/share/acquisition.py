@@ -83,7 +83,7 @@ def acquire_known(
     config: AcquisitionConfig,
     max_acquired: int,
 ) -> tuple[list[InFlightRun], bool]:
-    """Acquire available records that are already in flight, because they were delivered before.
+    """Acquire available records that are already in flight: they were delivered before.
 
     Args:
         runs: The runs in flight within the offsets that were read.

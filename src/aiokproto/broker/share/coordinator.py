@@ -158,7 +158,7 @@ class ShareCoordinator:
         now = self._now()
         new_state = first_snapshot if persisted is None else persisted.record_for_reset
         self._append(key, new_state(state_epoch, start_offset, now))
-        # The leader is notified after the record, because it must find the new state when it reads again.
+        # The leader is notified after the record: it must find the new state when it reads again.
         self.on_reset(*key)
 
     def summary(self, group: str, topic_id: bytes, partition: int) -> ShareGroupOffset | None:
@@ -238,7 +238,7 @@ class ShareCoordinator:
             if number < 0:
                 raise _invalid(f"{name} {number} is negative")
         key = SharePartitionKey(group, topic_id, partition)
-        # The code is COORDINATOR_NOT_AVAILABLE, not NOT_COORDINATOR, because no other node could take the request.
+        # The code is COORDINATOR_NOT_AVAILABLE, not NOT_COORDINATOR: no other node could take the request.
         if self.partition_of(key_of(key)).leader == NO_LEADER:
             raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return key
@@ -297,8 +297,8 @@ def key_of(key: SharePartitionKey) -> str:
 
 
 def is_key(key: str) -> bool:
-    """Return whether a string has the form of a share partition's key. It is split from the right, because the group id
-    can contain colons."""
+    """Return whether a string has the form of a share partition's key. It is split from the right: the group id can
+    contain colons."""
     group, _, rest = key.rpartition(":")[0].rpartition(":")
     partition = key.rpartition(":")[2]
     try:

@@ -91,7 +91,7 @@ class DeadLetterQueue:
                         written.append((key, value, _headers(group, source, offset, letter)))
                         next_offset = offset + 1
                     self._put(group, source, written)
-                # Offsets that the log no longer has are written too, because the group was given them.
+                # Offsets that the log no longer has are written too: the group was given them.
                 self._put(group, source, list(_filled(group, source, letter, next_offset, letter.last + 1)))
         except (_Unusable, BrokerError, OSError) as error:
             _log_failure(group, source, error)

@@ -153,8 +153,7 @@ class SharePartitionManager:
             BrokerError: Its state cannot be read: see ``_CLIENT_ERRORS``; OFFSET_NOT_AVAILABLE: no record is as new as
                 ``share.auto.offset.reset`` requires.
         """
-        # The key has the topic id, because the state of a deleted topic must not be found under a new one of the same
-        # name.
+        # The key has the topic id: the state of a deleted topic must not be found under a new one of the same name.
         partition_id = (topic.topic_id, partition.index)
         cached = self._cache.get((group, partition_id))
         if cached is None:

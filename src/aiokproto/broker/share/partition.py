@@ -297,7 +297,7 @@ class SharePartition:
         if offset <= self.start_offset:
             return
         # Acquisition locks end with the runs, and acknowledge() ignores what members still acknowledge here. Nothing is
-        # persisted, because a new leader reads the log start offset from the log.
+        # persisted: a new leader reads the log start offset from the log.
         self.start_offset = offset
         # All records in flight may be gone. The next fetch then starts at the log's start.
         self.end_offset = max(self.end_offset, offset)
@@ -329,7 +329,7 @@ class SharePartition:
         return sum(run.size for run in self._runs if run.batch == batch)
 
     def _archive_gaps(self, start: int, end: int) -> None:
-        """Archive available offsets for which the log returned no records, because compaction has removed them."""
+        """Archive available offsets for which the log returned no records: compaction has removed them."""
         available = [run for run in overlapping(self._runs, start, end - 1) if run.state is RecordState.AVAILABLE]
         self._runs = replace_runs(self._runs, [run.unlocked(RecordState.ARCHIVED) for run in available])
 

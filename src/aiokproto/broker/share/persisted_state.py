@@ -179,7 +179,7 @@ def combine(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatc
             # The numbers are negative because heapq has the smallest item on top.
             heappush(reaching, (-batch.delivery_count, -batch.delivery_state, batch.last_offset))
         count, state, last = reaching[0]
-        # The winner ends where another batch starts, because that one may win from there on.
+        # The winner ends where another batch starts: that one may win from there on.
         end = min(last, waiting[-1].first_offset - 1) if waiting else last
         _extend(combined, StateBatch(offset, end, -state, -count))
         offset = end + 1

@@ -107,7 +107,7 @@ class ShareSessions:
         if epoch != FINAL_EPOCH:
             if epoch != session.epoch:
                 raise BrokerError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
-            # The epoch wraps to 1, because 0 would create a session.
+            # The epoch wraps to 1: 0 would create a session.
             session.epoch = session.epoch % _MAX_EPOCH + 1
         return session
 

@@ -262,8 +262,8 @@ class TransactionCoordinator:
                 INVALID_PRODUCER_EPOCH, CONCURRENT_TRANSACTIONS; TRANSACTION_ABORTABLE or INVALID_TXN_STATE: the
                 partition was not added.
         """
-        # This doesn't call check(), because the leader of the data partition asks, whichever node coordinates the id.
-        # In Kafka it sends the coordinator AddPartitionsToTxn v4, a request between brokers.
+        # This doesn't call check(): the leader of the data partition asks, whichever node coordinates the id. In Kafka
+        # it sends the coordinator AddPartitionsToTxn v4, a request between brokers.
         coordinator = self.partition_of(transactional_id)
         if coordinator.leader == NO_LEADER:
             raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -327,8 +327,8 @@ class TransactionCoordinator:
         # The marker goes through the log, which rejects it before anything is changed if the coordinator was replaced
         # or the epoch is older.
         partition.append(marker, now)
-        # The marker is written first, because a group coordinator that loads this partition must come to the same
-        # offsets from the log alone.
+        # The marker is written first: a group coordinator that loads this partition must come to the same offsets from
+        # the log alone.
         if partition.topic == OFFSETS_TOPIC:
             self._groups.transaction_ended(partition, producer.producer_id, commit)
 
@@ -338,8 +338,8 @@ class TransactionCoordinator:
         """Remove ids that weren't used for ``transactional.id.expiration.ms``."""
         before = self._state.clock.wall() - self._state.options.number("transactional.id.expiration.ms")
         for transactional_id in [each for each, known in self._transactions.items() if known.expired(before)]:
-            # The tombstone makes compaction remove the id. It is written before the id is removed from memory, because
-            # a new coordinator must not know the id again.
+            # The tombstone makes compaction remove the id. It is written before the id is removed from memory: a new
+            # coordinator must not know the id again.
             self._append(transactional_id, None)
             del self._transactions[transactional_id]
 
@@ -424,8 +424,7 @@ class TransactionCoordinator:
             pending.discard(topic_partition)
         if not pending:
             del self._pending_markers[transactional_id]
-            # The transaction completes only now, because a new coordinator that finds a Complete state writes no more
-            # markers.
+            # The transaction completes only now: a new coordinator that finds a Complete state writes no more markers.
             self._write(transaction.completed(self._state.clock.wall()))
 
     def _drop(self, partition: Partition) -> None:

@@ -320,7 +320,7 @@ class TransactionMetadata:
         ending = replace(self, status=status, client_version=client_version, updated=now)
         # The markers carry the incremented epoch: partitions then reject a delayed Produce request of this transaction.
         if self.next_producer_id not in (NO_PRODUCER_ID, self.producer_id):
-            # The producer that decides has another id, because the epochs of this one are exhausted.
+            # The producer that decides has another id: the epochs of this one are exhausted.
             return replace(
                 ending,
                 producer_epoch=self.producer_epoch + 1,
