@@ -12,8 +12,7 @@ from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.groups.coordinator import GroupCoordinator
 from aiokproto.broker.groups.image import Image
 from aiokproto.broker.groups.share import records as share_records
-from aiokproto.broker.groups.share.group import ShareGroup
-from aiokproto.broker.groups.share.member import ShareHeartbeat
+from aiokproto.broker.groups.share.group import ShareGroup, ShareHeartbeat
 from aiokproto.broker.metadata.cluster_state import ClusterState, Node
 from aiokproto.broker.metadata.internal_topics import partition_for
 from aiokproto.broker.share.coordinator import ShareCoordinator, key_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from aiokproto.broker.groups.assignment import HeartbeatResult, TopicIdPartitions
-from aiokproto.broker.groups.consumer import records
+from aiokproto.broker.groups.consumer import records, subscriptions
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.consumer.member import ConsumerHeartbeat
 from aiokproto.broker.groups.epoch_group import GroupSettings
@@ -20,7 +20,7 @@ SESSION, REBALANCE = 45.0, 60.0
 A, B = b"a" * 16, b"b" * 16
 
 
-class Topics:
+class Topics(subscriptions.Topics):
     """Topics with given numbers of partitions."""
 
     def __init__(self, **sizes: int) -> None:

@@ -14,7 +14,7 @@ from aiokproto.broker.clock import VirtualClock
 from aiokproto.broker.groups.classic_group import ClassicGroup
 from aiokproto.broker.groups.classic_member import ClassicGroupState, JoinRequest
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
-from aiokproto.broker.groups.expiry import Age, expired
+from aiokproto.broker.groups.coordinator import Age, expired
 from aiokproto.broker.groups.records import OffsetAndMetadata, decode_offset_value, restore_group
 from aiokproto.broker.metadata.internal_topics import internal_topic_records, partition_for
 from aiokproto.codec.messages.consumer_group_describe import ConsumerGroupDescribeRequest, DescribedGroup

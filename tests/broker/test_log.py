@@ -399,7 +399,7 @@ def test_leader_epochs(path: Path, reopened: bool) -> None:
     log = Log(path, SMALL)
     for epoch, count in [(0, 3), (1, 4), (5, 2)]:
         log.append(batch([b"x"] * count), epoch, NOW)
-    log.begin_epoch(6)
+    log.assign_epoch(6)
     if reopened:
         log.close()
         log = Log(path, SMALL)
@@ -478,7 +478,7 @@ def test_a_crash_while_the_leader_epoch_checkpoint_is_written_leaves_the_old_fil
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="disk failed"):
-        log.begin_epoch(6)
+        log.assign_epoch(6)
     assert (path / EPOCHS).read_text() == intact
     log.close_handlers()
 
@@ -486,7 +486,7 @@ def test_a_crash_while_the_leader_epoch_checkpoint_is_written_leaves_the_old_fil
 def test_an_intact_leader_epoch_checkpoint_is_not_rebuilt(path: Path) -> None:
     """The checkpoint alone knows of an epoch in which nothing was appended."""
     log = with_epochs(path)
-    log.begin_epoch(6)
+    log.assign_epoch(6)
     log.close_handlers()
     log = Log(path, SMALL)
     assert log.end_of_epoch(6) == (6, 9)

@@ -11,7 +11,7 @@ from aiokproto.broker import Broker
 from aiokproto.broker.groups.consumer import resolution
 from aiokproto.broker.groups.consumer.resolution import MAX_PATTERNS, Resolution
 from aiokproto.broker.groups.consumer.subscriptions import PAUSE_SECONDS
-from aiokproto.broker.groups.turns import Turns
+from aiokproto.broker.groups.store import SlicedWork
 from aiokproto.broker.patterns import Pattern, compile_pattern
 from aiokproto.codec.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -57,7 +57,7 @@ def test_a_slice_has_a_bounded_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = steps(monkeypatch)
     work = Resolution()
     names = frozenset("ab" * 120 + str(number) for number in range(5))
-    work.begin([WORST], names, anything)
+    work.start([WORST], names, anything)
     slices = 0
     found = None
     while found is None:
@@ -199,7 +199,7 @@ async def test_a_slow_pattern_is_resolved_between_heartbeats() -> None:
         assert answer.error_code == 0
         assert not (answer.assignment and answer.assignment.topic_partitions)
         groups = broker._running.groups
-        await until(lambda: not groups._turns._waiting)
+        await until(lambda: not groups._sliced_work._waiting)
         answer = await beat(wire, answer.member_epoch)
         assert answer.assignment is not None
         assert len(answer.assignment.topic_partitions) == 2
@@ -210,7 +210,7 @@ async def test_a_group_may_go_while_its_pattern_is_resolved() -> None:
     async with Broker() as broker, connect(broker) as wire:
         await broker.create_topic("t", partitions=1)
         epoch = (await join(wire, "t.*")).member_epoch
-        assert broker._running.groups._turns._waiting
+        assert broker._running.groups._sliced_work._waiting
         assert (await beat(wire, -1)).error_code == 0
         assert broker._running.groups.delete_group("g") is ErrorCode.NONE
         assert (await join(wire, "u.*")).error_code == 0
@@ -249,7 +249,7 @@ async def test_listing_transactions_by_the_worst_pattern_lets_others_go_on() -> 
 
 
 async def test_work_takes_turns_and_an_error_ends_only_its_own() -> None:
-    turns, done, errors = Turns(), [], []
+    turns, done, errors = SlicedWork(), [], []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(context["exception"]))
     ended = asyncio.Event()
 

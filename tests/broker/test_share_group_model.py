@@ -12,8 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from aiokproto.broker.groups.epoch_group import GroupSettings
 from aiokproto.broker.groups.image import Image
 from aiokproto.broker.groups.share import records
-from aiokproto.broker.groups.share.group import ShareGroup
-from aiokproto.broker.groups.share.member import ShareHeartbeat
+from aiokproto.broker.groups.share.group import ShareGroup, ShareHeartbeat
 from aiokproto.error_codes import ErrorCode
 from tests.broker.consumer_harness import Topics, places, refused
 

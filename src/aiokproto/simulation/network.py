@@ -27,8 +27,8 @@ _host: ContextVar[str] = ContextVar("aiokproto_simulated_host", default="client"
 
 @contextmanager
 def host(name: str) -> Iterator[None]:
-    """Run the block, and the tasks that it starts, on another simulated host, whose connections have links of their
-    own."""
+    """Run the block, and the tasks that it starts, on another simulated host, whose connections have their own
+    links."""
     token = _host.set(name)
     try:
         yield
@@ -55,7 +55,7 @@ class Network:
         return self._links[key]
 
     def links(self, client: str | None = None, server: Address | None = None) -> list[Link]:
-        """Return the links used so far: all, those of a client's host, or those to a server."""
+        """Return the links used so far: all of them, or only a client's host's links, or only the links to a server."""
         return [
             link
             for (from_host, to_server), link in self._links.items()
@@ -99,8 +99,8 @@ class Network:
         client = self._end(loop, protocol, link, link.to_server, here, address)
         other = self._end(loop, accepted, link, link.to_client, address, here)
         client.peer, other.peer = other, client
-        other.begin()
-        client.begin()
+        other.start()
+        client.start()
         return client, protocol
 
     async def _travel(
@@ -116,14 +116,14 @@ class Network:
         await arrived
 
     def _end(
-        self, loop: asyncio.AbstractEventLoop, protocol: Any, link: Link, way: Any, here: Address, there: Address
+        self, loop: asyncio.AbstractEventLoop, protocol: Any, link: Link, direction: Any, here: Address, there: Address
     ) -> Any:
         extra = {"sockname": here, "peername": there}
-        return SimulatedTransport(loop, protocol, link, way, self._random, self._trace, extra)
+        return SimulatedTransport(loop, protocol, link, direction, self._random, self._trace, extra)
 
 
 class SimulatedServer(asyncio.AbstractServer):
-    """What ``create_server`` returns."""
+    """A server, as ``create_server`` returns it."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class SimulatedServer(asyncio.AbstractServer):
 
     @property
     def sockets(self) -> tuple[SimulatedSocket, ...]:
-        """Stand-ins for the listening sockets, for their addresses."""
+        """Stand-ins for the listening sockets, which have only addresses."""
         return (SimulatedSocket(self._address),)
 
     def accept(self) -> asyncio.BaseProtocol:
@@ -168,10 +168,10 @@ class SimulatedServer(asyncio.AbstractServer):
 
 
 class SimulatedSocket:
-    """A stand-in for a listening socket, for its address.
+    """A stand-in for a listening socket, which has only an address.
 
     Attributes:
-        family: Of no family that the machine has.
+        family: A family that the machine doesn't have.
     """
 
     family = socket.AF_UNSPEC

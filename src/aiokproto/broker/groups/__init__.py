@@ -4,7 +4,7 @@ The parts::
 
     GroupCoordinator         what each request does to a group (coordinator, share_coordinator, streams_coordinator)
     └─ GroupStore            the groups in memory: loading, writing, timers (store)
-       ├─ ClassicGroup       JoinGroup, SyncGroup, Heartbeat (classic_group, classic_member, protocols)
+       ├─ ClassicGroup       JoinGroup, SyncGroup, Heartbeat (classic_group, classic_member)
        ├─ ConsumerGroup      ConsumerGroupHeartbeat, KIP-848 (consumer/)
        ├─ ShareGroup         ShareGroupHeartbeat, KIP-932 (share/)
        └─ StreamsGroup       StreamsGroupHeartbeat, KIP-1071 (streams/)

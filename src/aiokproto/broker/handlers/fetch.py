@@ -52,7 +52,7 @@ REQUIRES = (Required(Operation.READ, ResourceType.TOPIC, otherwise="refuses the 
 
 async def handle(request: FetchRequest, context: RequestContext) -> FetchResponse:
     try:
-        session = context.sessions.begin(request, context.version)
+        session = context.sessions.session_for(request, context.version)
     except BrokerError as error:
         return FetchResponse(error_code=error.code, responses=[])
     # The wait is counted from here, and not from the last change, so that a Fetch which is woken again and again still

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from aiokproto.broker.groups.assignment import by_topic
 from aiokproto.broker.groups.share import assignor
-from aiokproto.broker.groups.share.group import ShareGroup
-from aiokproto.broker.groups.share.member import ShareMember
+from aiokproto.broker.groups.share.group import ShareGroup, ShareMember
 from aiokproto.broker.handlers.group_requests import describe_groups
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokproto.broker.groups.reconciliation import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH
-from aiokproto.broker.groups.share.member import ShareHeartbeat
+from aiokproto.broker.groups.share.group import ShareHeartbeat
 from aiokproto.broker.handlers.group_requests import check_not_blank, heartbeat_response, invalid
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType

@@ -94,7 +94,7 @@ class Partition:
             self._log = self.open_log()
             # The epoch started before the log was open, so its start goes to the epoch cache now.
             if self.leader != NO_LEADER:
-                self._log.begin_epoch(self.leader_epoch)
+                self._log.assign_epoch(self.leader_epoch)
         return self._log
 
     @property
@@ -137,7 +137,7 @@ class Partition:
         self.leader = node_id
         self.leader_epoch += 1
         if node_id != NO_LEADER and self._log is not None:
-            self._log.begin_epoch(self.leader_epoch)
+            self._log.assign_epoch(self.leader_epoch)
         self.wake()
 
 

@@ -15,8 +15,8 @@ target at their own next heartbeats.
 
 What can never happen:
 
-- A partition is owned by two members: it is assigned to the next only after the previous owner has reported, by a
-  heartbeat without it, that it has revoked it.
+- A partition is owned by two members: the next member gets it only after the previous owner has reported, with a
+  heartbeat that no longer contains it, that it has revoked it.
 - A member with an old epoch commits an offset for a partition that has been reassigned: STALE_MEMBER_EPOCH.
 - A member blocks the group forever: it has its rebalance timeout to revoke partitions, and is then removed.
 """

@@ -52,7 +52,7 @@ def changes(group: ConsumerGroup, written: Image, wall: int) -> list[Record]:
     """Return the records to write for what changed in a group, and update ``written``.
 
     Args:
-        group: The group. Of its members, those in ``dirty`` are considered.
+        group: The group. Only members in ``dirty`` are considered.
         written: The image of the group in the topic.
         wall: The wall-clock time (ms).
     """
@@ -209,9 +209,10 @@ def _encode_partitions(partitions: Mapping[TopicIdPartition, int]) -> list[Assig
 
 
 def _partition_epochs(topics: Iterable[Assigned], epoch: int) -> dict[TopicIdPartition, int]:
-    """Return partitions with their assignment epochs. Records without them (before KIP-1251): the member epoch."""
+    """Return partitions with their assignment epochs. Records from before KIP-1251 have none; the member epoch takes
+    their place."""
     found: dict[TopicIdPartition, int] = {}
-    for each in topics:
-        epochs = with_epochs(each.partitions, each.assignment_epochs, epoch)
-        found.update({(each.topic_id, index): since for index, since in epochs})
+    for topic in topics:
+        epochs = with_epochs(topic.partitions, topic.assignment_epochs, epoch)
+        found.update({(topic.topic_id, index): since for index, since in epochs})
     return found

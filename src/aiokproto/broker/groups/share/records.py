@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from aiokproto.broker.groups.assignment import TopicIdPartitions, by_topic
 from aiokproto.broker.groups.epoch_group import INITIAL_EPOCH
 from aiokproto.broker.groups.image import Image, Keys, Record, decode_value, encode_value, update
-from aiokproto.broker.groups.share.group import ShareGroup
-from aiokproto.broker.groups.share.member import ShareMember
+from aiokproto.broker.groups.share.group import ShareGroup, ShareMember
 from aiokproto.broker.groups.share.state_metadata import StatePartitionMetadata, StateTopic, Topics
 from aiokproto.codec.payloads.share_groups import (
     ShareGroupCurrentMemberAssignmentKey,
@@ -54,7 +53,7 @@ def changes(group: ShareGroup, written: Image, wall: int) -> list[Record]:
     """Return the records to write for what changed in a group, and update ``written``.
 
     Args:
-        group: The group. Of its members, those in ``dirty`` are considered.
+        group: The group. Only members in ``dirty`` are considered.
         written: The image of the group in the topic.
         wall: The wall-clock time (ms).
     """

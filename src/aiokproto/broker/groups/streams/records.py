@@ -47,14 +47,14 @@ _MEMBER_KEYS = (
 )
 
 _FIRST_STATE = 1
-"""The records of streams members number the states from 1, those of consumer members from 0."""
+"""The records of streams members number the states from 1, the records of consumer members from 0."""
 
 
 def changes(group: StreamsGroup, written: Image, wall: int) -> list[Record]:
     """Return the records to write for what changed in a group, and update ``written``.
 
     Args:
-        group: The group. Of its members, those in ``dirty`` are considered.
+        group: The group. Only members in ``dirty`` are considered.
         written: The image of the group in the topic.
         wall: The wall-clock time (ms).
     """
@@ -228,13 +228,13 @@ def _encode_tasks(tasks: Mapping[Task, int], role: TaskRole) -> list[TaskIds]:
     ]
 
 
-def _decode_tasks(kinds: Iterable[Iterable[TaskIds]], epoch: int) -> dict[Task, int]:
-    """Return tasks with their assignment epochs. Records without them: the member epoch."""
+def _decode_tasks(by_role: Iterable[Iterable[TaskIds]], epoch: int) -> dict[Task, int]:
+    """Return tasks with their assignment epochs. For records without them, the member epoch takes their place."""
     found: dict[Task, int] = {}
-    for role, ids in zip(TaskRole, kinds, strict=True):
-        for each in ids:
-            for index, since in with_epochs(each.partitions, each.assignment_epochs, epoch):
-                found[Task(role, each.subtopology_id, index)] = since
+    for role, of_role in zip(TaskRole, by_role, strict=True):
+        for ids in of_role:
+            for index, since in with_epochs(ids.partitions, ids.assignment_epochs, epoch):
+                found[Task(role, ids.subtopology_id, index)] = since
     return found
 
 
