@@ -113,7 +113,6 @@ PURE = (
     "spark.option_table",
     "spark.positions",
     "spark.pushdown",
-    "spark.stream.limits",
     "spark.stream.offsets",
 )
 

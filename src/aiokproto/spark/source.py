@@ -32,10 +32,9 @@ from aiokproto.spark.payloads.options import Payload
 from aiokproto.spark.worker import worker
 
 if TYPE_CHECKING:
-    from aiokproto.spark.sink.batch_writer import KafkaWriter
     from aiokproto.spark.sink.exactly_once.writers import TransactionalStreamWriter, TransactionalWriter
     from aiokproto.spark.sink.options import WriteOptions
-    from aiokproto.spark.sink.stream_writer import KafkaStreamWriter
+    from aiokproto.spark.sink.writers import KafkaStreamWriter, KafkaWriter
     from aiokproto.spark.stream.stream_reader import FailedStreamReader, KafkaStreamReader
 
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -120,9 +119,9 @@ class KafkaDataSource(DataSource):
         Raises:
             ConfigurationError: The options, the schema or the mode are invalid.
         """
-        from aiokproto.spark.sink.batch_writer import KafkaWriter
         from aiokproto.spark.sink.exactly_once.writers import TransactionalWriter
         from aiokproto.spark.sink.options import parse_write_options
+        from aiokproto.spark.sink.writers import KafkaWriter
 
         if overwrite:
             raise ConfigurationError('mode("overwrite"): records of a topic cannot be replaced; use mode("append")')
@@ -140,7 +139,7 @@ class KafkaDataSource(DataSource):
         """
         from aiokproto.spark.sink.exactly_once.writers import TransactionalStreamWriter
         from aiokproto.spark.sink.options import parse_write_options
-        from aiokproto.spark.sink.stream_writer import KafkaStreamWriter
+        from aiokproto.spark.sink.writers import KafkaStreamWriter
 
         options = _write_options(parse_write_options(self.options, stream=True), schema)
         if options.transactions is not None:

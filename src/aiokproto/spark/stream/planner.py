@@ -10,6 +10,7 @@ import logging
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.exposure import REPORTED_ELSEWHERE
@@ -23,7 +24,6 @@ from aiokproto.spark.offsets import EARLIEST, LATEST, DataLossError, OffsetRange
 from aiokproto.spark.options import StreamOptions
 from aiokproto.spark.planning import TopicChangedError, find_partitions, list_offsets, request_logs
 from aiokproto.spark.positions import Epochs
-from aiokproto.spark.stream.limits import Patience, divide
 from aiokproto.spark.stream.offsets import StreamOffset
 from aiokproto.spark.truncation import TruncationError, describe, find_divergences, request_epochs
 from aiokproto.types import TopicPartition
@@ -307,3 +307,46 @@ def _known(topic_ids: Mapping[str, bytes]) -> dict[str, str]:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
+
+
+def divide(
+    begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], limit: int
+) -> dict[TopicPartition, int]:
+    """Return ends with about ``limit`` offsets between, divided in proportion to how many each partition has.
+
+    A partition that has any gets at least one, so none starves; up to one more for each partition than the limit.
+
+    Args:
+        begins: Where the batch begins in each partition of ``ends``.
+        ends: Where the partitions end now.
+        limit: The number of offsets, at least 1.
+    """
+    sizes = {one: max(end - begins[one], 0) for one, end in ends.items()}
+    total = sum(sizes.values())
+    if total <= limit:
+        return dict(ends)
+    shares = {one: limit * size / total for one, size in sizes.items()}
+    return {
+        one: begins[one] + min(sizes[one], ceil(share) if share < 1 else int(share)) for one, share in shares.items()
+    }
+
+
+class Patience:
+    """Decides whether a stream waits for more records: up to ``minOffsetsPerTrigger``, for ``maxTriggerDelay``.
+
+    Args:
+        least: The fewest offsets of a batch.
+        delay: How long it may wait for them (s).
+    """
+
+    def __init__(self, least: int, delay: float) -> None:
+        self._least = least
+        self._delay = delay
+        self._last: float | None = None
+
+    def waits(self, count: int, now: float) -> bool:
+        """Return whether ``count`` offsets are too few yet. The first batch never waits, as in Spark's connector."""
+        if self._last is not None and count < self._least and now - self._last < self._delay:
+            return True
+        self._last = now
+        return False

@@ -114,13 +114,18 @@ class MemoryLog:
     async def abort(self, names: Sequence[str]) -> None: ...
 
 
+def coordinator(log: MemoryLog) -> Coordinator:
+    fake: Any = log
+    return Coordinator("p", fake, fake, OnLoss.FAIL)
+
+
 async def batches(log: MemoryLog, jobs: Iterable[tuple[str, int]]) -> list[Plan]:
     """Plan and commit a batch of each of these jobs; the plans."""
     plans = []
     for run, number in jobs:
-        plans.append(await Coordinator("p", log, log, OnLoss.FAIL).plan(None, run))
+        plans.append(await coordinator(log).plan(None, run))
         transaction = HandedOver("p-a", 3, 4, True)
-        await Coordinator("p", log, log, OnLoss.FAIL).commit(log.token, run, number, [transaction])
+        await coordinator(log).commit(log.token, run, number, [transaction])
     return plans
 
 
@@ -129,7 +134,7 @@ async def test_of_many_jobs_the_newest_are_remembered(count: int) -> None:
     log = MemoryLog()
     for begin in range(0, count, KEPT):
         await batches(log, ((f"job-{number}", 0) for number in range(begin, begin + KEPT)))
-    plan = await Coordinator("p", log, log, OnLoss.FAIL).plan(None)
+    plan = await coordinator(log).plan(None)
     assert list(plan.done) == [f"job-{number}" for number in range(count - KEPT, count)]
     # One more for the free ids.
     assert len(log.keys) == KEPT + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from aiokproto.errors import FencedError, KafkaError
 from aiokproto.producer.handed_over import HandedOver
@@ -16,7 +16,6 @@ from aiokproto.spark.sink.exactly_once.protocol import (
     OnLoss,
     Outcome,
     Plan,
-    Record,
     State,
     TransactionLossError,
     batch_record,
@@ -28,38 +27,17 @@ from aiokproto.spark.sink.exactly_once.protocol import (
 )
 from aiokproto.texts import counted
 
+if TYPE_CHECKING:
+    from aiokproto.spark.sink.exactly_once.state_topic import StateTopic
+    from aiokproto.spark.sink.exactly_once.transactions import Transactions
+
 log = logging.getLogger("aiokproto.spark")
-
-
-class StateLog(Protocol):
-    """The state topic, as the coordinator uses it."""
-
-    @property
-    def token(self) -> ProducerId: ...
-    async def ensure(self) -> None: ...
-    async def grants_two_phase(self) -> bool: ...
-    async def acquire(self, known: ProducerId | None = None) -> None: ...
-    async def read(self) -> State: ...
-    async def write(self, *records: Record) -> int: ...
-    @property
-    def snapshot_due(self) -> bool: ...
-    async def write_snapshot(self, state: State, *records: Record) -> None: ...
-
-
-class TaskTransactions(Protocol):
-    """The transactions of tasks, as the coordinator uses them."""
-
-    async def still_open(self, transactions: Sequence[HandedOver]) -> list[HandedOver]: ...
-    async def commit(self, transactions: Sequence[HandedOver]) -> list[Ended]: ...
-    async def list_open(self, prefix: str) -> list[str]: ...
-    async def is_current(self, name: str, producer: ProducerId) -> bool: ...
-    async def abort(self, names: Sequence[str]) -> None: ...
 
 
 class Coordinator:
     """Plans, commits and aborts the batches of a prefix. One object makes one of these calls."""
 
-    def __init__(self, prefix: str, state: StateLog, transactions: TaskTransactions, on_loss: OnLoss) -> None:
+    def __init__(self, prefix: str, state: StateTopic, transactions: Transactions, on_loss: OnLoss) -> None:
         """``on_loss`` says what to do about a batch that is partly lost."""
         self._prefix = prefix
         self._state = state

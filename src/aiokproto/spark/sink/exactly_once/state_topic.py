@@ -35,6 +35,7 @@ from aiokproto.errors import (
     error_for,
 )
 from aiokproto.failures import Action, Situation, classify
+from aiokproto.group.offsets import GroupOffsets
 from aiokproto.producer.producer_id import ProducerId
 from aiokproto.producer.transaction_requests import AddPartitionsExchange, EndTxnExchange, InitExchange
 from aiokproto.producer.transactional_id import TransactionalId
@@ -49,8 +50,7 @@ from aiokproto.spark.sink.exactly_once.protocol import (
     driver_id,
     snapshot_record,
 )
-from aiokproto.spark.sink.exactly_once.snapshot_offset import SnapshotOffset
-from aiokproto.types import TopicPartition
+from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.spark")
 
@@ -337,3 +337,49 @@ class StateTopic:
             return result.base_offset
         asked = self._cluster.asked(ProduceRequest, self._topic, transactional_id=self._id.name)
         return error_for(result.error_code, context, result.error_message, asked)
+
+
+class SnapshotOffset:
+    """Where the state topic has the newest snapshot of a prefix, as far as it's known.
+
+    It's the committed offset of a group that has no members: it needs no other topic, the next driver finds it wherever
+    that runs, and it goes with the state topic. It's a hint. Any snapshot at or after it is the whole state at its
+    time, so an old offset only means that more is read, and without one everything is read. So it's committed after the
+    transaction, outside of it, and no failure here fails a batch.
+    """
+
+    def __init__(self, cluster: ClusterClient, topic: str, prefix: str) -> None:
+        self._cluster = cluster
+        self._partition = TopicPartition(topic, 0)
+        # The group has the name of the driver's transactional id.
+        self._group = GroupOffsets(cluster, driver_id(prefix))
+
+    async def load(self) -> int | None:
+        """Return the offset; None if there is none, or if it can't be read."""
+        try:
+            found = await self._group.lookup([self._partition], None, self._deadline())
+        except KafkaError as error:
+            self._log("is read as a whole", error)
+            return None
+        for failure in found.failures.values():
+            self._log("is read as a whole", failure)
+        committed = found.found.get(self._partition)
+        return None if committed is None else committed.offset
+
+    async def store(self, offset: int) -> None:
+        """Remember the offset of a snapshot that is committed."""
+        try:
+            result = await self._group.commit({self._partition: OffsetAndMetadata(offset)}, None, self._deadline())
+        except KafkaError as error:
+            self._log("will be read from an older snapshot", error)
+            return
+        if code := result.codes[self._partition]:
+            log.debug("group %s: the offset of a snapshot is not committed: %s", self._group.group_id, code.name)
+
+    def _deadline(self) -> float:
+        return asyncio.get_running_loop().time() + self._cluster.config.api_timeout
+
+    def _log(self, consequence: str, error: KafkaError) -> None:
+        # Permission for the group is optional.
+        level = logging.DEBUG if isinstance(error, AuthorizationError) else logging.WARNING
+        log.log(level, "stateTopic=%s %s: %s", self._partition.topic, consequence, error)

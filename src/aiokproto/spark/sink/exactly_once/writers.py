@@ -7,32 +7,40 @@ first task starts, and only then: that is when a batch is planned.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from uuid import uuid4
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from aiokproto.cluster import ClusterClient
+from aiokproto.cluster.exposure import REPORTED_ELSEWHERE
 from aiokproto.errors import KafkaError
 from aiokproto.producer.handed_over import HandedOver
 from aiokproto.producer.producer_id import ProducerId
+from aiokproto.spark.connection import client_config
+from aiokproto.spark.credentials import client_options
 from aiokproto.spark.entry_points import without_traceback
-from aiokproto.spark.sink.batch_writer import WrittenRows, logger, summary
-from aiokproto.spark.sink.exactly_once import driver
 from aiokproto.spark.sink.exactly_once.coordinator import Coordinator
-from aiokproto.spark.sink.exactly_once.protocol import FreeId, Plan
+from aiokproto.spark.sink.exactly_once.protocol import FreeId, OnLoss, Plan
+from aiokproto.spark.sink.exactly_once.state_topic import StateTopic
 from aiokproto.spark.sink.exactly_once.tasks import write_transaction
+from aiokproto.spark.sink.exactly_once.transactions import Transactions
 from aiokproto.spark.sink.options import TransactionOptions, WriteOptions
 from aiokproto.spark.sink.rows import from_rows
-from aiokproto.spark.sink.stream_writer import HAS_ARROW, StreamWriter
 from aiokproto.spark.sink.tasks import WriteError
+from aiokproto.spark.sink.writers import HAS_ARROW, StreamWriter, WrittenRows, logger, summary
 from aiokproto.spark.worker import worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+T = TypeVar("T")
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """The properties in which Spark tells a task its query and batch."""
@@ -59,6 +67,24 @@ class WrittenTransaction(WrittenRows):
     skipped: bool
 
 
+def _coordinate(options: TransactionOptions, call: Callable[[Coordinator], Awaitable[T]]) -> T:
+    """Call a method of a coordinator, which gets a client of its own.
+
+    It runs in a separate thread because the caller may be in a notebook, whose thread has a running event loop.
+    """
+
+    async def run() -> T:
+        REPORTED_ELSEWHERE.set(True)
+        connection = client_options(options.connection)
+        async with ClusterClient(client_config(options.connection)) as cluster:
+            state = StateTopic(cluster, connection, options.state_topic, options.prefix)
+            transactions = Transactions(cluster, options.timeout_ms)
+            return await call(Coordinator(options.prefix, state, transactions, OnLoss(options.on_loss)))
+
+    with ThreadPoolExecutor(1, "aiokproto-commit") as executor:
+        return executor.submit(lambda: asyncio.run(run())).result()
+
+
 class _Planned:
     """A writer that plans its batch when it is pickled for the tasks."""
 
@@ -69,7 +95,7 @@ class _Planned:
     def __getstate__(self) -> dict[str, Any]:
         if self._plan is None:
             two_phase, run = self._transactions.two_phase, self._run
-            self._plan = driver.run(self._transactions, lambda coordinator: coordinator.plan(two_phase, run))
+            self._plan = _coordinate(self._transactions, lambda coordinator: coordinator.plan(two_phase, run))
         return dict(vars(self))
 
 
@@ -126,7 +152,7 @@ def _commit(
             first.token, first.run, number, open_ones, spare, forget=forget, offsets=transactions.offsets
         )
 
-    driver.run(transactions, commit)
+    _coordinate(transactions, commit)
     logger.info("batch %d of %s: committed %s", number, first.run, summary(messages))
 
 
@@ -142,7 +168,7 @@ def _abort(
         return
     known = token
     try:
-        driver.run(transactions, lambda coordinator: coordinator.abort(known))
+        _coordinate(transactions, lambda coordinator: coordinator.abort(known))
     except KafkaError as error:
         logger.warning("the write failed; the next run aborts what is open: %s", error)
     else:
