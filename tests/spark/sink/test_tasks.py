@@ -94,7 +94,7 @@ def test_outcomes_are_awaited_before_too_many_rows_are_without_one(
     kafka: Kafka, worker: Worker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka.create_topic(topic)
-    monkeypatch.setattr(tasks, "UNACKNOWLEDGED", 0)
+    monkeypatch.setattr(tasks, "MAX_UNACKNOWLEDGED", 0)
     options = write_options(kafka, topic, **{"kafka.linger.ms": "200"})
     seen = []
 

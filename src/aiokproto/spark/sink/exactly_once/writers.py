@@ -1,8 +1,8 @@
 """The classes that Spark calls for writes with ``semantics=exactly_once``.
 
-For a batch of a stream Spark makes a writer on the driver, pickles it into the tasks, and makes another one, in another
-process, to commit. For a ``df.write`` it pickles the same one for both. In either case a writer is pickled before the
-first task starts, and only then: that is when a batch is planned.
+For a batch of a stream Spark creates a writer on the driver, pickles it into the tasks, and creates another one, in
+another process, to commit. For a ``df.write`` it pickles the same writer for both. In either case a writer is pickled
+before the first task starts, and only then, so that is when a batch is planned.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
-"""The properties in which Spark tells a task its query and batch."""
+"""The properties in which Spark gives a task its query and batch."""
 
 
 @dataclass
@@ -53,10 +53,10 @@ class WrittenTransaction(WrittenRows):
     Attributes:
         token: The token of the plan.
         run: The query or job.
-        spare: The free id that the task was given and did not use.
+        spare: The free id that the task got but didn't use.
         others: The free ids of the plan, in the message of the first partition.
         transaction: The transaction; None if the task has no rows.
-        skipped: Whether the batch was committed before, and the rows were not written.
+        skipped: Whether the batch was committed before, so the rows weren't written.
     """
 
     token: ProducerId
@@ -111,7 +111,8 @@ def _write(
     assert transactions is not None, "the sink is transactional"
     context = TaskContext.get()
     assert context is not None, "it runs in a task"
-    # One message is enough: in all of them the driver would get as many ids as the square of the partitions.
+    # Send the free ids in one message only. If all messages had them, the driver would get as many ids as the square of
+    # the number of partitions.
     others = plan.free if context.partitionId() == 0 else ()
     report = partial(WrittenTransaction, token=plan.token, run=run, others=others)
     if plan.is_done(run, number, transactions.offsets):
@@ -136,20 +137,21 @@ def _commit(
     forget: bool,
 ) -> None:
     """Commit what the tasks have written."""
-    written = [one for one in messages if isinstance(one, WrittenTransaction)]
+    written = [message for message in messages if isinstance(message, WrittenTransaction)]
     if not written:
         return
     first = written[0]
     if first.skipped:
         logger.warning("batch %d of %s was committed before: nothing is written", number, first.run)
         return
-    open_ones = [one.transaction for one in written if one.transaction is not None]
+    open_transactions = [message.transaction for message in written if message.transaction is not None]
 
     async def commit(coordinator: Coordinator) -> None:
-        # Those beyond the partitions of this batch were given to nobody.
-        spare = [one.spare for one in written if one.spare is not None] + list(first.others[len(messages) :])
+        # No task got the free ids beyond the number of partitions of this batch.
+        spare = [message.spare for message in written if message.spare is not None]
+        spare += first.others[len(messages) :]
         await coordinator.commit(
-            first.token, first.run, number, open_ones, spare, forget=forget, offsets=transactions.offsets
+            first.token, first.run, number, open_transactions, spare, forget=forget, offsets=transactions.offsets
         )
 
     _coordinate(transactions, commit)
@@ -159,11 +161,11 @@ def _commit(
 def _abort(
     transactions: TransactionOptions, messages: Sequence[WriterCommitMessage | None], token: ProducerId | None
 ) -> None:
-    """Abort what the tasks have written; errors are logged, since Spark has one already."""
-    for one in messages:
-        token = one.token if isinstance(one, WrittenTransaction) else token
+    """Abort what the tasks have written. Log errors instead of raising them, because Spark has one already."""
+    for message in messages:
+        token = message.token if isinstance(message, WrittenTransaction) else token
     if token is None:
-        # Without it, an old driver could fence its successor.
+        # Don't abort without a token, because an old driver could fence its successor.
         logger.warning("the write failed; the next run aborts what is open, or the transaction timeout does")
         return
     known = token
@@ -195,7 +197,7 @@ class TransactionalWriter(_Planned, DataSourceArrowWriter):
     @without_traceback
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit the transactions of all tasks."""
-        # Without a name no later job can ask for it.
+        # Forget a job without an id, because no later job can ask for it.
         _commit(self._transactions, messages, self._number, forget=self._transactions.run is None)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
