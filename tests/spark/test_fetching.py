@@ -198,7 +198,7 @@ def test_a_batch_that_is_always_truncated_is_requested_with_the_largest_size() -
     for _ in range(2000):
         assert received(fetcher, batch_at(0)[:50]) == []
     assert fetcher._max_bytes == 2**31 - 1
-    assert fetcher._size <= 2**31 - 1
+    assert fetcher._record_size <= 2**31 - 1
 
 
 def test_a_log_truncated_while_it_is_read_is_data_loss_with_any_options(

@@ -21,7 +21,7 @@ from aiokproto.spark.offsets import DataLossError, OffsetRange
 from aiokproto.spark.options import ReadOptions
 from aiokproto.spark.planning import TopicChangedError, plan, plan_now
 from aiokproto.spark.reading import MAX_RECORDS, read_range, to_arrow
-from aiokproto.spark.worker import KEPT, Worker
+from aiokproto.spark.worker import MAX_KEPT, Worker
 from tests.spark.kafka import Kafka
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -320,7 +320,7 @@ def test_connections_are_kept_from_task_to_task_but_not_without_limit(kafka: Kaf
     try:
         first = worker.cluster(kafka.read_options(subscribe=topic).connection, topic)
         assert worker.cluster(kafka.read_options(subscribe=topic).connection, topic) is first
-        for number in range(KEPT):
+        for number in range(MAX_KEPT):
             options = kafka.read_options(subscribe=topic, **{"kafka.client.id": str(number)})
             assert worker.cluster(options.connection, topic) is not first
         assert worker.cluster(kafka.read_options(subscribe=topic).connection, topic) is not first

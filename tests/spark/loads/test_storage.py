@@ -18,8 +18,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from aiokproto.errors import ConfigurationError
-from aiokproto.spark.loads.opening import open_storage
-from aiokproto.spark.loads.storage import PROBE, Storage, StorageError
+from aiokproto.spark.loads.storage import PROBE, Storage, StorageError, open_storage
 
 
 @pytest.fixture(params=["local", "memory"])

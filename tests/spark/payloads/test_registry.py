@@ -37,7 +37,7 @@ def server() -> Iterator[SchemaRegistry]:
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BACKOFF", 0.0)
     # Another test's registry may have had the same port.
-    monkeypatch.setattr(module, "_found", {})
+    monkeypatch.setattr(module, "_cache", {})
 
 
 def client(server: SchemaRegistry, **options: str) -> Registry:
@@ -195,7 +195,7 @@ async def test_a_chain_of_references_has_a_limit(server: SchemaRegistry, monkeyp
 
 
 async def test_the_cache_has_a_limit(server: SchemaRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KEPT", 2)
+    monkeypatch.setattr(module, "MAX_CACHED", 2)
     for name in ("int", "long", "string"):
         await client(server).by_id(server.register(name, name))
     await client(server).by_id(3)
