@@ -14,7 +14,7 @@ from aiokproto.records import BatchRecord, decode
 from tests.behaviour.coordinator import Coordinator, coordinator
 from tests.behaviour.test_classic_groups import join, leave, sync
 from tests.behaviour.test_consumer_groups import Member, until
-from tests.broker.consumer_harness import Topics
+from tests.broker.epoch_harness import Topics
 from tests.broker.wire import Wire, fetch_request
 from tests.clusters import BehaviourCluster
 

@@ -33,7 +33,7 @@ from aiokproto.codec.messages.streams_group_topology_description_update import (
 from aiokproto.error_codes import ErrorCode
 from tests.behaviour.coordinator import Coordinator, coordinator
 from tests.behaviour.test_group_records import written
-from tests.broker.consumer_harness import Topics
+from tests.broker.epoch_harness import Topics
 from tests.clusters import BehaviourCluster
 from tests.kafka.config import HEARTBEAT_MS
 

@@ -23,8 +23,8 @@ from aiokproto.broker.share.records import SharePartitionKey, Snapshot, Update, 
 from aiokproto.broker.share.state import PartitionState, StateBatch
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-from tests.broker.consumer_harness import refused
 from tests.broker.coordinators import read_stored
+from tests.broker.epoch_harness import refused
 
 ONE = {"share.coordinator.state.topic.num.partitions": 1}
 
