@@ -1,9 +1,8 @@
-"""A member of a share group, and admin requests about share groups."""
+"""Admin requests about share groups."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from aiokproto.codec.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -22,52 +21,8 @@ from aiokproto.codec.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequestTopic,
 )
 from aiokproto.codec.messages.share_group_describe import DescribedGroup, ShareGroupDescribeRequest
-from aiokproto.codec.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from aiokproto.error_codes import ErrorCode
 from tests.behaviour.coordinator import Coordinator
-
-
-class ShareMember:
-    """A member that follows its assignment, one heartbeat at a time."""
-
-    def __init__(self, at: Coordinator, member_id: str, *topics: str, **fields: Any) -> None:
-        self.at = at
-        self.member_id = member_id
-        self.topics = topics
-        self.fields = fields
-        self.epoch = 0
-        self.assigned: dict[bytes, list[int]] = {}
-
-    @property
-    def partitions(self) -> list[int]:
-        return sorted(index for indexes in self.assigned.values() for index in indexes)
-
-    async def beat(self) -> ShareGroupHeartbeatResponse:
-        fields = {"subscribed_topic_names": list(self.topics), **self.fields} if self.epoch == 0 else {}
-        answer = await heartbeat(self.at, self.member_id, self.epoch, **fields)
-        assert answer.error_code == 0, answer
-        self.epoch = answer.member_epoch
-        if answer.assignment is not None:
-            self.assigned = {each.topic_id: each.partitions for each in answer.assignment.topic_partitions}
-        return answer
-
-    async def leave(self) -> None:
-        answer = await heartbeat(self.at, self.member_id, -1)
-        assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, self.member_id, -1)
-        self.epoch, self.assigned = 0, {}
-
-
-async def until(condition: Callable[[], bool], *members: ShareMember) -> None:
-    while not condition():
-        for member in members:
-            await member.beat()
-
-
-async def heartbeat(at: Coordinator, member_id: str, epoch: int, **fields: Any) -> ShareGroupHeartbeatResponse:
-    request = ShareGroupHeartbeatRequest(
-        group_id=fields.pop("group_id", at.group), member_id=member_id, member_epoch=epoch, **fields
-    )
-    return await at.ask(request, lambda answer: answer.error_code)
 
 
 async def describe(at: Coordinator) -> DescribedGroup:

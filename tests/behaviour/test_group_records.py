@@ -12,9 +12,9 @@ from aiokproto.codec.payloads.offsets_topic import GroupMetadataKey, OffsetCommi
 from aiokproto.error_codes import ErrorCode
 from aiokproto.records import BatchRecord, decode
 from tests.behaviour.coordinator import Coordinator, coordinator
+from tests.behaviour.epoch_members import ConsumerMember, until
 from tests.behaviour.test_classic_groups import join, leave, sync
-from tests.behaviour.test_consumer_groups import Member, until
-from tests.broker.consumer_harness import Topics
+from tests.broker.epoch_harness import Topics
 from tests.broker.wire import Wire, fetch_request
 from tests.clusters import BehaviourCluster
 
@@ -54,8 +54,8 @@ async def everything(wire: Wire, topic: str, partition: int) -> list[BatchRecord
 async def test_consumer_group_records_are_restored(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=4)
     async with coordinator(cluster, topic) as at:
-        first = Member(at, "first", instance_id="i", rack_id="r", subscribed_topic_names=[topic])
-        second = Member(at, "second", subscribed_topic_regex=f"{topic}.*", server_assignor="range")
+        first = ConsumerMember(at, "first", instance_id="i", rack_id="r", subscribed_topic_names=[topic])
+        second = ConsumerMember(at, "second", subscribed_topic_regex=f"{topic}.*", server_assignor="range")
         await until(lambda: (len(first.partitions), len(second.partitions)) == (2, 2), first, second)
         await until(lambda: first.epoch == second.epoch, first, second)
         assert await at.commit("first", first.epoch, topic, first.partitions[0], offset=5) == 0

@@ -13,10 +13,11 @@ from aiokproto.codec.messages.consumer_group_heartbeat import (
 )
 from aiokproto.error_codes import ErrorCode
 from tests.behaviour.coordinator import coordinator
+from tests.behaviour.epoch_members import ConsumerMember, until
 from tests.behaviour.requests_by_api import NO_TOPIC, OK, errors
 from tests.behaviour.secured import Secured, as_user, create, revoke, rule
 from tests.behaviour.test_acls import coordinator as until_coordinated
-from tests.behaviour.test_consumer_groups import JOIN, Member, until
+from tests.behaviour.test_consumer_groups import JOIN
 from tests.broker.secure import DESCRIBE, GROUP, READ, TOPIC, grant
 from tests.broker.wire import Wire
 from tests.clusters import BehaviourCluster
@@ -54,7 +55,7 @@ async def test_valid_patterns_are_accepted(cluster: BehaviourCluster, topic: str
     for name in (topic, f"{topic}-abc", f"{topic}-1"):
         await cluster.create_topic(name, partitions=2)
     async with coordinator(cluster, topic) as at:
-        member = Member(at, "m", subscribed_topic_regex=pattern.format(t=topic, T=topic.upper()))
+        member = ConsumerMember(at, "m", subscribed_topic_regex=pattern.format(t=topic, T=topic.upper()))
         await until(lambda: bool(member.owned), member)
         assert member.owned == {await at.topic_id(f"{topic}-abc"): [0, 1]}
 
@@ -67,7 +68,7 @@ async def test_a_pattern_with_exponential_backtracking_does_not_block_a_broker(
     await cluster.create_topic(f"{long}.", partitions=1)
     await cluster.create_topic(long, partitions=1)
     async with coordinator(cluster, topic) as at:
-        member = Member(at, "m", subscribed_topic_regex=f"{topic}(a+)+$")
+        member = ConsumerMember(at, "m", subscribed_topic_regex=f"{topic}(a+)+$")
         await until(lambda: bool(member.owned), member)
         assert member.owned == {await at.topic_id(long): [0]}
 

@@ -30,8 +30,9 @@ from aiokproto.codec.messages.sync_group import SyncGroupRequest
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from tests.behaviour.coordinator import Coordinator, coordinator
+from tests.behaviour.epoch_members import ShareMember, share_heartbeat, until
 from tests.behaviour.feed import fill
-from tests.behaviour.sharing import ShareMember, alter, alter_when_known, delete, describe, heartbeat, offsets, until
+from tests.behaviour.sharing import alter, alter_when_known, delete, describe, offsets
 from tests.clusters import BehaviourCluster
 from tests.kafka.config import HEARTBEAT_MS
 
@@ -97,17 +98,17 @@ async def test_members_can_subscribe_to_different_topics(cluster: BehaviourClust
         one = ShareMember(at, "one", topic)
         both = ShareMember(at, "both", topic, f"{topic}-b")
         ids = await at.topic_id(topic), await at.topic_id(f"{topic}-b")
-        await until(lambda: both.assigned.get(ids[1], []) != [] and len(one.partitions) == 1, one, both)
-        assert sorted(one.assigned) == [ids[0]]
-        assert sorted(both.assigned[ids[1]]) == [0, 1]
-        assert sorted(one.assigned[ids[0]] + both.assigned[ids[0]]) == [0, 1]
+        await until(lambda: both.owned.get(ids[1], []) != [] and len(one.partitions) == 1, one, both)
+        assert sorted(one.owned) == [ids[0]]
+        assert sorted(both.owned[ids[1]]) == [0, 1]
+        assert sorted(one.owned[ids[0]] + both.owned[ids[0]]) == [0, 1]
         # It changes its subscription, which takes effect at once.
-        answer = await heartbeat(at, "both", both.epoch, subscribed_topic_names=[topic])
+        answer = await share_heartbeat(at, "both", both.epoch, subscribed_topic_names=[topic])
         assert answer.error_code == 0
         assert answer.assignment is not None
         both.epoch = answer.member_epoch
-        both.assigned = {each.topic_id: each.partitions for each in answer.assignment.topic_partitions}
-        await until(lambda: ids[1] not in both.assigned, one, both)
+        both.owned = {each.topic_id: each.partitions for each in answer.assignment.topic_partitions}
+        await until(lambda: ids[1] not in both.owned, one, both)
         for member in (one, both):
             await member.leave()
 
@@ -116,7 +117,7 @@ async def test_topics_and_partitions_that_are_added_are_assigned(cluster: Behavi
     async with coordinator(cluster, topic) as at:
         member = ShareMember(at, "m", topic)
         assert (await member.beat()).assignment is not None
-        assert member.assigned == {}
+        assert member.owned == {}
         await cluster.create_topic(topic)
         await until(lambda: member.partitions == [0], member)
         grown = CreatePartitionsTopic(name=topic, count=3, assignments=None)
@@ -149,7 +150,7 @@ async def test_invalid_heartbeats_are_refused(
     cluster: BehaviourCluster, topic: str, member_id: str, epoch: int, fields: dict[str, Any], error: ErrorCode
 ) -> None:
     async with coordinator(cluster, topic) as at:
-        answer = await heartbeat(at, member_id, epoch, **fields)
+        answer = await share_heartbeat(at, member_id, epoch, **fields)
         assert (answer.error_code, answer.member_id, answer.assignment) == (error, None, None)
 
 
@@ -161,12 +162,12 @@ async def test_a_member_with_another_epoch_is_fenced(cluster: BehaviourCluster, 
         before = member.epoch
         await until(lambda: member.epoch == other.epoch > before, other, member)
         # The response with its new epoch may have been lost.
-        assert (await heartbeat(at, "m", before)).member_epoch == member.epoch
+        assert (await share_heartbeat(at, "m", before)).member_epoch == member.epoch
         for epoch in (before - 1, member.epoch + 1):
-            assert (await heartbeat(at, "m", epoch)).error_code == ErrorCode.FENCED_MEMBER_EPOCH
-        assert (await heartbeat(at, "n", 1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-        assert (await heartbeat(at, "n", -1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-        again = await heartbeat(at, "m", 0, subscribed_topic_names=[topic])
+            assert (await share_heartbeat(at, "m", epoch)).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+        assert (await share_heartbeat(at, "n", 1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        assert (await share_heartbeat(at, "n", -1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        again = await share_heartbeat(at, "m", 0, subscribed_topic_names=[topic])
         assert (again.error_code, again.member_epoch) == (0, member.epoch)
         assert again.assignment is not None
         assert [each.partitions for each in again.assignment.topic_partitions] == [[0]]
@@ -238,7 +239,7 @@ async def test_a_group_of_another_type_is_not_a_share_group(cluster: BehaviourCl
     async with coordinator(cluster, topic) as at:
         assert await at.commit("", -1, topic, version=8) is ErrorCode.NONE
         for epoch, fields in ((0, {"subscribed_topic_names": [topic]}), (1, {}), (-1, {})):
-            assert (await heartbeat(at, "m", epoch, **fields)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+            assert (await share_heartbeat(at, "m", epoch, **fields)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
         assert (await describe(at)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
         assert (await alter(at, topic, {0: 0})).error_code == ErrorCode.GROUP_ID_NOT_FOUND
         assert (await delete(at, topic)).error_code == ErrorCode.GROUP_ID_NOT_FOUND

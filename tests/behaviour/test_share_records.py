@@ -38,11 +38,12 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder, BatchRecord
 from tests.behaviour.coordinator import Coordinator, coordinator
-from tests.behaviour.sharing import ShareMember, alter_when_known, delete, describe, offsets, until
+from tests.behaviour.epoch_members import ShareMember, until
+from tests.behaviour.sharing import alter_when_known, delete, describe, offsets
 from tests.behaviour.test_group_records import OFFSETS, everything, written
 from tests.behaviour.test_share_groups import deleted
-from tests.broker.consumer_harness import Topics
 from tests.broker.coordinators import read_stored
+from tests.broker.epoch_harness import Topics
 from tests.clusters import BehaviourCluster
 
 STATES = "__share_group_state"

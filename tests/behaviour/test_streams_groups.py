@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -32,8 +31,9 @@ from aiokproto.codec.messages.streams_group_topology_description_update import (
 )
 from aiokproto.error_codes import ErrorCode
 from tests.behaviour.coordinator import Coordinator, coordinator
+from tests.behaviour.epoch_members import EpochMember, until
 from tests.behaviour.test_group_records import written
-from tests.broker.consumer_harness import Topics
+from tests.broker.epoch_harness import Topics
 from tests.clusters import BehaviourCluster
 from tests.kafka.config import HEARTBEAT_MS
 
@@ -100,44 +100,33 @@ def joining(topic: str) -> dict[str, Any]:
     }
 
 
-class Thread:
-    """A member that follows its assignment, one heartbeat at a time."""
+class Thread(EpochMember[StreamsGroupHeartbeatResponse]):
+    """A member of a streams group."""
 
     def __init__(self, at: Coordinator, member_id: str, **fields: Any) -> None:
-        self.at = at
-        self.member_id = member_id
-        self.fields = joining(at.group) | {"process_id": member_id} | fields
-        self.epoch = 0
+        super().__init__(at, member_id, **joining(at.group) | {"process_id": member_id} | fields)
         self.tasks: set[tuple[str, int]] = set()
         self.statuses: list[int] = []
 
-    async def heartbeat(self, **more: Any) -> StreamsGroupHeartbeatResponse:
-        own = {"active_tasks": _ids(self.tasks), "standby_tasks": [], "warmup_tasks": []}
-        static = {"instance_id": self.fields["instance_id"]} if "instance_id" in self.fields else {}
-        fields = self.fields if self.epoch == 0 else own | static
-        answer = await heartbeat(self.at, self.member_id, self.epoch, **fields | more)
-        assert answer.error_code == 0, answer
-        self.epoch = answer.member_epoch
+    async def send(self, epoch: int, **fields: Any) -> StreamsGroupHeartbeatResponse:
+        return await heartbeat(self.at, self.member_id, epoch, **fields)
+
+    def report(self) -> dict[str, Any]:
+        return {"active_tasks": _ids(self.tasks), "standby_tasks": [], "warmup_tasks": []}
+
+    def follow(self, answer: StreamsGroupHeartbeatResponse) -> None:
         self.statuses = [each.status_code for each in answer.status or []]
         if answer.active_tasks is not None:
             self.tasks = {(each.subtopology_id, index) for each in answer.active_tasks for index in each.partitions}
-        return answer
 
     async def leave(self, epoch: int = -1) -> None:
-        answer = await heartbeat(self.at, self.member_id, epoch, instance_id=self.fields.get("instance_id"))
-        assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, self.member_id, epoch)
-        self.epoch, self.tasks = 0, set()
+        await super().leave(epoch)
+        self.tasks = set()
 
 
 def _ids(tasks: set[tuple[str, int]]) -> list[TaskIds]:
     names = sorted({name for name, _ in tasks})
     return [TaskIds(subtopology_id=name, partitions=sorted(at for own, at in tasks if own == name)) for name in names]
-
-
-async def until(condition: Callable[[], bool], *threads: Thread) -> None:
-    while not condition():
-        for thread in threads:
-            await thread.heartbeat()
 
 
 async def describe(at: Coordinator) -> DescribedGroup:
@@ -149,7 +138,7 @@ async def settled(at: Coordinator, *threads: Thread) -> DescribedGroup:
     """The group, once it is stable."""
     while (described := await describe(at)).group_state != "Stable":
         for thread in threads:
-            await thread.heartbeat()
+            await thread.beat()
     return described
 
 
@@ -159,7 +148,7 @@ ALL = {(name, index) for name in ("0", "1") for index in range(2)}
 async def test_internal_topics_are_created_and_tasks_assigned(cluster: BehaviourCluster, topic: str) -> None:
     async with coordinator(cluster, topic) as at:
         first = Thread(at, "first")
-        answer = await first.heartbeat()
+        answer = await first.beat()
         assert (answer.heartbeat_interval_ms, answer.task_offset_interval_ms) == (HEARTBEAT_MS, 60_000)
         assert (answer.acceptable_recovery_lag, answer.endpoint_information_epoch) == (10_000, 0)
         assert (answer.active_tasks, answer.standby_tasks, answer.warmup_tasks) == ([], [], [])
@@ -176,7 +165,7 @@ async def test_internal_topics_are_created_and_tasks_assigned(cluster: Behaviour
         second = Thread(at, "second")
         while len(second.tasks) < 2:
             for thread in (first, second):
-                await thread.heartbeat()
+                await thread.beat()
                 assert not first.tasks & second.tasks, "a task has one owner"
         assert first.tasks | second.tasks == ALL
         described = await settled(at, first, second)
@@ -210,13 +199,13 @@ async def test_endpoints_are_sent_to_members_that_do_not_know_them(cluster: Beha
         await first.leave()
         thread = Thread(at, "m", user_endpoint=Endpoint(host="h", port=1))
         await until(lambda: thread.tasks == ALL, thread)
-        answer = await thread.heartbeat()
+        answer = await thread.beat()
         assert answer.endpoint_information_epoch > 0
         (endpoint,) = answer.partitions_by_user_endpoint or []
         assert (endpoint.user_endpoint.host, endpoint.user_endpoint.port) == ("h", 1)
         read = {each.topic: each.partitions for each in endpoint.active_partitions}
         assert (read, endpoint.standby_partitions) == ({topic: [0, 1], f"{topic}-words": [0, 1]}, [])
-        answer = await thread.heartbeat(endpoint_information_epoch=answer.endpoint_information_epoch)
+        answer = await thread.beat(endpoint_information_epoch=answer.endpoint_information_epoch)
         assert answer.partitions_by_user_endpoint is None
 
 
@@ -309,7 +298,7 @@ async def test_members_are_fenced_by_member_id_and_epoch(cluster: BehaviourClust
         assert await at.commit("m", thread.epoch, topic, version=8) == ErrorCode.UNSUPPORTED_VERSION
         assert await at.fetch("m", thread.epoch, topic) == 7
         assert await at.fetch("m", thread.epoch + 1, topic) == ErrorCode.STALE_MEMBER_EPOCH
-        await thread.heartbeat(shutdown_application=True)
+        await thread.beat(shutdown_application=True)
         assert SHUTDOWN in thread.statuses
 
 
@@ -319,7 +308,7 @@ async def test_requests_of_other_protocols_are_refused_by_a_streams_group(
     await cluster.create_topic(topic, partitions=2)
     async with coordinator(cluster, topic) as at:
         thread = Thread(at, "m")
-        await thread.heartbeat()
+        await thread.beat()
         wire = await at.connect()
         joined = await wire.ask(
             JoinGroupRequest(

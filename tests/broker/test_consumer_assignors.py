@@ -15,7 +15,7 @@ from aiokproto.broker.groups.assignment import TopicIdPartitions
 from aiokproto.broker.groups.consumer import assignors
 from aiokproto.broker.groups.consumer.assignors import ASSIGNORS, MemberSpec, range_, uniform
 from tests.broker import plain_assignors
-from tests.broker.consumer_harness import A, B, places
+from tests.broker.epoch_harness import A, B, places
 
 TOPICS = (A, B, b"c" * 16)
 _SUBSCRIPTIONS = st.dictionaries(st.sampled_from("vwxyz"), st.frozensets(st.sampled_from(TOPICS)), min_size=1)

@@ -12,7 +12,8 @@ from aiokproto.codec.payloads.consumer_groups import (
     ConsumerGroupCurrentMemberAssignmentValue,
 )
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_harness import REBALANCE, SESSION, A, B, Client, Harness, anything, places, refused
+from tests.broker.consumer_harness import Client, Harness, anything
+from tests.broker.epoch_harness import REBALANCE, SESSION, A, B, places, refused
 
 # ---- joining, epochs, fencing
 

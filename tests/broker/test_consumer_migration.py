@@ -18,7 +18,8 @@ from aiokproto.broker.groups.consumer_protocol import decode_assignment, decode_
 from aiokproto.broker.groups.reconciliation import LEAVE_GROUP_MEMBER_EPOCH
 from aiokproto.codec.payloads.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_harness import REBALANCE, A, Client, Harness, places, refused
+from tests.broker.consumer_harness import Client, Harness
+from tests.broker.epoch_harness import REBALANCE, A, places, refused
 
 # ---- members of the classic protocol
 

@@ -26,7 +26,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import ConfigurationError
 from tests.behaviour.requests_by_api import errors
 from tests.behaviour.test_delegation_tokens import described, log_in, make
-from tests.broker.consumer_harness import refused
+from tests.broker.epoch_harness import refused
 from tests.broker.secure import (
     ALLOW,
     AUTHORIZER,

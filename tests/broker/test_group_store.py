@@ -37,7 +37,7 @@ from aiokproto.codec.messages.sync_group import SyncGroupRequest, SyncGroupReque
 from aiokproto.codec.payloads.consumer_protocol import ConsumerProtocolSubscription
 from aiokproto.codec.payloads.offsets_topic import GroupMetadataValue, MemberMetadata, OffsetCommitValue
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_harness import Topics
+from tests.broker.epoch_harness import Topics
 from tests.broker.wire import Wire, connect
 from tests.patience import PATIENCE
 

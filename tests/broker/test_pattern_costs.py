@@ -20,7 +20,8 @@ from aiokproto.codec.messages.consumer_group_heartbeat import (
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.messages.list_transactions import ListTransactionsRequest
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_harness import A, B, Client, Harness, anything, places, refused
+from tests.broker.consumer_harness import Client, Harness, anything
+from tests.broker.epoch_harness import A, B, places, refused
 from tests.broker.wire import Wire, connect
 from tests.net.waiting import until
 

@@ -15,7 +15,7 @@ from aiokproto.broker.patterns.automaton import MAX_LENGTH, MAX_SIZE
 from aiokproto.broker.patterns.syntax import MAX_DEPTH
 from aiokproto.codec.messages.list_transactions import ListTransactionsRequest
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_harness import refused
+from tests.broker.epoch_harness import refused
 from tests.broker.test_third_party_clients import java
 from tests.broker.wire import Wire
 

@@ -32,7 +32,7 @@ from aiokproto.codec.messages.delete_acls import DeleteAclsFilter, DeleteAclsReq
 from aiokproto.codec.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from aiokproto.codec.messages.renew_delegation_token import RenewDelegationTokenRequest
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_harness import refused
+from tests.broker.epoch_harness import refused
 from tests.broker.secure import AUTHORIZER, READ, TOPIC, USERS, acl, guarded, logged_in
 from tests.broker.test_delegation_tokens import ALICE, BOB, SECRET, Store
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aiokproto.broker.groups.assignment import TopicIdPartition, TopicIdPartitions
 from aiokproto.broker.groups.share.assignor import simple
-from tests.broker.consumer_harness import A, B, places
+from tests.broker.epoch_harness import A, B, places
 
 NOTHING: TopicIdPartitions = frozenset()
 

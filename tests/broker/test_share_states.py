@@ -22,8 +22,8 @@ from aiokproto.broker.share.persisted_state import combine
 from aiokproto.broker.share.records import ShareGroupOffset, SharePartitionKey, Snapshot, StateBatch, Update, decode
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-from tests.broker.consumer_harness import refused
 from tests.broker.coordinators import read_stored
+from tests.broker.epoch_harness import refused
 
 ONE = {"share.coordinator.state.topic.num.partitions": 1}
 

@@ -17,8 +17,8 @@ from aiokproto.broker.groups.streams.assignor import MemberSpec, sticky
 from aiokproto.broker.groups.streams.member import Endpoint, StreamsHeartbeat, Task, TaskRole, Tasks
 from aiokproto.broker.groups.streams.topology import StatusCode
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_harness import refused
-from tests.broker.streams_harness import SESSION, SIMPLE, Harness, Thread, active, subtopology, topology
+from tests.broker.epoch_harness import SESSION, refused
+from tests.broker.streams_harness import SIMPLE, Harness, Thread, active, subtopology, topology
 
 STATEFUL = topology(subtopology(changelogs=["c"]))
 

@@ -7,7 +7,7 @@ import pytest
 from aiokproto.broker.groups.streams.member import Topology
 from aiokproto.broker.groups.streams.topology import StatusCode, check, configure
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_harness import Topics, refused
+from tests.broker.epoch_harness import Topics, refused
 from tests.broker.streams_harness import subtopology, topology
 
 COUNTING = topology(

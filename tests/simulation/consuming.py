@@ -16,7 +16,13 @@ from tests.simulation.faults import WEIGHTS, Fault, carry_out, draw, draw_some
 from tests.simulation.member import Ledger, Member
 from tests.simulation.protocols import come_and_go
 from tests.simulation.pushing import early, want_metrics
-from tests.simulation.world import World, check_no_task_is_left, run_within_turns, stored_records
+from tests.simulation.world import (
+    World,
+    check_no_task_is_left,
+    live_until_nothing_is_missing,
+    run_within_turns,
+    stored_records,
+)
 
 BROKERS, PARTITIONS, UNTIL = 3, 4, 12.0
 APIS = (
@@ -154,7 +160,7 @@ async def _program(
             )
             await happening
             check_commits(cluster, ledger.processed)
-            await _read_the_rest(simulation, cluster, ledger, member(99), by_value=unclean)
+            await _read_the_rest(cluster, ledger, member(99), by_value=unclean)
         finally:
             happening.cancel()
         check_commits(cluster, ledger.processed)
@@ -192,21 +198,13 @@ async def produce(
             await asyncio.sleep(random.choice((0, 0.01, 0.1)))
 
 
-async def _read_the_rest(
-    simulation: Simulation, cluster: Cluster, ledger: Ledger, last: Member, *, by_value: bool = False
-) -> None:
+async def _read_the_rest(cluster: Cluster, ledger: Ledger, last: Member, *, by_value: bool = False) -> None:
     """One more member reads the remaining records."""
-    deadline = simulation.time() + ALL_READ_WITHIN
-    living = asyncio.create_task(last.live(deadline, 0))
-    try:
-        while missing := missing_values(cluster, ledger) if by_value else missing_records(cluster, ledger.processed):
-            assert not living.done(), f"{missing} were never processed"
-            await asyncio.wait([living], timeout=0.5)
-    finally:
-        if living.done():
-            living.result()
-        last.stop()
-        await living
+
+    def missing() -> list[tuple[int, int]]:
+        return missing_values(cluster, ledger) if by_value else missing_records(cluster, ledger.processed)
+
+    await live_until_nothing_is_missing(last, missing, ALL_READ_WITHIN)
 
 
 def missing_records(cluster: Cluster, done: Mapping[int, set[int]]) -> list[tuple[int, int]]:

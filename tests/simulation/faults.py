@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -29,6 +29,11 @@ class Fault:
     kind: str
     seconds: float
     options: tuple[Any, ...] = ()
+
+
+def stalled(faults: Iterable[Fault]) -> float:
+    """Return for how many seconds faults stall the event loop."""
+    return sum(fault.seconds for fault in faults if fault.kind == "stall")
 
 
 WEIGHTS = {

@@ -25,7 +25,7 @@ from tests.simulation.consuming import (
     missing_records,
     produce,
 )
-from tests.simulation.faults import Fault, carry_out, draw_some
+from tests.simulation.faults import Fault, carry_out, draw_some, stalled
 from tests.simulation.member import SLACK
 from tests.simulation.world import World, check_no_task_is_left, run_within_turns
 
@@ -67,7 +67,7 @@ class Member:
         self._ledger = ledger
         self._faults = faults
         self._options = options
-        self._slack = SLACK + sum(fault.seconds for fault in faults if fault.kind == "stall")
+        self._slack = SLACK + stalled(faults)
         self._breaks = random.choice((0, 0, 0, 0.02))
         self._fails = random.choice((0, 0.1, 0.4))
         self._slow = random.choice((0.0, 0.01, 0.1))

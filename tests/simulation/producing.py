@@ -11,7 +11,7 @@ from aiokproto import Producer
 from aiokproto.broker import Cluster
 from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.simulation import Simulation
-from tests.simulation.faults import Fault, carry_out, draw
+from tests.simulation.faults import Fault, carry_out, draw, stalled
 from tests.simulation.pushing import early, want_metrics
 from tests.simulation.world import World, stored_records
 
@@ -89,8 +89,9 @@ async def _program(simulation: Simulation, faults: list[Fault], *, pushes: bool)
             for producer in producers:
                 await producer.close()
         _check(world, ledger)
-        stalled = sum(fault.seconds for fault in faults if fault.kind == "stall")
-        assert ledger.slowest <= delivery_timeout + MAX_BLOCK + SLACK + stalled, f"a call took {ledger.slowest} s"
+        assert ledger.slowest <= delivery_timeout + MAX_BLOCK + SLACK + stalled(faults), (
+            f"a call took {ledger.slowest} s"
+        )
         died = [error for error in ledger.failed.values() if isinstance(error, ClientClosedError)]
         assert not died, f"a producer has ended: {died[0]}"
         assert not any(producer._accumulator.used for producer in producers), "memory is given back"

@@ -13,8 +13,8 @@ from aiokproto.broker import Cluster
 from aiokproto.errors import BootstrapError, DeadlineError, UnknownTopicError
 from aiokproto.simulation import Simulation
 from aiokproto.types import Record, TopicPartition
-from tests.simulation.faults import Fault, carry_out, draw_some
-from tests.simulation.world import World, run_within_turns
+from tests.simulation.faults import Fault, carry_out, draw_some, stalled
+from tests.simulation.world import World, check_no_task_is_left, in_time, run_within_turns
 from tests.simulation.writing import FIRST_TIME, Writer
 
 BROKERS, PARTITIONS, UNTIL = 3, 4, 8.0
@@ -42,7 +42,7 @@ class Reader:
         self._writer = writer
         self._consumer = consumer
         self._calm = not faults
-        self._slack = SLACK + sum(fault.seconds for fault in faults if fault.kind == "stall")
+        self._slack = SLACK + stalled(faults)
         self._committed = committed
         # None: unknown, since it depends on when the end of the log was looked up.
         self._next: dict[int, int | None] = dict.fromkeys(range(PARTITIONS), 0)
@@ -145,12 +145,7 @@ class Reader:
             assert found == {where: 0}
 
     async def _in_time(self, call: Awaitable[T], name: str) -> T:
-        began = self._simulation.time()
-        try:
-            return await call
-        finally:
-            took = self._simulation.time() - began
-            assert took <= TIMEOUT + self._slack, f"{name} took {took:.1f} s, {TIMEOUT:g} were given"
+        return await in_time(call, name, TIMEOUT, self._slack)
 
     def _receive(self, records: Iterable[Record]) -> None:
         for record in records:
@@ -226,8 +221,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
         for partition, expected, offset in reader.passed:
             skipped = [at for at in range(expected, offset) if _is_visible(writer, partition, at, committed=committed)]
             assert not skipped, f"partition {partition}: {offset} came after {expected}, without {skipped}"
-        left = [task.get_name() for task in asyncio.all_tasks() if "aiokproto" in task.get_name()]
-        assert not left, f"closed, and still running: {left}"
+        check_no_task_is_left()
 
 
 async def _write(random: Random, writer: Writer) -> None:

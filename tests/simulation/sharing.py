@@ -22,8 +22,14 @@ from aiokproto.codec.schema import Response
 from aiokproto.errors import BootstrapError, DeadlineError, UnknownTopicError
 from aiokproto.share import Acknowledgement, AcknowledgeOutcome, ShareRecord
 from aiokproto.simulation import Simulation
-from tests.simulation.faults import Fault, carry_out, draw
-from tests.simulation.world import MAX_TURNS, World
+from tests.simulation.faults import Fault, carry_out, draw, stalled
+from tests.simulation.world import (
+    World,
+    check_no_task_is_left,
+    in_time,
+    live_until_nothing_is_missing,
+    run_within_turns,
+)
 
 BROKERS, PARTITIONS, UNTIL = 3, 3, 10.0
 APIS = ("ShareFetch", "ShareAcknowledge", "ShareGroupHeartbeat", "FindCoordinator", "Metadata")
@@ -98,7 +104,7 @@ class Member:
         self._cluster = cluster
         self._ledger = ledger
         self._calm = not faults
-        self._slack = SLACK + sum(fault.seconds for fault in faults if fault.kind == "stall")
+        self._slack = SLACK + stalled(faults)
         self._diligent = diligent
         self._explicit = random.random() < 0.5
         self._stopped = False
@@ -243,12 +249,7 @@ class Member:
             assert not self._calm
 
     async def _in_time(self, call: Awaitable[T], seconds: float, name: str) -> T:
-        began = self._simulation.time()
-        try:
-            return await call
-        finally:
-            took = self._simulation.time() - began
-            assert took <= seconds + self._slack, f"{name} took {took:.1f} s, {seconds:g} were given"
+        return await in_time(call, name, seconds, self._slack)
 
 
 def schedule(seed: int) -> list[Fault]:
@@ -260,11 +261,7 @@ def schedule(seed: int) -> list[Fault]:
 
 def run(seed: int, faults: list[Fault]) -> Simulation:
     """Share records under these faults; raises AssertionError if a guarantee is violated."""
-    simulation = Simulation(seed)
-    simulation.run(_program(simulation, faults))
-    turns = simulation.loop.turns / simulation.time()
-    assert turns <= MAX_TURNS, f"{turns:.0f} turns of the loop in a second"
-    return simulation
+    return run_within_turns(seed, lambda simulation: _program(simulation, faults))
 
 
 async def _program(simulation: Simulation, faults: list[Fault]) -> None:
@@ -288,8 +285,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
             await _finish(simulation, cluster, ledger, faults)
         finally:
             happening.cancel()
-        left = [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith(OWN_TASKS)]
-        assert not left, f"closed, and still running: {left}"
+        check_no_task_is_left(OWN_TASKS)
 
 
 async def configure(cluster: Cluster) -> None:
@@ -317,18 +313,8 @@ async def _produce(world: World, ledger: Ledger, random: Random) -> None:
 
 async def _finish(simulation: Simulation, cluster: Cluster, ledger: Ledger, faults: list[Fault]) -> None:
     """One more member accepts what is left; then every record is accepted, rejected, or delivered too often."""
-    deadline = simulation.time() + ALL_DONE_WITHIN
     last = Member(simulation, cluster, ledger, faults, diligent=True)
-    living = asyncio.create_task(last.live(deadline))
-    try:
-        while missing := _missing(ledger):
-            assert not living.done(), f"{missing} were never accepted"
-            await asyncio.wait([living], timeout=0.5)
-    finally:
-        if living.done():
-            living.result()
-        last.stop()
-        await living
+    await live_until_nothing_is_missing(last, lambda: _missing(ledger), ALL_DONE_WITHIN)
 
 
 def _missing(ledger: Ledger) -> list[Where]:

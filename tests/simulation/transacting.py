@@ -26,7 +26,7 @@ from aiokproto.errors import (
 from aiokproto.producer import Transaction, TransactionStatus
 from aiokproto.simulation import Simulation
 from tests.simulation.cancelling import Suspensions
-from tests.simulation.faults import WITH_TRANSACTIONS, Fault, carry_out, draw_some
+from tests.simulation.faults import WITH_TRANSACTIONS, Fault, carry_out, draw_some, stalled
 from tests.simulation.request_faults import TRANSACTIONAL, TRANSACTIONAL_REFUSALS
 from tests.simulation.transaction_log import hanging, logged_transactions
 from tests.simulation.world import World, check_no_task_is_left, run_within_turns
@@ -276,7 +276,7 @@ class Workload:
     def __init__(self, simulation: Simulation, cluster: Cluster, faults: list[Fault]) -> None:
         self.simulation, self.cluster = simulation, cluster
         self.attempts: list[Attempt] = []
-        self.stalled = sum(fault.seconds for fault in faults if fault.kind == "stall")
+        self.stalled = stalled(faults)
         self.cancelling = simulation.random.choice((0.0, 0.05, 0.3))
         self.transaction_timeout = simulation.random.choice((2000, 60_000, 60_000))
         self.options: dict[str, Any] = {"transaction_timeout_ms": self.transaction_timeout}

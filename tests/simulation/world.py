@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from inspect import getsource
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from aiokproto.broker import Cluster
 from aiokproto.records import BatchRecord, decode, encode
@@ -18,6 +18,8 @@ MAX_TURNS = 1000
 """Turns of the loop in a virtual second, with all that the clients and brokers of a workload do."""
 TURNS_A_SECOND = 20
 """More turns of the loop in a virtual second, beside those that the work itself takes, are a busy loop."""
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -75,6 +77,38 @@ async def until(condition: Callable[[], object], within: float = PATIENCE) -> No
     while not condition():
         assert time() < deadline, f"has not happened within {within:g} s: {getsource(condition).strip()}"
         await asyncio.sleep(0.01)
+
+
+async def in_time(call: Awaitable[T], name: str, seconds: float, slack: float) -> T:
+    """Await a call; raises AssertionError if it takes longer than its timeout and the slack, however it ends."""
+    time = asyncio.get_running_loop().time
+    started = time()
+    try:
+        return await call
+    finally:
+        took = time() - started
+        assert took <= seconds + slack, f"{name} took {took:.1f} s, {seconds:g} were given"
+
+
+class Living(Protocol):
+    """A client that does its work in `live()` until it is stopped."""
+
+    async def live(self, until: float) -> None: ...
+    def stop(self) -> None: ...
+
+
+async def live_until_nothing_is_missing(member: Living, missing: Callable[[], object], within: float) -> None:
+    """Have a member do what is left; raises AssertionError if some is missing after ``within`` virtual seconds."""
+    living = asyncio.create_task(member.live(asyncio.get_running_loop().time() + within))
+    try:
+        while left := missing():
+            assert not living.done(), f"{left} are missing"
+            await asyncio.wait([living], timeout=0.5)
+    finally:
+        if living.done():
+            living.result()
+        member.stop()
+        await living
 
 
 def check_no_task_is_left(names: tuple[str, ...] = ("aiokproto",)) -> None:
