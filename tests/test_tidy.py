@@ -110,7 +110,7 @@ PURE = (
     "share.requests",
     "share.session",
     "spark.offsets",
-    "spark.options_values",
+    "spark.option_table",
     "spark.positions",
     "spark.pushdown",
     "spark.stream.limits",

@@ -102,7 +102,7 @@ class KafkaDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> KafkaStreamReader | FailedStreamReader:
         """Return a reader of a stream, with columns as for :meth:`reader`."""
-        from aiokproto.spark.stream.options import parse_stream_options
+        from aiokproto.spark.options import parse_stream_options
         from aiokproto.spark.stream.stream_reader import FailedStreamReader, KafkaStreamReader
 
         try:

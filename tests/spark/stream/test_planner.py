@@ -10,9 +10,9 @@ import pytest
 from aiokproto.errors import KafkaError, UnknownTopicError
 from aiokproto.records import BatchRecord
 from aiokproto.spark.offsets import DataLossError
+from aiokproto.spark.options import parse_stream_options
 from aiokproto.spark.planning import TopicChangedError, list_offsets
 from aiokproto.spark.stream.offsets import StreamOffset, parse_offset
-from aiokproto.spark.stream.options import parse_stream_options
 from aiokproto.spark.stream.planner import StreamPlanner
 from aiokproto.spark.truncation import TruncationError
 from aiokproto.spark.worker import Worker

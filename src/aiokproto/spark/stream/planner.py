@@ -18,13 +18,13 @@ from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import error_for
 from aiokproto.runtime.timeouts import deadline_at
+from aiokproto.spark.connection import client_config
 from aiokproto.spark.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, resolve, split
-from aiokproto.spark.options import client_config
+from aiokproto.spark.options import StreamOptions
 from aiokproto.spark.planning import TopicChangedError, find_partitions, list_offsets, request_logs
 from aiokproto.spark.positions import Epochs
 from aiokproto.spark.stream.limits import Patience, divide
 from aiokproto.spark.stream.offsets import StreamOffset
-from aiokproto.spark.stream.options import StreamOptions
 from aiokproto.spark.truncation import TruncationError, describe, find_divergences, request_epochs
 from aiokproto.types import TopicPartition
 

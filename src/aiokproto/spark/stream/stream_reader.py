@@ -17,8 +17,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.spark.batch_reader import brief, read_partition
+from aiokproto.spark.options import StreamOptions
 from aiokproto.spark.stream.offsets import StreamOffset, parse_offset
-from aiokproto.spark.stream.options import StreamOptions
 from aiokproto.spark.stream.planner import StreamPlanner
 from aiokproto.spark.worker import worker
 
