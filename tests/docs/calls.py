@@ -243,7 +243,7 @@ def _member(owner: object, attribute: str) -> object:
 def _of_annotation(function: Any, name: str) -> object:
     try:
         found = typing.get_type_hints(function).get(name)
-    except Exception:
+    except (NameError, TypeError, AttributeError):
         return None
     found = typing.get_origin(found) or found
     return Instance(found) if inspect.isclass(found) and _ours(found) else None

@@ -46,7 +46,7 @@ def steps(page: Path) -> list[Step]:
         kind, _, mark = block[1].partition(" ")
         file = mark if kind == "python" else ""
         if file and f"`{file}`" not in text[: block.start()].rpartition("\n```\n")[2]:
-            raise ValueError(f"{page.name}: the reader isn't told to save {file}")
+            raise ValueError(f"{page.name}: the text doesn't say to save {file}")
         found.append(Step(file, block[2], mark == "background"))
     return found
 
@@ -131,9 +131,10 @@ class Session:
                 for typed in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
                     command, _, output = typed.partition("\n")
                     if not _DONE.match(command):
-                        self._type(command, output, step.background)
+                        self.type(command, output, step.background)
 
-    def _type(self, command: str, output: str, background: bool) -> None:
+    def type(self, command: str, output: str, background: bool = False) -> None:
+        """Type a command, and wait until it shows its output."""
         running = Running(command, self.folder)
         self.background.append(running)
         shown, interrupt, _ = output.partition("^C")

@@ -45,7 +45,7 @@ def test_spark_counts_the_flights(session: Session) -> None:
     session.do(PAGES[0])
     session.do(PAGES[1])
     assert session.folder.joinpath("produce.py").exists()
-    session._type("python produce.py", "…\n", background=False)
+    session.type("python produce.py", "…\n")
     session.do(TUTORIAL / "spark.md")
 
 
