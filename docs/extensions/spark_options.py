@@ -120,9 +120,7 @@ def _own(options: Mapping[str, str], others: Mapping[str, str] | set[str]) -> di
 
 
 def _table(options: Mapping[str, Option]) -> str:
-    rows = "".join(
-        f"| `{name}` | {_default(option)} | {_cell(option.meaning)} |\n" for name, option in options.items()
-    )
+    rows = "".join(f"| `{name}` | {_default(option)} | {_cell(option.meaning)} |\n" for name, option in options.items())
     return f"| option | default | meaning |\n|---|---|---|\n{rows}"
 
 
