@@ -70,7 +70,7 @@ def _figure(cell: Cell, name: str, digits: int) -> str:
 
 def how(results: Results) -> str:
     """How it was measured, in a paragraph."""
-    sockets = "TCP, Spark's default" if results["tcp"] else "Unix domain sockets (see [tuning](spark.md#tuning))"
+    sockets = "TCP, Spark's default" if results["tcp"] else "Unix domain sockets (see [tuning](spark/tuning.md))"
     return (
         f"PySpark {results['spark']}, with its Java and Python processes connected by {sockets}; 4 partitions; medians "
         "of the rounds, in which all ways of a topic took turns. CPU is that of all processes of Spark, Java's and the "

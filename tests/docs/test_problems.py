@@ -10,7 +10,8 @@ from pathlib import Path
 from tests.docs.snippets import ROOT
 
 PAGE = (ROOT / "docs" / "problems.md").read_text()
-ROWS = [row for row in re.findall(r"^\| (.+) \|$", PAGE, re.MULTILINE) if not row.startswith(("problem ", "---"))]
+TABLES, _, PROOFS = PAGE.partition("\n## Proofs\n")
+ROWS = [row for row in re.findall(r"^\| (.+) \|$", TABLES, re.MULTILINE) if not row.startswith(("problem ", "---"))]
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 
@@ -29,14 +30,24 @@ def names_in(path: Path) -> set[str]:
     return {name for name in names if name.startswith("test_")}
 
 
+def proofs() -> dict[int, str]:
+    """Return what the list at the end has for each number."""
+    return {int(number): tests for number, tests in re.findall(r"^(\d+)\. (.+(?:\n   .+)*)", PROOFS, re.MULTILINE)}
+
+
 def test_every_problem_has_a_test_that_is_there() -> None:
     assert len(ROWS) >= 40
-    for row in ROWS:
-        problem, _, proof = row.split(" | ")
-        assert re.sub(NAMED, "", proof).strip(", ") == "", f"{problem}: tests are written `tests/file.py::test_name`"
-        found = NAMED.findall(proof)
-        assert found, problem
-        for path, name in found:
+    found = proofs()
+    assert list(found) == list(range(1, len(ROWS) + 1))
+    for number, row in enumerate(ROWS, 1):
+        problem, _, link = row.split(" | ")
+        section = TABLES[: TABLES.index(row)].rpartition("\n## ")[2].partition("\n")[0]
+        assert link == f"[{number}](#{section.lower().replace(' ', '-')}-tests)", problem
+        assert re.sub(NAMED, "", found[number]).strip() == "", (
+            f"{problem}: tests are written `tests/file.py::test_name`"
+        )
+        assert NAMED.search(found[number]), problem
+        for path, name in NAMED.findall(found[number]):
             assert name in names_in(ROOT / path), f"{problem}: {path} has no {name}"
 
 

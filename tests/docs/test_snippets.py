@@ -1,10 +1,14 @@
-"""Every example in the documentation is Python, names what exists, and runs where it says that it can."""
+"""The Python of every page: it compiles, what it names exists, and what isn't marked as a fragment runs.
+
+A run has one embedded broker for each page, with the records of docs/examples.md.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import importlib.util
 import inspect
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,16 +16,25 @@ from typing import Any
 import pytest
 
 from aiokproto.broker import Broker, Cluster, Security, ThreadedCluster
-from aiokproto.producer import Producer
-from tests.docs.snippets import PAGES, Snippet, snippets
+from tests.docs.calls import problems
+from tests.docs.snippets import ADDRESS, DOCS, PAGES, Snippet, shows, snippets
 from tests.patience import PATIENCE
 from tests.security.certificates import make
 
+EXAMPLES = DOCS / "examples.md"
 ALL = [snippet for page in PAGES for snippet in snippets(page)]
-RUN = [page for page in PAGES if any(snippet.run for snippet in snippets(page))]
+# A file of the tutorial can import another one of it, which only a session has.
+IMPORTING = [snippet for snippet in ALL if snippet.file is None]
+OTHER_RUNS = {"spark", "tutorial"}
+"""Folders whose pages other tests run."""
 
-# As many records in each partition as the examples seek and count in.
-FLIGHTS = [(number % 3, b"flight %d" % number) for number in range(60)]
+
+def runs(snippet: Snippet) -> bool:
+    """Return whether a test here runs it: those that need Spark are run by :mod:`tests.docs.test_spark_pages`."""
+    return not (snippet.fragment or snippet.page.parent.name in OTHER_RUNS or "spark" in snippet.code)
+
+
+RUN = [page for page in PAGES if any(map(runs, snippets(page)))]
 
 
 def where(snippet: Snippet) -> str:
@@ -29,8 +42,8 @@ def where(snippet: Snippet) -> str:
 
 
 @pytest.fixture
-async def bootstrap(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
-    """A broker with some flights; for the page about TLS one that requires client certificates.
+async def address(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
+    """A broker with the records of the examples; for the page about TLS one that requires client certificates.
 
     Files that the snippets write are in a folder of the test.
     """
@@ -47,10 +60,8 @@ async def bootstrap(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIter
         return
     async with Broker() as broker:
         await broker.create_topic("flights", partitions=3)
-        await broker.create_topic("jobs")
-        async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-            for partition, flight in FLIGHTS:
-                await producer.post("flights", flight, partition=partition)
+        for snippet in snippets(EXAMPLES):
+            await snippet.execute({}, broker.bootstrap_servers)
         yield broker.bootstrap_servers
 
 
@@ -70,7 +81,7 @@ def test_snippets_are_python(snippet: Snippet) -> None:
     snippet.compiled()
 
 
-@pytest.mark.parametrize("snippet", ALL, ids=where)
+@pytest.mark.parametrize("snippet", IMPORTING, ids=where)
 def test_what_snippets_import_exists(snippet: Snippet) -> None:
     for statement in snippet.imports():
         if "spark" in statement and importlib.util.find_spec("pyspark") is None:
@@ -78,23 +89,39 @@ def test_what_snippets_import_exists(snippet: Snippet) -> None:
         exec(statement, {})
 
 
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
-async def test_a_pages_snippets_run_in_their_order(page: Path, bootstrap: str) -> None:
-    """They share their names, as on the page; a failure's traceback names the page's line."""
-    namespace: dict[str, Any] = {"bootstrap": bootstrap, "__name__": page.stem}
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_snippets_call_exists(page: Path) -> None:
+    """Fragments are never run, so this is what keeps them true. Programs are read for the names that they define."""
+    names: dict[str, object] = {}
     for snippet in snippets(page):
-        if snippet.run:
-            await asyncio.wait_for(snippet.execute(namespace), PATIENCE)
+        found = problems(snippet.code, names)
+        assert runs(snippet) or not found, where(snippet)
+
+
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
+async def test_a_pages_snippets_run_in_their_order(page: Path, address: str) -> None:
+    """They share their names, as on the page, and print what it shows; a failure's traceback names the page's line."""
+    namespace: dict[str, Any] = {"__name__": page.stem}
+    for snippet in filter(runs, snippets(page)):
+        scope = {"__name__": "__main__"} if "asyncio.run(" in snippet.code else namespace
+        printed = await asyncio.wait_for(snippet.execute(scope, address), PATIENCE)
+        assert shows(snippet.output or "", printed), f"{where(snippet)} prints\n{printed}"
     # What pytest would find on the page is a test, and not run by being defined.
     for name, test in namespace.items():
         if name.startswith("test_"):
             await run_with_its_fixture(test)
 
 
-def test_pages_with_runnable_snippets_are_run() -> None:
-    """So that an extraction that finds nothing does not pass."""
-    expected = {"index.md", "producing.md", "consuming.md", "errors.md", "codec.md", "records.md", "testing.md"}
-    assert expected <= {page.name for page in RUN}
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
+def test_a_page_says_what_its_programs_need(page: Path) -> None:
+    """The broker and the records that a program uses without making them are those of one page, which has a link."""
+    needed = any(runs(snippet) and ADDRESS in snippet.code for snippet in snippets(page))
+    assert not needed or page == EXAMPLES or "examples.md)" in page.read_text()
+
+
+def test_most_snippets_are_programs() -> None:
+    fragments = [where(snippet) for snippet in ALL if snippet.fragment]
+    assert len(fragments) * 6 < len(ALL), fragments
 
 
 def test_every_short_answer_has_a_snippet_that_runs() -> None:
@@ -106,15 +133,57 @@ def test_every_short_answer_has_a_snippet_that_runs() -> None:
 
 def test_a_misspelt_mark_is_an_error(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("```python runs\n1\n```\n")
-    with pytest.raises(ValueError, match="runs"):
+    page.write_text("```python fragmant\n1\n```\n")
+    with pytest.raises(ValueError, match="fragmant"):
         snippets(page)
 
 
 async def test_a_broken_snippet_names_its_line(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("# Title\n\n```python run\nfine = 1\nraise RuntimeError\n```\n")
+    page.write_text("# Title\n\n```python\nfine = 1\nraise RuntimeError\n```\n")
     (snippet,) = snippets(page)
     with pytest.raises(RuntimeError) as raised:
         await snippet.execute({})
     assert raised.traceback[-1].lineno + 1 == 5
+
+
+async def test_what_a_snippet_prints_is_compared(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text('```python\nprint("offset", 7)\n```\n\n```text\noffset …\n```\n')
+    (snippet,) = snippets(page)
+    printed = await snippet.execute({})
+    assert shows(snippet.output or "", printed)
+    assert not shows("offset 8\n", printed)
+    assert not shows("", printed)
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        ("a\n", "a\n", True),
+        ("a\n", "a\nb\n", False),
+        ("a\n…\nd\n", "a\nb\nc\nd\n", True),
+        ("a … c\n", "a b c\n", True),
+        ("a … c\n", "a b\nc\n", False),
+        ("127.0.0.1:9092\n", "127.0.0.1:40127\n", True),
+        ("a\n", "a   \n\n", True),
+    ],
+)
+def test_what_varies_is_left_out(shown: str, printed: str, same: bool) -> None:
+    assert shows(shown, printed) == same
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("from aiokproto import Consume", "has no Consume"),
+        ("from aiokproto import Producer\nProducer(linger=5)", "no option linger"),
+        ("from aiokproto import Consumer\nconsumer = Consumer('a')\nconsumer.pull()", "no pull"),
+        ("async with broker as b:\n    await broker.create_topic('a', partition=3)", "partition"),
+        ("await producer.send('a')", "missing a required argument"),
+        ("await producer.send('a', b'')\nconsumer.seek(partition, 5)", ""),
+    ],
+)
+def test_a_fragment_that_names_what_does_not_exist_is_found(code: str, text: str) -> None:
+    found = problems(code)
+    assert re.search(text, found[0]) if text else not found

@@ -12,15 +12,15 @@ _HEAD = """# mypy: allow-redefinition-new, local-partial-types
 from __future__ import annotations
 
 
-async def page(bootstrap: str) -> None:
+async def page() -> None:
 """
 
 
 def write(folder: Path) -> list[Path]:
-    """Write a module for each page with what it marks to run; returns them."""
+    """Write a module for each page with its programs; returns them."""
     modules = []
     for page in PAGES:
-        code = "".join(snippet.code for snippet in snippets(page) if snippet.run)
+        code = "".join(snippet.code for snippet in snippets(page) if not snippet.fragment)
         if code and page.parent.name == "howto":
             module = folder / f"howto_{page.stem.replace('-', '_')}.py"
             text = _HEAD + textwrap.indent(code, "    ")
