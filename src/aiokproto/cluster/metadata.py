@@ -24,12 +24,11 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from aiokproto.authorization import Asked
 from aiokproto.cluster.backoff import Backoff
-from aiokproto.cluster.bootstrap import STARTING, bootstrap_error, definitive
 from aiokproto.cluster.hedge import first_response
 from aiokproto.cluster.pool import MAIN
 from aiokproto.cluster.snapshot import (
@@ -49,9 +48,13 @@ from aiokproto.codec.messages.metadata import (
 )
 from aiokproto.error_codes import ErrorCode, Policy
 from aiokproto.errors import (
+    AuthenticationError,
+    BootstrapError,
     BrokerConnectionError,
+    ConfigurationError,
     DeadlineError,
     KafkaError,
+    NotKafkaError,
     UnknownTopicError,
     copied,
     error_for,
@@ -60,6 +63,7 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.runtime import uniform
 from aiokproto.runtime.timeouts import deadline_at, timeout_at
+from aiokproto.security.mechanism import NoTokenError
 from aiokproto.texts import counted
 
 if TYPE_CHECKING:
@@ -84,7 +88,10 @@ _NO_CREATE_FLAG = 4
 """First version with ``allow_auto_topic_creation``; in earlier ones, only the broker's configuration decides."""
 
 _REFRESH = Situation(MetadataRequest.api_key)
+_STARTING = Situation(MetadataRequest.api_key, starting=True)
 _MISSING = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+Failures = Sequence[tuple[BrokerNode, KafkaError]]
 
 logger = logging.getLogger("aiokproto.cluster")
 
@@ -241,7 +248,7 @@ class MetadataUpdater:
             await self._client.pool.resolve_bootstrap(start + limit)
             # Without topics: the bootstrap needs only the brokers, and an empty list means none from version 1 on.
             nodes = self._client.pool.bootstrap_nodes
-            response, failures = await self._try(nodes, [], False, start + limit, STARTING)
+            response, failures = await self._try(nodes, [], False, start + limit, _STARTING)
             if response is not None:
                 self._apply(response, [])
                 # The address may be a load balancer's: it must carry no further traffic.
@@ -585,6 +592,43 @@ def metadata_request(names: list[str] | None, create: bool, version: int) -> Met
         topics = []
     # Where the field does not exist it must have its default, true, or the encoder refuses it.
     return MetadataRequest(topics=topics, allow_auto_topic_creation=create or version < _NO_CREATE_FLAG)
+
+
+def definitive(failures: Failures) -> bool:
+    """Whether no address can succeed later: each failed in a way that a retry does not change."""
+    if any(isinstance(error, ConfigurationError) for _, error in failures):
+        return True
+    return all(classify(error, _STARTING) in {Action.FAIL, Action.STOP} for _, error in failures)
+
+
+def bootstrap_error(failures: Failures, attempts: int, elapsed: float) -> BrokerConnectionError | ConfigurationError:
+    """Return one error that lists every address with its cause.
+
+    It is NotKafkaError or AuthenticationError if that is the cause at all addresses, else BootstrapError. An error in
+    the options, such as a certificate that cannot be read, has nothing to do with addresses and is returned itself.
+    """
+    for _, error in failures:
+        if isinstance(error, ConfigurationError):
+            return copied(error)
+    kind: type[BrokerConnectionError] = BootstrapError
+    # Only if all agree: with mixed causes one address may be mistyped while the cluster behind the others is merely
+    # down.
+    for candidate in (NotKafkaError, AuthenticationError):
+        if all(isinstance(error, candidate) for _, error in failures):
+            kind = candidate
+    tried = f" after {attempts} attempts in {elapsed:.3g} s" if attempts > 1 else ""
+    each = "; ".join(f"{node}: {error}" for node, error in failures)
+    if kind is AuthenticationError:
+        check = "; check the credentials and certificates"
+    elif all(isinstance(error, NoTokenError) for _, error in failures):
+        # The addresses are right, and the cause says what is not.
+        check = ""
+    else:
+        check = "; check bootstrap_servers and security_protocol"
+    error = kind(f"no bootstrap address could be used{tried}: {each}{check}")
+    # One of several, for the traceback; the text has all.
+    error.__cause__ = failures[-1][1]
+    return error
 
 
 def _now() -> float:

@@ -263,12 +263,13 @@ class Authentication:
     def _expire(self, lifetime: float) -> None:
         loop = asyncio.get_running_loop()
         # guard: a session is renewed before it ends
-        #     -> loop.call_later(lifetime * 2 * uniform(*_RENEWED), self._connection.hold, self._begin_renewal)
+        #     -> loop.call_later(lifetime * 2 * uniform(*_RENEWED), self._connection.hold)
         # guard: requests wait while a session is renewed
-        #     -> loop.call_later(lifetime * uniform(*_RENEWED), self._begin_renewal)
-        self._timer = loop.call_later(lifetime * uniform(*_RENEWED), self._connection.hold, self._begin_renewal)
+        #     -> loop.call_later(lifetime * uniform(*_RENEWED), self.start_renewal)
+        self._timer = loop.call_later(lifetime * uniform(*_RENEWED), self._connection.hold)
 
-    def _begin_renewal(self) -> None:
+    def start_renewal(self) -> None:
+        """Authenticate again in a task of its own, because a request waits for it."""
         self._renewal = create_task(self._renew())
 
     async def _renew(self) -> None:

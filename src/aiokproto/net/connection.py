@@ -32,7 +32,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aiokproto.codec.frames import decode_response
 from aiokproto.codec.registry import api_name
@@ -48,12 +48,6 @@ from aiokproto.errors import (
     ResponseTooLargeError,
     copied,
 )
-from aiokproto.net.early_ends import (
-    NO_RESPONSE_AFTER_VERSIONS,
-    NO_RESPONSE_YET,
-    NO_RESPONSE_YET_WITH_TLS,
-    SILENT,
-)
 from aiokproto.net.foreign_protocols import describe_bytes, recognize, usual_service
 from aiokproto.net.in_flight import (
     AwaitedRequest,
@@ -63,7 +57,6 @@ from aiokproto.net.in_flight import (
     end_of,
 )
 from aiokproto.net.protocol import TOKEN, ClientProtocol
-from aiokproto.net.throttle import throttle
 from aiokproto.net.timer import Timer
 from aiokproto.net.tls_errors import refusal
 from aiokproto.net.transport import Dialled, set_socket_options
@@ -71,11 +64,36 @@ from aiokproto.net.versions import BY_OPTION, BrokerVersions
 from aiokproto.observe.observers import NodeObserver
 from aiokproto.runtime.timeouts import deadline_at
 
+if TYPE_CHECKING:
+    from aiokproto.net.authentication import Authentication
+
 R = TypeVar("R", bound=Response)
 
 logger = logging.getLogger("aiokproto.net")
 
+MAX_THROTTLE = 60.0
+"""Longest pause in seconds that one response can impose. A broker's field is an int32 of milliseconds, 24 days."""
+
 _LENGTH_SIZE = 4
+
+# The usual causes of connections that end early, or never respond. They don't become a NotKafkaError, which bootstrap
+# treats as final, because a load balancer without a backend closes connections like this too, and the next attempt can
+# succeed.
+_NO_RESPONSE_YET = (
+    " before its first response: the broker is starting, the listener expects TLS (security_protocol='SSL'), or it is"
+    " not Kafka"
+)
+_SILENT = "the broker hangs, the listener expects TLS (security_protocol='SSL'), or it is not Kafka"
+# A broker's alert can be lost, if its end of the connection is closed before the client has read the alert.
+_NO_RESPONSE_YET_WITH_TLS = (
+    " before its first response: the broker is starting, or it requires a client certificate (ssl_certfile or"
+    " ssl_keystore_location) or does not accept this one"
+)
+# A listener with SASL answers ApiVersions to every client, and closes the connection on any other request.
+_NO_RESPONSE_AFTER_VERSIONS = (
+    " on the first request after ApiVersions: the broker is stopping, or the listener expects authentication"
+    " (security_protocol='SASL_SSL' or 'SASL_PLAINTEXT')"
+)
 
 
 class Connection(Dialled, asyncio.BufferedProtocol):
@@ -116,10 +134,11 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         # request a look at the clock.
         self._held_until = 0.0
         self._holding = False
-        self._on_first_held: Callable[[], None] | None = None
+        # Whether the next request that waits starts a renewal of the session.
+        self._renewal_due = False
         self._throttled_until = 0.0
         self._throttle_timer: asyncio.TimerHandle | None = None
-        self._on_end: Callable[[], None] | None = None
+        self._authentication: Authentication | None = None
         # The APIs that the broker has answered in versions which the application has given; None for other versions.
         self._answered: set[int] | None = None
         self._refused_api: int | None = None
@@ -176,7 +195,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         if recognize(seen):
             return NotKafkaError(f"{self.peer} does not speak Kafka: {describe_bytes(seen)}")
         arrived = f"only {seen[:32]!r} arrived" if seen else "nothing arrived"
-        return DeadlineError(f"{error}: {arrived}: {SILENT}{self._usual_service()}")
+        return DeadlineError(f"{error}: {arrived}: {_SILENT}{self._usual_service()}")
 
     async def send(
         self,
@@ -247,21 +266,21 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             raise copied(self._failure)
         self._write(TOKEN, _token_frame(token), None)
 
-    def opened(self, on_end: Callable[[], None] | None = None) -> None:
-        """Allow responses of any size from now on. ``on_end`` is called when the connection ends."""
+    def opened(self, authentication: Authentication | None = None) -> None:
+        """Allow responses of any size from now on. ``authentication`` renews the session until the connection ends."""
         self._protocol.opened()
-        self._on_end = on_end
+        self._authentication = authentication
         if self.versions.assumed == BY_OPTION:
             self._answered = set()
 
-    def hold(self, on_first: Callable[[], None]) -> None:
-        """Hold back all requests until :meth:`release`, and call ``on_first`` once one waits."""
+    def hold(self) -> None:
+        """Hold back all requests until :meth:`release`. The first one that waits starts a renewal of the session."""
         self._holding = True
         self._held_until = math.inf
-        self._on_first_held = on_first
-        # Of a throttle.
+        self._renewal_due = True
+        # Requests may wait already because the broker throttles the client.
         if self._held:
-            self._report_held()
+            self._start_renewal()
 
     def release(self) -> None:
         """Write the requests that :meth:`hold` has held back, unless a throttle time still runs."""
@@ -358,7 +377,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
                 # While the request waits, only the caller's own deadline runs; without one (infinity) the throttle
                 # time, at most MAX_THROTTLE, or the authentication's deadline bounds the wait.
                 self._timer.call_at(in_flight.deadline)
-            self._report_held()
+            self._start_renewal()
         else:
             self._write(correlation_id, data, in_flight)
 
@@ -409,10 +428,10 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             self._held_until = 0.0
             self._flush()
 
-    def _report_held(self) -> None:
-        call, self._on_first_held = self._on_first_held, None
-        if call is not None:
-            call()
+    def _start_renewal(self) -> None:
+        if self._renewal_due and self._authentication is not None:
+            self._renewal_due = False
+            self._authentication.start_renewal()
 
     def _flush(self) -> None:
         while self._held and self._failure is None:
@@ -539,13 +558,13 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         """What the usual causes are of a connection that the peer closes."""
         if not self._protocol.has_responded:
             if self._config.tls is not None:
-                return NO_RESPONSE_YET_WITH_TLS + self._other_release()
-            return NO_RESPONSE_YET + self._usual_service() + self._other_release()
+                return _NO_RESPONSE_YET_WITH_TLS + self._other_release()
+            return _NO_RESPONSE_YET + self._usual_service() + self._other_release()
         if self.versions.assumed:
             return self._other_release()
         pending = self._protocol.pending
         first = self._config.sasl is None and pending and pending[0].correlation_id == self._first_id
-        return NO_RESPONSE_AFTER_VERSIONS if first else ""
+        return _NO_RESPONSE_AFTER_VERSIONS if first else ""
 
     def _fail(self, failure: KafkaError, *, abort: bool = False) -> None:
         """End the connection, for either side. Only the first call has an effect."""
@@ -573,8 +592,8 @@ class Connection(Dialled, asyncio.BufferedProtocol):
                 self._transport.abort()
             else:
                 self._transport.close()
-        if self._on_end is not None:
-            self._on_end()
+        if self._authentication is not None:
+            self._authentication.close()
         if self._reported:
             self._observer.disconnected(self.peer, failure)
 
@@ -602,3 +621,18 @@ class Connection(Dialled, asyncio.BufferedProtocol):
 
 def _token_frame(token: bytes) -> bytearray:
     return bytearray(len(token).to_bytes(_LENGTH_SIZE, "big") + token)
+
+
+def throttle(response: Response, version: int) -> float:
+    """Return for how many seconds the client must send nothing on this connection (KIP-219); 0.0 for no throttle.
+
+    Only versions from KIP-219 on count (``client_throttles``). Before, the broker delayed the response itself, and
+    ``throttle_time_ms`` reports a delay that has already happened.
+    """
+    # Not every response has the field; ApiVersions has it, and Produce with acks=0 has no response at all.
+    milliseconds: int = getattr(response, "throttle_time_ms", 0)
+    if milliseconds <= 0 or version not in response.client_throttles:
+        return 0.0
+    # There is a limit, as on everything that a peer controls, because one wrong field must not silence a client for
+    # weeks.
+    return min(milliseconds / 1000, MAX_THROTTLE)

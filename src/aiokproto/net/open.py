@@ -106,7 +106,7 @@ async def open_connection(
         except BaseException:
             connection.abort()
             raise
-        connection.opened(authentication.close)
+        connection.opened(authentication)
         return connection
 
     async def connect() -> Connection:
