@@ -68,7 +68,7 @@ class PartitionList(Sequence[TopicPartition]):
         return len(self.numbers)
 
     def __iter__(self) -> Iterator[TopicPartition]:
-        # As TopicPartition(topic, number), in a third of the time.
+        # This does the same as TopicPartition(topic, number), in a third of the time.
         pairs = zip(map(self.topics.__getitem__, self.topic_indexes), self.numbers, strict=True)
         return cast("Iterator[TopicPartition]", map(tuple.__new__, repeat(TopicPartition), pairs))
 

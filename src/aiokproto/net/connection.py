@@ -106,7 +106,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
     def __init__(self, peer: str, config: ClusterConfig, observer: NodeObserver | None = None) -> None:
         self.peer = peer
         self._observer = observer or NodeObserver(-1, config.hooks)
-        # Whether its end concerns the observer: only of what was reported as open.
+        # Whether the observer hears of the end: only if the connection was reported as open.
         self._reported = False
         self.versions = BrokerVersions({}, peer)
         self._first_id = -1
@@ -115,19 +115,19 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._protocol = ClientProtocol[InFlightRequest](peer, config.client_id, config.max_response_size)
         self._transport: asyncio.Transport | None = None
-        # The reason for the end, and the only mark of it: every method tests this, never the transport, which reports
-        # the loss one loop iteration later.
+        # The reason for the end, and the only mark of it. Every method tests this and never the transport, which
+        # reports the loss one loop iteration later.
         self._failure: KafkaError | None = None
-        # Set by connection_lost alone. close() only asks for the end: the transport flushes first, and wait_closed()
+        # Only connection_lost sets it. close() merely asks for the end: the transport flushes first, and wait_closed()
         # waits for that.
         self._lost = asyncio.Event()
-        # Follows asyncio's write flow control (pause_writing). Only one-way requests wait for it: all others are
-        # limited by their callers, who wait for responses.
+        # Follows asyncio's write flow control (pause_writing). Only one-way requests wait for it. Their callers limit
+        # all other requests, because they wait for responses.
         self._writable = asyncio.Event()
         self._writable.set()
-        # Its writers are _send, which appends, and _flush, which alone removes: so the order of the calls is kept.
+        # _send appends to it and only _flush removes, which keeps the order of the calls.
         self._held: deque[HeldRequest] = deque()
-        # Clear while requests are in it. Only one-way requests wait for it, as for _writable.
+        # Clear while requests are in `_held`. Only one-way requests wait for it, as for `_writable`.
         self._flushed = asyncio.Event()
         self._flushed.set()
         # The end of the throttle time, or infinity between hold() and release(). 0.0 is neither, which spares the usual
@@ -139,11 +139,13 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         self._throttled_until = 0.0
         self._throttle_timer: asyncio.TimerHandle | None = None
         self._authentication: Authentication | None = None
-        # The APIs that the broker has answered in versions which the application has given; None for other versions.
+        # The APIs that the broker has answered in the versions of `broker_version`; None if the broker reported its
+        # versions.
         self._answered: set[int] | None = None
         self._refused_api: int | None = None
         self._timer = Timer(self._on_timer)
-        # Of the last write. Reads need no mark: while a response is due the connection is not idle.
+        # When the last request was written. Reads need no mark, because the connection isn't idle while a response is
+        # due.
         self._last_used = self._loop.time()
 
     @property
@@ -242,8 +244,8 @@ class Connection(Dialled, asyncio.BufferedProtocol):
 
         With ``past_hold`` it is written at once, ahead of requests that are held back.
         """
-        # No shield, and no removal from the queue when the caller is cancelled: the cancelled future counts as done(),
-        # and the late response is matched and dropped.
+        # It needs neither a shield nor a removal from the queue when the caller is cancelled: the cancelled future
+        # counts as done(), and the late response is matched and dropped.
         future: asyncio.Future[memoryview] = self._loop.create_future()
         self._send(request, version, AwaitedRequest(future, request.api_key, timeout, deadline), past_hold)
         return await future
@@ -312,7 +314,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             EncodeError: The version cannot carry the request.
         """
         version = self.versions.pick(type(request), max_version)
-        # Decoded in the loop iteration that reads the frame: there is no task that could do it later.
+        # The loop iteration that reads the frame decodes it, because there is no task that could do so later.
         decode = partial(self._decode, request, version)
         self._send(request, version, CallbackRequest(decode, on_response, request.api_key, timeout))
 
@@ -324,15 +326,16 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         limit. Raises as :meth:`send`.
         """
         self._send(request, self.versions.pick(type(request), max_version), None)
-        # Written first, waited for afterwards: the request is in order, and a caller that is cancelled here leaves no
-        # half of a frame.
+        # Write first and wait afterwards, so that the request is in order, and a caller that is cancelled here leaves
+        # no half of a frame.
         if self._held or not self._writable.is_set():
-            # Outside of the deadline: the broker has imposed the pause, and MAX_THROTTLE bounds it.
+            # This wait is outside of the deadline, because the broker has imposed the pause, and MAX_THROTTLE bounds
+            # it.
             await self._flushed.wait()
             late = f"{api_name(request.api_key)} to {self.peer}: not written to the socket in {timeout:.3g} s"
             async with deadline_at(self._loop.time() + timeout, lambda: late):
                 await self._writable.wait()
-            # _fail sets both events too, so that nobody waits for a socket that is gone.
+            # _fail sets both events, too, so that no call waits for a socket that is closed.
             if self._failure is not None:
                 raise copied(self._failure)
 
@@ -342,8 +345,8 @@ class Connection(Dialled, asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close at once and drop unsent data."""
-        # For the waiting requests; transport.abort() alone reports the loss only in the next loop iteration. Not by
-        # close(): asyncio's TLS transports ignore abort() once they were closed twice.
+        # Fail the waiting requests now, because transport.abort() alone reports the loss only in the next loop
+        # iteration. close() won't do, because asyncio's TLS transports ignore abort() once they were closed twice.
         self._fail(self._closed_here(), abort=True)
         if self._transport is not None:
             self._transport.abort()
@@ -361,15 +364,17 @@ class Connection(Dialled, asyncio.BufferedProtocol):
     def _send(
         self, request: Request[Any], version: int, in_flight: InFlightRequest | None, past_hold: bool = False
     ) -> None:
-        # Checked before anything is encoded: after the end no correlation id may be used up, and nothing queued.
+        # Check before anything is encoded, because a closed connection must neither use up a correlation id nor queue a
+        # request.
         if self._failure is not None:
             raise copied(self._failure)
-        # Encoded before it is decided whether to hold it: an EncodeError belongs to this call and must not appear when
-        # the queue is flushed, where no caller is left to raise it to.
+        # Encode before deciding whether to hold the request: an EncodeError belongs to this call and must not appear
+        # when the queue is flushed, where there is no caller to raise it to.
         correlation_id, data = self._protocol.encode(request, version)
         if in_flight is not None:
             in_flight.version = version
-        # Also behind requests that still wait although the time has passed: overtaking them would reorder requests.
+        # Wait behind requests that still wait although the time has passed, because overtaking them would reorder
+        # requests.
         if self._held_until and not past_hold and (self._held or self._loop.time() < self._held_until):
             self._held.append(HeldRequest(correlation_id, data, in_flight, self._loop.time()))
             self._flushed.clear()
@@ -388,7 +393,8 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         self._last_used = now = self._loop.time()
         queue_time = now - queued_at if queued_at < math.inf else 0.0
         if in_flight is not None:
-            # Expected before it is written: no response, and no end of the connection, can find the queue without it.
+            # Add it to the queue before it is written, so that neither a response nor the end of the connection can
+            # find the queue without it.
             self._protocol.sent(correlation_id, in_flight.api_key, in_flight)
             in_flight.mark_sent(now, self._request_timeout)
             in_flight.queue_time = queue_time
@@ -415,7 +421,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         self._throttled_until = max(self._throttled_until, self._loop.time() + pause)
         if not self._holding:
             self._held_until = self._throttled_until
-        # Replaced and not kept: a longer pause moves the end, and the timer must not flush before it.
+        # Replace the timer, because a longer pause moves the end, and the timer must not flush before it.
         if self._throttle_timer is not None:
             self._throttle_timer.cancel()
         self._throttle_timer = self._loop.call_at(self._throttled_until, self._end_throttle)
@@ -436,7 +442,8 @@ class Connection(Dialled, asyncio.BufferedProtocol):
     def _flush(self) -> None:
         while self._held and self._failure is None:
             held = self._held.popleft()
-            # Dropped if its caller has stopped waiting. The correlation id then stays unused: brokers only echo ids.
+            # Drop it if its caller has stopped waiting. The correlation id then stays unused, which brokers don't mind:
+            # they only echo ids.
             if held.request is None or not held.request.done():
                 self._write(held.correlation_id, held.data, held.request, held.since)
         self._flushed.set()
@@ -444,26 +451,27 @@ class Connection(Dialled, asyncio.BufferedProtocol):
     # --- Deadlines and idle timeout: one timer for all ---
 
     def _on_timer(self, now: float) -> None:
-        # Listed once, before anything fails: a callback may send again from within fail(), which would change the
-        # queues under the loop.
+        # List them once, before anything fails, because a callback may send again from within fail(), which would
+        # change the queues under the loop.
         requests = self._requests()
         for request in requests:
             if request.deadline <= now and not request.done():
                 self._fail_request(request, DeadlineError(self._deadline_text(request, now)))
-        # Any request, not only the oldest: one with a long timeout of its own (a JoinGroup) may be ahead of one that is
-        # overdue.
+        # Look at all requests and not only at the oldest, because one with a long timeout of its own (a JoinGroup) may
+        # be ahead of one that is overdue.
         late = next((request for request in requests if request.disconnect_at <= now), None)
         if late is not None:
             text = f"{self.peer} did not respond to {api_name(late.api_key)} in {now - late.sent_at:.3g} s"
-            # Aborted and not closed: the peer may have vanished, and a flush would wait until the kernel gives up.
+            # Abort instead of closing, because the peer may have vanished, and a flush would wait until the kernel
+            # gives up.
             self._fail(BrokerConnectionError(text), abort=True)
         elif not requests and now - self._last_used >= self._config.connections_max_idle:
             self._fail(BrokerConnectionError(f"the connection to {self.peer} was closed: idle for too long"))
         elif requests:
-            # A request whose caller is gone has only the connection's deadline left.
+            # A request whose caller has stopped waiting has only the connection's deadline left.
             due = min(request.disconnect_at if request.done() else request.deadline for request in requests)
             # Responses can arrive long before that. From then on the connection is idle, without an event that would
-            # schedule the timer: so it runs after one idle timeout at the latest.
+            # schedule the timer, so the timer runs after one idle timeout at the latest.
             self._timer.call_at(min(due, now + self._config.connections_max_idle))
         else:
             self._timer.call_at(self._last_used + self._config.connections_max_idle)
@@ -479,7 +487,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
 
     def _requests(self) -> list[InFlightRequest]:
         """All requests without a response, oldest first; those held back come last, as they were sent last."""
-        # One-way requests have no response, and so no deadline: None.
+        # One-way requests have no response, and so no deadline: they are None.
         held = [held.request for held in self._held if held.request is not None]
         return [pending.token for pending in self._protocol.pending] + held
 
@@ -502,15 +510,15 @@ class Connection(Dialled, asyncio.BufferedProtocol):
                 if not request.done():
                     request.complete(frame)
         except ResponseTooLargeError as error:
-            # The oldest request gets the reason, as a retry would get the same response. The others only lost
-            # their connection: the bytes are not read, and where the next frame begins is unknown without them.
+            # The oldest request gets the reason, because a retry would get the same response. The others only lost
+            # their connection: the bytes aren't read, and without them the start of the next frame is unknown.
             request = self._protocol.pending.popleft().token
-            # A caller that timed out or was cancelled: its response was awaited only to keep the order.
+            # If the caller timed out or was cancelled, the response was awaited only to keep the order.
             if not request.done():
                 self._fail_request(request, error)
             lost = BrokerConnectionError(f"the connection to {self.peer} was closed: {error}")
             self._fail(lost, abort=True)
-        # Where the next frame begins is unknown now, so nothing after it can be trusted.
+        # The start of the next frame is unknown now, so nothing after it can be trusted.
         except KafkaError as error:
             self._fail(error, abort=True)
 
@@ -537,11 +545,11 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             error = refusal(self.peer, exc) or lost
             error.__cause__ = exc
             self._fail(error)
-        # Errors and their tracebacks refer to this connection until the garbage collector sees them: no frame of
+        # Errors and their tracebacks refer to this connection until the garbage collector sees them, and no frame of
         # megabytes should stay with it.
         # guard: a connection that has ended releases its buffers
         self._protocol.end()
-        # Last: whoever waits for it finds the failure set.
+        # Set it last, so that a caller that waits for it finds the failure set.
         self._lost.set()
 
     def _usual_service(self) -> str:
@@ -570,8 +578,8 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         """End the connection, for either side. Only the first call has an effect."""
         if self._failure is not None:
             return
-        # Set before anything is failed: a callback that sends again from within fail() is refused, instead of being
-        # queued on a connection that has ended.
+        # Set it before anything is failed, so that a callback that sends again from within fail() is refused, instead
+        # of being queued on a connection that has ended.
         self._failure = failure
         self._timer.cancel()
         if self._throttle_timer is not None:
@@ -582,7 +590,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             elif not request.reported:
                 # Its caller was cancelled, and the response is still due.
                 self._report_failure(request, failure)
-        # Cleared only now: _requests() reads both queues.
+        # Clear them only now, because _requests() reads both queues.
         self._protocol.pending.clear()
         self._held.clear()
         self._flushed.set()
@@ -598,7 +606,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             self._observer.disconnected(self.peer, failure)
 
     def _fail_request(self, request: InFlightRequest, error: KafkaError) -> None:
-        # First: fail() may run a callback that sends again.
+        # Report first, because fail() may run a callback that sends again.
         self._report_failure(request, error)
         request.fail(error)
 
@@ -611,10 +619,10 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         if self._answered is not None:
             self._answered.add(request.api_key)
         if request.reported:
-            # One end per request; the bytes count all the same.
+            # Each request ends once; the bytes count all the same.
             self._observer.bytes_received += size
         else:
-            # Also if its caller was cancelled: the broker's latency is what it is.
+            # Count it even if its caller was cancelled, because the broker's latency is what it is.
             waited = self._loop.time() - request.sent_at
             self._observer.received(request.api_key, request.version, size, request.queue_time, waited)
 
