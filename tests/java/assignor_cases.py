@@ -11,9 +11,9 @@ from typing import Any
 from aiokproto.codec.payloads.consumer_protocol import ConsumerProtocolSubscription
 from aiokproto.codec.payloads.consumer_protocol import TopicPartition as TopicPartitions
 from aiokproto.group.assignors import Assignment, Assignor, Subscription, make_assignors
-from aiokproto.group.assignors.claims import Claim
 from aiokproto.group.assignors.hash_order import hash_order
-from aiokproto.group.assignors.sticky import cooperative_claim, eager_claim
+from aiokproto.group.assignors.member_data import MemberData
+from aiokproto.group.assignors.sticky import cooperative_member_data, eager_member_data
 from aiokproto.group.protocol import decode_subscription
 from aiokproto.types import TopicPartition
 
@@ -68,9 +68,9 @@ class Case:
         """What all members say that they own."""
         return [partition for said in self.subscriptions.values() for partition in self.claim_of(said).partitions]
 
-    def claim_of(self, said: Subscription) -> Claim:
+    def claim_of(self, said: Subscription) -> MemberData:
         """What a member says that it owns."""
-        return eager_claim(said) if self.assignor == "sticky" else cooperative_claim(said)
+        return eager_member_data(said) if self.assignor == "sticky" else cooperative_member_data(said)
 
     @property
     def subscriptions(self) -> dict[str, Subscription]:

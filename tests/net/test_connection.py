@@ -26,8 +26,7 @@ from aiokproto.errors import (
     ResponseTooLargeError,
     UnsupportedVersionError,
 )
-from aiokproto.net.connection import Connection
-from aiokproto.net.throttle import MAX_THROTTLE
+from aiokproto.net.connection import MAX_THROTTLE, Connection
 from aiokproto.net.transport import dial
 from tests.net.peer import HangUp, connected, peer, raw_peer, serves
 from tests.net.waiting import held_port, until

@@ -14,8 +14,8 @@ from aiokproto.codec.messages.metadata import MetadataRequest, MetadataResponse
 from aiokproto.codec.releases import RELEASES, versions_of
 from aiokproto.codec.schema import Versions
 from aiokproto.errors import BrokerError, DecodeError, NotKafkaError, UnsupportedVersionError
+from aiokproto.net.connection import MAX_THROTTLE, throttle
 from aiokproto.net.features import FEATURES, HEADERS, SHARE_GROUPS, TIMESTAMPS, Feature
-from aiokproto.net.throttle import MAX_THROTTLE, throttle
 from aiokproto.net.versions import BrokerVersions, Negotiation
 
 NEWEST = ApiVersionsRequest.versions.highest

@@ -34,7 +34,8 @@ class AsyncContext:
         except Exception as failure:
             if error is None:
                 raise
-            # The traceback only of what is no error of this library: a callback of the application may have raised it.
+            # Log the traceback only if the error isn't one of this library: a callback of the application may have
+            # raised it.
             log.error(
                 "%s: its block was left by %s; closing raised %s: %s",
                 type(self).__name__,
@@ -52,5 +53,5 @@ class AsyncContext:
         raise TypeError(f"use `async with {type(self).__name__}(...)`: starting and closing need the event loop")
 
     def __exit__(self, *_: object) -> None:
-        # Looked up before __enter__ is called, in all Python releases.
+        # All Python releases look it up before __enter__ is called.
         raise AssertionError

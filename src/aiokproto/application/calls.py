@@ -106,16 +106,16 @@ def check_not_awaitable(result: object, what: str) -> None:
     if result is None or not isawaitable(result):
         return
     if isinstance(result, CoroutineType):
-        # Not awaited, it would be reported a second time.
+        # Await it, because otherwise it would be reported a second time.
         result.close()
     raise CallbackError(f"{what} returned {repr_of(result, 80)}, which is not awaited here: pass a plain function")
 
 
 def _ends_the_task(error: BaseException) -> bool:
-    # Not at the top: only what is awaited needs an event loop.
+    # Import it here, because only awaited calls need an event loop.
     from aiokproto.runtime.timeouts import CancelledError, in_task, is_cancelled
 
-    # A coroutine that is closed with its event loop raises GeneratorExit; while the task runs, only the function does.
+    # A coroutine raises GeneratorExit if it is closed with its event loop; while the task runs, only the function does.
     return (isinstance(error, CancelledError) and is_cancelled()) or (
         isinstance(error, GeneratorExit) and not in_task()
     )

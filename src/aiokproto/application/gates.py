@@ -122,7 +122,7 @@ class Home:
 
     def away(self) -> Obstacle | None:
         """Return which other place this is; None at home, and before the start."""
-        # A forked child has no running loop: asyncio compares the process.
+        # A forked child has no running loop, because asyncio compares the process.
         if self.loop is None or asyncio._get_running_loop() is self.loop:
             return None
         if os.getpid() != self._process:
@@ -133,7 +133,7 @@ class Home:
 
     def check(self) -> None:
         """Raise ConfigurationError elsewhere."""
-        # asyncio primitives are not thread-safe: a future of the other loop would never wake a task of this one.
+        # asyncio primitives aren't thread-safe: a future of the other loop would never wake a task of this one.
         # guard: a client belongs to its event loop
         if self.loop is not None and asyncio._get_running_loop() is not self.loop:
             self._refuse()
@@ -176,7 +176,8 @@ def gated(table: Table) -> Callable[[T], T]:
         for name, use in table.items():
             owner = next(base for base in cls.__mro__ if name in vars(base))
             if isinstance(use, Use):
-                # A part of the class has the gate itself, and keeps its documentation; a base of others has none.
+                # A base class that has `_admit` gets the gate itself and keeps its documentation. A base of several
+                # classes has no gate.
                 setattr(owner if hasattr(owner, "_admit") else cls, name, _guarded(vars(owner)[name], use))
         cls.__reduce__ = _refuse_copy  # type: ignore[method-assign,assignment]
         return cls
@@ -186,7 +187,7 @@ def gated(table: Table) -> Callable[[T], T]:
 
 def _refuse_copy(self: object) -> NoReturn:
     # pickle and copy call it. A copy would have the connections and tasks of the original: its start would fail, and
-    # close these.
+    # would close these.
     raise TypeError(
         f"{type(self).__name__} cannot be copied or pickled, because it belongs to its event loop: make another one "
         "where it is needed"
@@ -307,7 +308,7 @@ _AT_THE_READ = Inside(READ, _READER)
 
 CONSUMER: Table = {
     "start": START,
-    # When it is awaited: the coroutine can be made in another thread.
+    # The gate asks when it is awaited, because the coroutine can be made in another thread.
     "close": Inside(END, _CLOSE),
     # reading
     "__aiter__": _AT_THE_READ,
@@ -317,7 +318,7 @@ CONSUMER: Table = {
     "batches": _AT_THE_READ,
     "read_to_end": READ,
     "deserialize": CREATE,
-    # After its arguments, which are wrong in whatever situation.
+    # It checks its arguments first, because these are wrong in any situation.
     "run": Inside(RUN, "Consumer.run"),
     "stop_run": END,
     "run_status": REPORT,
@@ -409,7 +410,7 @@ EXACTLY_ONCE: Table = {
     "start": CREATE,
     "close": END,
     "stop": END,
-    # What the batch is read and written with has gates of its own.
+    # The consumer and the producer of a batch have gates of their own.
     "batches": Inside(ASK, "ExactlyOnce._next"),
     "run": Inside(ASK, "ExactlyOnce._next"),
 }

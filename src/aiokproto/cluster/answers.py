@@ -88,7 +88,7 @@ def check(request: Request[Any], response: Response, version: int) -> list[Odd]:
     """
     answer = ANSWERS.get(request.api_key)
     if answer is None:
-        # None of the client's own requests.
+        # The client itself doesn't send this request.
         return []
     odd = list(answer.tidy(response)) if answer.tidy is not None else []
     if answer.missing is None:
@@ -97,7 +97,7 @@ def check(request: Request[Any], response: Response, version: int) -> list[Odd]:
     if lists is not None and getattr(request, lists.source.name):
         _match(request, response, lists, {}, version, answer, odd)
     elif not _error(response) and answer.possible is not None and not answer.possible(request, response):
-        # Without items, or for all there are.
+        # The response has no items, or it is about all there are.
         odd.append(Odd("an impossible value", ""))
         setattr(response, "error_code", answer.missing)  # noqa: B010 - what every such response has
     return odd
@@ -157,7 +157,7 @@ def _match(
         elif first is None:
             found[at] = item
         elif lists.below is not None:
-            # Another entry for the same topic. Whatever it repeats is dropped below.
+            # This is another entry for the same topic. The call below drops whatever it repeats.
             inner = lists.below.target.name
             setattr(first, inner, [*getattr(first, inner), *getattr(item, inner)])
         else:
@@ -178,7 +178,7 @@ def _match(
         else:
             # guard: an impossible value counts as no value -> continue
             what, found[place] = "an impossible value", None
-        # An error of the whole is the answer to each item.
+        # An error of the whole response is the answer to each item.
         if not _error(given):
             odd.append(Odd(what, _named(above, _keys(lists.source, source))))
             missing.append(source)
@@ -233,7 +233,7 @@ def _keys(spec: FieldSpec, item: Any) -> list[tuple[Any, Any]]:
 
 
 def _named(above: Names, keys: list[tuple[Any, Any]]) -> str:
-    # A topic's id only where its name is not known.
+    # Write a topic's id only if its name isn't known.
     values = [*above.values(), *(value for _, value in keys[:1])]
     texts = [value for value in values if isinstance(value, str | int)] or [value.hex() for value in values]
     return "-".join(shortened(text, _LONGEST_NAME) for text in texts)
@@ -251,7 +251,7 @@ def _error(part: Struct) -> int:
 
 
 def _coordinator(asked: Any, given: Coordinator | FindCoordinatorResponse) -> bool:
-    # Node id 0 is a broker, so an absent coordinator shows only in the address.
+    # Node id 0 is a broker, so only the address shows that there is no coordinator.
     return is_address(given.node_id, given.host, given.port)
 
 
@@ -267,7 +267,7 @@ def _tidy_metadata(response: MetadataResponse) -> Iterator[Odd]:
     response.brokers = list(brokers.values())
     topics = []
     for topic in response.topics:
-        # Brokers answer an invalid name that was requested with an error.
+        # If an invalid name was requested, brokers answer it with an error.
         if topic.name and not topic.error_code and not is_topic_name(topic.name):
             yield Odd("not requested", shortened(topic.name, _LONGEST_NAME))
             continue
@@ -282,7 +282,8 @@ def _tidy_metadata(response: MetadataResponse) -> Iterator[Odd]:
             else:
                 partitions[partition.partition_index] = partition
         topic.partitions = list(partitions.values())
-        # Being created, or the broker has not heard of its partitions yet: it is not ready, as one without leaders.
+        # The topic is being created, or the broker hasn't heard of its partitions yet. It isn't ready, like a topic
+        # without leaders.
         # guard: a topic without partitions is not ready
         if not partitions and not topic.error_code:
             topic.error_code = ErrorCode.LEADER_NOT_AVAILABLE
@@ -290,23 +291,23 @@ def _tidy_metadata(response: MetadataResponse) -> Iterator[Odd]:
 
 
 def _offset(asked: Any, given: Any) -> bool:
-    # Version 0 lists offsets instead.
+    # Version 0 has a list of offsets instead.
     return given.offset >= -1 and given.timestamp >= -1 and all(offset >= 0 for offset in given.old_style_offsets)
 
 
 def _epoch_end(asked: Any, given: Any) -> bool:
-    # The last epoch of the leader's log that is not after the requested one.
+    # It is the last epoch in the leader's log that isn't after the requested one.
     return bool(given.end_offset >= -1 and -1 <= given.leader_epoch <= asked.leader_epoch)
 
 
 def _joined(asked: Any, given: Any) -> bool:
-    # A coordinator changes the id of no member that it knows: under another id everything would be refused, while the
-    # group waits for the known one until its session expires.
+    # A coordinator never changes the id of a member that it knows. Under another id it would refuse every request,
+    # while the group waits for the known member until its session expires.
     return given.generation_id >= 0 and bool(given.member_id) and asked.member_id in ("", given.member_id)
 
 
 def _beaten(asked: Any, given: Any) -> bool:
-    # To a member that leaves, the broker repeats the epoch that stands for it.
+    # A member that leaves sends a special epoch, and the broker repeats it.
     if asked.member_epoch < 0:
         return True
     target = given.assignment.topic_partitions if getattr(given, "assignment", None) is not None else ()
@@ -331,7 +332,8 @@ ANSWERS: Mapping[int, Answer] = {
     2: Answer(_LEADER, _offset),
     3: Answer(_LEADER, tidy=_tidy_metadata),
     8: Answer(_COORDINATOR),
-    # Event Hubs leaves out what was never committed, and has no later versions. (Kafka does not.)
+    # Event Hubs leaves out partitions without a committed offset, and has no later versions. (Kafka doesn't leave them
+    # out.)
     9: Answer(_COORDINATOR, lambda asked, given: given.committed_offset >= -1, from_version=9),
     10: Answer(_COORDINATOR, _coordinator),
     11: Answer(_COORDINATOR, _joined),

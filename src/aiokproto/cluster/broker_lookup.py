@@ -67,12 +67,12 @@ class BrokerLookup:
             return by_configured(request, self._any(retry))
         brokers = self._client.metadata.snapshot.brokers
         if route is Route.EVERY:
-            # Without any metadata there is still a bootstrap address to ask.
+            # If there is no metadata yet, a bootstrap address can answer.
             return dict.fromkeys(brokers, request) or {self._any(retry): request}
         if route is Route.CONTROLLER:
             controller = self._client.metadata.snapshot.controller_id
-            # KRaft brokers forward such requests to the controller, and name a random broker as it (KIP-590): any
-            # broker will do when it is unknown.
+            # KRaft brokers forward such requests to the controller, and the metadata names a random broker as the
+            # controller (KIP-590), so any broker will do when it is unknown.
             return {controller if controller in brokers else self._any(retry): request}
         if route is Route.QUORUM:
             raise ConfigurationError(
@@ -89,20 +89,21 @@ class BrokerLookup:
         kind = COORDINATED[route]
         keys = coordinator_keys(request) if key is None else [key]
         named = [each for each in keys if each is not None]
-        # Only null transactional ids: any broker serves these.
+        # All transactional ids are null, and any broker serves these.
         if not named:
             return {self._any(retry): request}
-        # Noted before the lookup: the attempt may fail with any of these, and all are then forgotten.
+        # Store them before the lookup, because the attempt may fail with any of these coordinators, and all of them are
+        # then forgotten.
         retry.coordinators = [(kind, each) for each in named]
         left = max(until - _now(), 0.0)
-        # An error is raised here and not turned into a part: there are no others that it could fail.
+        # Raise an error instead of turning it into a part, because there are no other parts that it could fail.
         if len(named) == 1:
             return {await self._client.coordinator(kind, named[0], left): request}
-        # A coordinator that cannot be found must not use up the whole call: its part is looked up again on its own,
-        # with the time that is left.
+        # A coordinator that can't be found must not use up the whole call. Its part is looked up again on its own, with
+        # the time that is left.
         limit = min(left, self._client.config.request_timeout)
         found = await _all(self._client.coordinator(kind, each, limit) for each in named)
-        # The failed ones stand under their own name, so that two of them do not share one part, and one retry.
+        # A key whose lookup failed stands under its own name, so that two of them don't share one part and its retries.
         places = {each: each if isinstance(node, KafkaError) else node for each, node in zip(named, found, strict=True)}
         return divide(request, lambda about: places.get(coordinated(about, route) or ""), _no_topic_name)
 
@@ -116,10 +117,10 @@ class BrokerLookup:
             )
         names = sorted({about.topic for about in named if about.topic is not None})
         limit = min(max(until - _now(), 0.0), self._client.config.request_timeout)
-        # One call per topic, and errors as values: an unknown topic must not fail the lookup of the others.
-        # create=False, as only writing may create a topic.
+        # There is one call per topic, with errors as values, because an unknown topic must not fail the lookup of the
+        # others. `create` is off because only writing may create a topic.
         known = await _all(self._client.metadata.topics([name], limit, create=False, keep=False) for name in names)
-        # Read after the await, and once: all leaders of one division come from the same snapshot.
+        # Read it once, after the await, so that all leaders of one division come from the same snapshot.
         snapshot = self._client.metadata.snapshot
 
         def leader(about: Entity) -> int | None:
@@ -132,7 +133,7 @@ class BrokerLookup:
             raise ConfigurationError(
                 f"{api}: is not divided, and its partitions have several leaders ({text}): pass `node`"
             )
-        # Nothing can be sent at all: an error here lets the caller's retry wait for metadata.
+        # Nothing can be sent at all. An error here lets the caller's retry wait for metadata.
         if list(parts) == [None]:
             failures = [each for each in known if isinstance(each, KafkaError)]
             where = ", ".join(f"{about.topic}-{about.partition}" for about in named)
@@ -144,7 +145,7 @@ async def _all(calls: Iterable[Awaitable[T]]) -> list[T | KafkaError]:
     """Await all; return their results, with a KafkaError in place of a failed one's."""
     results = await asyncio.gather(*calls, return_exceptions=True)
     for result in results:
-        # A cancellation or a bug is no result of one lookup among others.
+        # A cancellation or a bug isn't the result of one lookup among others.
         if isinstance(result, BaseException) and not isinstance(result, KafkaError):
             raise result
     return cast("list[T | KafkaError]", results)

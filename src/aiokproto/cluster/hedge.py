@@ -43,26 +43,26 @@ async def first_response(
             if left:
                 node = left.popleft()
                 attempts[create_task(send(node), name=f"aiokproto hedged request to broker {node}")] = node
-            # asyncio.wait and no gather or as_completed: it leaves the attempts running when the time is up. With
-            # nobody left to ask, only the attempts' own deadlines end the wait.
+            # asyncio.wait, unlike gather or as_completed, leaves the attempts running when the time is up. When no
+            # broker is left to ask, only the attempts' own deadlines end the wait.
             await asyncio.wait(attempts, timeout=HEDGE_DELAY if left else None, return_when=asyncio.FIRST_COMPLETED)
-            # Whether it woke because of a failure or of the delay, the next broker is asked: a failure needs no second
-            # of patience.
+            # The next broker is asked whether the wait ended because of a failure or of the delay, because there is no
+            # reason to wait after a failure.
             for task in [task for task in attempts if task.done()]:
                 node = attempts.pop(task)
-                # From outside: if this call were cancelled, it would not get here.
+                # The task was cancelled from outside; if this call were cancelled, it wouldn't get here.
                 if task.cancelled():
                     raise ClientClosedError(f"the task {task.get_name()!r} of the client was cancelled")
                 error = task.exception()
                 if error is None:
                     return task.result(), failures
                 if not isinstance(error, KafkaError) or final(error):
-                    # A bug, or a refusal that all brokers share: asking the others would only delay it.
+                    # This is a bug, or a refusal that all brokers share. Asking the others would only delay it.
                     raise error
                 failures.append((node, error))
         return None, failures
     finally:
-        # Awaited: a task that outlived this call would use connections after the client is closed.
+        # Await them, because a task that outlived this call would use connections after the client is closed.
         await _cancel(attempts)
 
 

@@ -74,7 +74,7 @@ class Lifecycle:
         """Raise if something refuses a use of the client (:mod:`aiokproto.application.gates`)."""
         if use.obstacles:
             self.cluster.home.check()
-        # The usual case first: it is part of every read.
+        # The usual case comes first, because every read comes through here.
         if not self._running or self._closing or self._failure is not None:
             self._refuse_ended(use)
         for obstacle in self._other_obstacles():
@@ -83,7 +83,7 @@ class Lifecycle:
 
     def _refuse_ended(self, use: Use) -> None:
         if self._failure is not None:
-            # The task's own error, so that callers can tell it apart.
+            # Raise the task's own error, so that callers can tell it apart.
             if isinstance(self._failure, KafkaError):
                 refuse(use, Obstacle.FAILED, self._failure)
             elif Obstacle.FAILED in use.obstacles:
@@ -117,7 +117,7 @@ class Lifecycle:
             await self.cluster.start()
             self._running = True
             await prepare()
-            # It may have been closed in the loop iteration in which the response came.
+            # The client may have been closed in the loop iteration in which the response came.
             self.cluster.check()
         except BaseException as error:
             self._running = False

@@ -169,7 +169,7 @@ class ClusterSnapshot:
         for node in endpoints:
             if node.node_id == leader and is_address(node.node_id, node.host, node.port):
                 brokers = {**brokers, leader: BrokerNode(leader, node.host, node.port, node.rack)}
-        # A leader without a known address could not be dialled: the next Metadata response brings both.
+        # A leader without a known address couldn't be dialled: the next Metadata response brings both.
         if leader not in brokers:
             return self
         info = self.topics[topic]
@@ -219,7 +219,8 @@ def topic_info(topic: MetadataResponseTopic, known: TopicInfo | None = None) -> 
             elif topic.topic_id != ZERO_UUID or known.omissions < MAX_OMISSIONS:
                 listed[index] = before
                 omissions = known.omissions + 1
-    # A gap in the indexes is a partition without a leader, not an error: index and place must stay the same.
+    # A gap in the indexes is a partition without a leader, not an error: the position in the list must stay the
+    # partition's index.
     partitions = tuple(listed.get(index, _UNLISTED) for index in range(max(listed, default=-1) + 1))
     return TopicInfo(topic.name, topic.topic_id, partitions, topic.is_internal, omissions)
 
@@ -230,8 +231,8 @@ _UNLISTED = PartitionInfo()
 def _newer(before: PartitionInfo, found: PartitionInfo) -> PartitionInfo:
     """Return what is newer: what is known of a partition, or what a response says."""
     if found.leader_epoch < 0:
-        # Unknown (before version 7): neither older nor newer, so the response counts. But some brokers send no epoch
-        # while there is no leader (Redpanda): without the known one an outdated response could follow.
+        # The epoch is unknown (before version 7), neither older nor newer, so the response counts. But some brokers
+        # send no epoch while there is no leader (Redpanda): without the known one an outdated response could follow.
         return found if found.leader >= 0 else found._replace(leader_epoch=before.leader_epoch)
     if found.leader_epoch < before.leader_epoch and before.rewinds < MAX_REWINDS:
         return before._replace(rewinds=before.rewinds + 1)

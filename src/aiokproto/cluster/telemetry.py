@@ -81,7 +81,7 @@ class TelemetryReporter:
         self._first_after = first_after
         self._loop = asyncio.get_running_loop()
         self._instance_id = ZERO_UUID
-        # None while none is known, or none is wanted.
+        # None while the subscription is unknown, or the brokers want no metrics.
         self._subscription: GetTelemetrySubscriptionsResponse | None = None
         self._node: int | None = None
         # Codecs that a broker listed and then refused, or whose library is missing.
@@ -102,7 +102,7 @@ class TelemetryReporter:
         """End the task, and push a last time if the brokers have subscribed, for at most ``timeout`` seconds."""
         if self._task is not None:
             self._task.cancel()
-            # Its errors are logged there; awaiting the task itself would raise its cancellation here.
+            # The task has logged its errors; awaiting the task itself would raise its cancellation here.
             await asyncio.wait((self._task,))
         subscription, self._subscription = self._subscription, None
         timeout = min(timeout, TERMINATING)
@@ -155,13 +155,13 @@ class TelemetryReporter:
 
     async def _sleep(self, seconds: float) -> None:
         until, left = self._loop.time() + seconds, seconds
-        # Again: on a clock with coarse steps timers run early, and brokers refuse a push that is early.
+        # Sleep again, because on a clock with coarse steps timers run early, and brokers refuse a push that is early.
         while left > 0:
             await asyncio.sleep(left)
             left = until - self._loop.time()
 
     async def _subscribe(self) -> GetTelemetrySubscriptionsResponse:
-        # The same broker for all: it knows the subscription, and when the last push came.
+        # All requests go to the same broker, because it knows the subscription and when the last push came.
         if self._node is None or self._node not in self._cluster.snapshot.brokers:
             self._node = self._cluster.pool.by_preference()[0]
         request = GetTelemetrySubscriptionsRequest(client_instance_id=self._instance_id)
@@ -180,7 +180,8 @@ class TelemetryReporter:
         codec = self._codec(subscription)
         metrics = bytes(compress(codec, data))
         if len(metrics) > subscription.telemetry_max_bytes:
-            # The broker would only say so; the next push may be smaller, as what has no value is left out.
+            # The broker would only say the same. The next push may be smaller, because metrics without a value are left
+            # out.
             raise error_for(
                 ErrorCode.TELEMETRY_TOO_LARGE,
                 "PushTelemetry",

@@ -23,7 +23,7 @@ class TrackedTopics:
         self._last_used = last_used
         self._kept: set[str] = set()
         self._requested_at: dict[str, float] = {}
-        # Permanent topics that do not exist, and when that was noticed, or one was last requested (s).
+        # Permanent topics that don't exist → when that was noticed, or when a caller last requested one (s).
         self._lost: dict[str, float] = {}
 
     def add(self, names: Iterable[str], keep: bool, now: float) -> None:
@@ -32,7 +32,7 @@ class TrackedTopics:
             if name in self._lost:
                 self._lost[name] = now
             elif keep:
-                # For ever: a consumer that subscribed to it does not ask again.
+                # Keep it forever, because a consumer that subscribed to it doesn't ask again.
                 self._kept.add(name)
                 self._requested_at.pop(name, None)
             elif name not in self._kept:
@@ -54,7 +54,7 @@ class TrackedTopics:
         """Stop tracking the topics that were not used for too long, and return them."""
         expired: list[str] = []
         for since in (self._requested_at, self._lost):
-            # Asked now and not noted per record: sending must not touch these dicts.
+            # Ask now instead of recording each use, because sending must not touch these dicts.
             idle = [
                 name
                 for name, requested in since.items()

@@ -287,7 +287,7 @@ class ClusterConfig:
         given["tls"] = _tls(protocol, options)
         given["sasl"] = _sasl(protocol, options)
         given["proxy"] = _proxy(options)
-        # Only what is given: defaults are those of the dataclass, and stand there alone.
+        # Pass only the given options, because the defaults stand in the dataclass alone.
         config = cls(**given)
         _check_order("retry_backoff_max_ms", config.retry_backoff_max, "retry_backoff_ms", config.retry_backoff)
         _check_order(
@@ -318,7 +318,7 @@ def _check_security(protocol: str, options: Mapping[str, Any]) -> None:
     Raises:
         ConfigurationError: It has not, or ``ssl_context`` is none.
     """
-    # Here: mechanisms use the event loop, and modules without one read options too.
+    # Import it here, because mechanisms use the event loop, and modules without one read options too.
     from aiokproto.security.options import SASL_OPTIONS
 
     context = options.get("ssl_context")
@@ -338,7 +338,7 @@ def _check_security(protocol: str, options: Mapping[str, Any]) -> None:
 
 
 def _tls(protocol: str, options: Mapping[str, Any]) -> TlsContexts | None:
-    # Here: modules without an event loop read options too.
+    # Import it here, because modules without an event loop read options too.
     from aiokproto.security.tls.contexts import FromOptions, Given
 
     if not protocol.endswith("SSL"):
@@ -370,7 +370,7 @@ def _proxy(options: Mapping[str, Any]) -> Proxy | None:
 
 
 def _sasl(protocol: str, options: Mapping[str, Any]) -> SaslMechanism | None:
-    # Here: mechanisms use the event loop, and modules without one read options too.
+    # Import it here, because mechanisms use the event loop, and modules without one read options too.
     from aiokproto.security.options import parse_mechanism
 
     return parse_mechanism(options) if protocol.startswith("SASL") else None
@@ -394,7 +394,7 @@ def parse_addresses(name: str, value: object) -> tuple[Address, ...]:
     addresses = [_parse_address(name, str(item).strip()) for item in items if str(item).strip()]
     if not addresses:
         raise ConfigurationError(f"{name}={value!r} has no address: {takes}")
-    # Once each, in the given order.
+    # Keep each once, in the given order.
     return tuple(dict.fromkeys(addresses))
 
 

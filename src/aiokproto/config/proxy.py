@@ -17,7 +17,7 @@ SCHEMES = ("socks5", "socks5h", "http", "https")
 
 _EXPECTED = "expected 'socks5://host:port', 'socks5h://…', 'http://…' or 'https://…', 'user:password@' before the host"
 
-# RFC 1929: one byte for each length.
+# RFC 1929 has one byte for each length.
 _MAX_CREDENTIAL_BYTES = 255
 
 
@@ -113,7 +113,7 @@ def parse_proxy(url: object, no_proxy: object, ssl_context: ssl.SSLContext | Non
         raise ConfigurationError(f"proxy_url={shown!r}: {_EXPECTED}")
     if not port:
         raise ConfigurationError(f"proxy_url={shown!r} has no port: {_EXPECTED}")
-    # What follows the first "/", "?" or "#": also the rest of a password that is not quoted.
+    # What follows the first "/", "?" or "#" may also be the rest of a password that isn't quoted.
     if parts.path.strip("/") or parts.query or parts.fragment or parts.netloc.count("@") > 1:
         raise ConfigurationError(
             "proxy_url has something behind its port: quote the characters '/', '?', '#' and '@' of a password"
@@ -126,7 +126,7 @@ def parse_proxy(url: object, no_proxy: object, ssl_context: ssl.SSLContext | Non
     if username is not None and ":" in username and scheme.startswith("http"):
         raise ConfigurationError("proxy_url: a user name cannot have a colon (RFC 7617)")
     if scheme == "https":
-        # Not at the top: few clients need the package.
+        # Import it here, because few clients need the package.
         from aiokproto.security.tls.defaults import default_context
 
         ssl_context = ssl_context or default_context()

@@ -38,7 +38,7 @@ class Change(NamedTuple):
     """
 
     kind: ChangeKind
-    # A list and not a set: callbacks receive it, in a stable order.
+    # It is a list because callbacks receive it, in a stable order.
     partitions: list[TopicPartition]
     deadline: float = 0.0
 

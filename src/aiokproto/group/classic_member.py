@@ -212,7 +212,7 @@ class ClassicMember:
         action = self._membership.responded(code, generation, OffsetCommitRequest.api_key)
         self._rebalance.take(action, error)
         if isinstance(error, FencedError):
-            # At once: the loop may be cancelled before it sees the note.
+            # Do it at once, because the loop may be cancelled before it sees the note.
             self._fenced()
         return action
 

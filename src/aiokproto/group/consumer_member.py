@@ -185,13 +185,14 @@ class ConsumerMember:
         try:
             await self._member.run()
         except BrokerError as error:
-            # The API is there, as a preview or disabled (group.coordinator.rebalance.protocols): the same to a user.
+            # The broker has the API, but as a preview or disabled (group.coordinator.rebalance.protocols), which is the
+            # same to a user.
             if error.code is not ErrorCode.UNSUPPORTED_VERSION:
                 raise
             text = f"{CONSUMER_PROTOCOL.need}, and the coordinator's broker has it disabled"
             raise UnsupportedVersionError(f"group {self._config.group_id!r}: {text}; {_CLASSIC}") from error
         except UnsupportedVersionError as error:
-            # A pattern that an old coordinator cannot match says itself what to do.
+            # The error about a pattern that an old coordinator can't match says itself what to do.
             if "classic" in str(error):
                 raise
             raise UnsupportedVersionError(f"group {self._config.group_id!r}: {error}; {_CLASSIC}") from error
@@ -217,7 +218,7 @@ class ConsumerMember:
             attempt += 1
             await asyncio.sleep(self._cluster.backoff.delay(attempt))
         values = [each.value for result in response.results for each in result.configs if each.name == _SESSION_TIMEOUT]
-        # Nothing without the right to describe the group's configuration, or from a broker before 4.0.
+        # There is no value without the right to describe the group's configuration, or from a broker before 4.0.
         if values and (value := values[0] or "").isdecimal() and int(value) > 0:
             # guard: a member of the consumer protocol follows the broker's session timeout
             self._member.heartbeat.session.limit(min(int(value) / 1000, self._config.session_timeout))
@@ -318,7 +319,7 @@ class _Owner:
     def __init__(self, names: TopicNames, owner: PartitionOwner, config: GroupConfig) -> None:
         self.owned: set[TopicPartition] = set()
         self._items: set[TopicIdPartition] = set()
-        # What was last asked about.
+        # The items of the last call of known().
         self._target: frozenset[TopicIdPartition] = frozenset()
         self._names = names
         self._owner = owner
@@ -354,11 +355,11 @@ class _Owner:
 
     async def _give_up(self, kind: ChangeKind, items: frozenset[TopicIdPartition]) -> None:
         partitions = self._names.named(items)
-        # Less than the rebalance timeout, in which the coordinator has to receive the heartbeat that reports it.
+        # It is less than the rebalance timeout, in which the coordinator has to receive the heartbeat that reports it.
         patience = self._config.max_poll_interval * 0.9
         deadline = asyncio.get_running_loop().time() + patience
         await self._owner.apply(Change(kind, partitions, deadline))
         self.owned.difference_update(partitions)
         self._items -= items
-        # The names of what is about to be assigned, too.
+        # Keep the names of items that are about to be assigned, too.
         self._names.retain(self._items | self._target)

@@ -153,7 +153,7 @@ class EpochHeartbeat(Generic[Item]):
     async def _pause_after_losses(self) -> None:
         """Wait if the group has lost the member since the last heartbeat, and before: the first time it joins again at
         once."""
-        # Not by the state: a response to a heartbeat before the loss can end JOINING.
+        # The state can't tell, because a response to a heartbeat before the loss can end JOINING.
         losses, seen = self._membership.losses, self._losses_seen
         self._losses_seen = losses
         # guard: a member that the group loses repeatedly joins after a pause
@@ -175,7 +175,7 @@ class EpochHeartbeat(Generic[Item]):
         try:
             async with self._turn:
                 response = await self._requests.send(exchange, asyncio.get_running_loop().time() + timeout)
-            # A member that the coordinator does not know has left.
+            # A member that the coordinator doesn't know has left.
             if classify(code := ErrorCode(response.error_code), self._situation) is Action.STOP:
                 raise self._error(code, response.error_message)
         except KafkaError as error:
@@ -201,7 +201,7 @@ class EpochHeartbeat(Generic[Item]):
         situation = self._situation._replace(joined=membership.joined)
         exchange = _Exchange(self._form, situation, self._build)
         self._sent_at = sent_at
-        # Several attempts have to fit into a session: otherwise one lost response would end it.
+        # Several attempts have to fit into a session, or one lost response would end it.
         timeout = min(self._cluster.config.request_timeout, self.session.timeout / 3)
         self._in_flight = create_task(
             self._requests.attempt(exchange, timeout, timeout=timeout), name="aiokproto-group-heartbeat"
@@ -218,8 +218,8 @@ class EpochHeartbeat(Generic[Item]):
                 raise
             return False
         except asyncio.CancelledError:
-            # By a commit that waited for the epoch. Nobody reads the response, which may have a new target: the next
-            # heartbeat, which is due now, carries all, so that its response has all too.
+            # A commit that waited for the epoch was cancelled. No code reads the response, which may have a new target.
+            # So the next heartbeat, which is due now, carries all fields, and its response has everything, too.
             membership.refused(Action.BACKOFF)
             self.wake()
             raise
@@ -235,14 +235,15 @@ class EpochHeartbeat(Generic[Item]):
         self.failure = ""
         self._taken_since = None
         now = asyncio.get_running_loop().time()
-        # Accepted once is not for long: a commit can lose what the next heartbeat joins again.
+        # One accepted heartbeat proves little: a commit can lose what the next heartbeat joins again.
         if membership.state is MemberState.JOINING:
             self._joined_at = now
         elif now - self._joined_at >= self._interval:
             membership.losses = 0
         self.latency.add(now - sent_at)
         if response.heartbeat_interval_ms > 0:
-            # A session has room for several, even if the coordinator says otherwise: with one it would end at each.
+            # A session must have room for several heartbeats, even if the coordinator says otherwise: with one, each
+            # heartbeat would come at its end.
             self._interval = min(response.heartbeat_interval_ms / 1000, self.session.timeout / 3)
         self.session.confirm(sent_at)
         membership.accepted(response.member_epoch, self._form.target(response))

@@ -170,7 +170,7 @@ class EpochMember(Generic[Item]):
         if generation != self.membership.epoch or not self.membership.joined:
             return Action.REFRESH_EPOCH
         if action is Action.REFRESH_EPOCH and self.membership.state is MemberState.FALLING_BACK:
-            # No heartbeat will tell the epoch.
+            # No heartbeat will return the epoch.
             action = Action.REJOIN_LOST
         if action in LOST or action is Action.STOP:
             self.membership.refused(action)

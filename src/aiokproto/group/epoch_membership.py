@@ -148,7 +148,7 @@ class EpochMembership(Generic[Item]):
     def _news(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         changed = {name for name, value in fields.items() if self._known.get(name, _ABSENT) != value}
         if changed.intersection(self._reports):
-            # All of what it owns, or nothing.
+            # It reports all of what it owns, or nothing.
             changed.update(self._reports)
         return {name: value for name, value in fields.items() if name in changed}
 
@@ -158,7 +158,7 @@ class EpochMembership(Generic[Item]):
         if not self.in_session:
             return
         self.epoch = epoch
-        # Also while it prepares to leave: it may stay, and a target is sent once.
+        # Keep the target even while the member prepares to leave: it may stay, and a target is sent once.
         if target is not None:
             self.target, self._target_is_new = target, True
         if self.state not in _WITH_TARGET:
@@ -176,7 +176,7 @@ class EpochMembership(Generic[Item]):
         """
         self._known.clear()
         if self.state is MemberState.FALLING_BACK and action in LOST:
-            # By a commit: nobody knows the member any more.
+            # A commit found out that the coordinator doesn't know the member any more.
             self.epoch = JOIN_EPOCH
         if not self.in_session:
             return

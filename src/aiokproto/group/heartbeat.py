@@ -49,7 +49,7 @@ class Heartbeat:
         self._membership = membership
         self._requests = requests
         self._member = member
-        # Several attempts have to fit into a session: otherwise one lost response would end it.
+        # Several attempts have to fit into a session, or one lost response would end it.
         self._timeout = min(cluster.config.request_timeout, config.session_timeout / 3)
 
     async def run(self) -> None:
@@ -61,11 +61,13 @@ class Heartbeat:
         failures = 0
         try:
             while True:
-                # After a failure sooner than an interval: what is left of the session must see several attempts.
+                # After a failure the pause is shorter than an interval, because the rest of the session must see
+                # several attempts.
                 await asyncio.sleep(
                     self._cluster.backoff.delay(failures) if failures else self._config.heartbeat_interval
                 )
-                # Asleep and not stopped between sessions: one task for the member's whole life, with one end to watch.
+                # Between sessions the task sleeps instead of ending, so that there is one task for the member's whole
+                # life, with one end to watch.
                 if self._membership.in_session:
                     failures = 0 if await self._send_heartbeat() else failures + 1
         finally:
@@ -73,30 +75,30 @@ class Heartbeat:
 
     async def _send_heartbeat(self) -> bool:
         """Send one heartbeat. Return whether the coordinator responded."""
-        # Before the coordinator is looked up: too early a time can only make the session look shorter.
+        # Take the time before the coordinator is looked up: too early a time can only make the session look shorter.
         membership, sent_at = self._membership, asyncio.get_running_loop().time()
-        # Remembered: the response is judged by the generation of the request.
+        # Store it, because the response is judged by the generation of the request.
         generation = membership.generation
         situation = Situation(HeartbeatRequest.api_key, member=True)
         try:
-            # While joining, not on the group connection: brokers respond in order, and JoinGroup may be held back for
-            # minutes.
+            # While the member joins, heartbeats don't use the group connection, because brokers respond in order, and
+            # may hold JoinGroup back for minutes.
             channel = HELD_BACK if membership.phase is Phase.STABLE else MAIN
             response = await self._requests.once(membership.heartbeat(), timeout=self._timeout, channel=channel)
         except KafkaError as error:
             action = classify(error, situation)
             if action not in RETRIED:
-                # Ends the task, which ends the member (GroupMember._heartbeats_ended).
+                # This ends the task, which ends the member (ClassicMember._heartbeats_ended).
                 raise
             log.debug("group %s: heartbeat: %s", self._config.group_id, error)
             self._requests.prepare_retry(action, f"Heartbeat: {error}")
             return False
         if not membership.is_current(generation):
-            # Of an earlier generation nothing can be learned.
+            # Nothing can be learned about an earlier generation.
             if generation == membership.generation:
                 self._responded_while_joining(classify(ErrorCode(response.error_code), situation), sent_at)
             return True
-        # First the state machine, which forgets the generation if it is lost; then the note for the loop.
+        # The state machine comes first, because it forgets the generation if that is lost. Then the loop gets its note.
         action = membership.responded(response.error_code, generation, HeartbeatRequest.api_key)
         if action in _KNOWN:
             self.session.confirm(sent_at)
@@ -110,7 +112,7 @@ class Heartbeat:
         )
         self._requests.prepare_retry(action, str(refusal))
         self._member.heartbeat_refused(action, refusal)
-        # These are responses too; only what is retried (COORDINATOR_NOT_AVAILABLE) counts as a failure.
+        # These are responses, too; only what is retried (COORDINATOR_NOT_AVAILABLE) counts as a failure.
         return action in LOST or action is Action.REJOIN
 
     def _responded_while_joining(self, action: Action, sent_at: float) -> None:
@@ -118,7 +120,7 @@ class Heartbeat:
         group?"""
         if action in _KNOWN:
             self.session.confirm(sent_at)
-        # Only doubted: JoinGroup will report the loss, and the loop alone acts on it. ILLEGAL_GENERATION is no sign, as
-        # the next generation may have begun.
+        # The session is only doubted: JoinGroup will report the loss, and the loop alone acts on it. ILLEGAL_GENERATION
+        # is no sign, because the next generation may have started.
         elif action is Action.REJOIN_AS_NEW:
             self.session.mark_unconfirmed()

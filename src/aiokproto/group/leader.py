@@ -24,7 +24,7 @@ from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.group")
 
-# Below group.min.session.timeout.ms (6 s by default), for coordinators that expect no heartbeat before SyncGroup.
+# It is below group.min.session.timeout.ms (6 s by default), for coordinators that expect no heartbeat before SyncGroup.
 _TOPIC_TIMEOUT = 5.0
 
 Encoded = Mapping[str, tuple[str | None, bytes]]
@@ -41,7 +41,7 @@ class Leader:
     def __init__(self, cluster: ClusterClient, group_id: str) -> None:
         self._cluster = cluster
         self._group_id = group_id
-        # Topic → number of partitions that the assignment was computed with; 0 for one that was not found.
+        # Topic → the number of partitions with which the assignment was computed; 0 for a topic that was not found.
         self._sizes: dict[str, int] = {}
         self._racks: Racks = {}
 
@@ -83,8 +83,8 @@ class Leader:
         """Return why the assignment is outdated; empty if it is not."""
         for topic, size in self._sizes.items():
             info = snapshot.topics.get(topic)
-            # A topic missing from the snapshot is no reason: one that was deleted keeps its assignment, and one that
-            # expired says nothing.
+            # A topic that the snapshot lacks is no reason: a deleted topic keeps its assignment, and an expired one
+            # says nothing.
             if info is None:
                 continue
             if len(info.partitions) != size:
@@ -105,8 +105,8 @@ class Leader:
         """Return the topics that can be looked up. At once those that are known, which are all of them as a rule."""
         known = [name for name in names if name in self._cluster.snapshot.topics]
         infos = dict(await self._cluster.topics(known, _TOPIC_TIMEOUT))
-        # That a topic does not exist takes seconds to find out, in which nobody reads the others. So it is waited for
-        # once; then refreshes ask for it, and when it is there the assignment is outdated.
+        # It takes seconds to find out that a topic doesn't exist, and meanwhile no member reads the other topics. So
+        # this waits for it once. Then refreshes request it, and once it exists the assignment is outdated.
         absent = self._cluster.metadata.absent(names)
         if absent:
             self._cluster.metadata.invalidate("members of the group subscribe to topics that do not exist", absent)
@@ -122,7 +122,7 @@ class Leader:
             return None
 
 
-# What runs in a thread: functions of their arguments, which nobody changes.
+# These functions run in a thread. They depend on their arguments only, which no other code changes.
 
 
 def _decoded(members: Encoded) -> tuple[dict[str, Subscription], list[str], list[tuple[str, DecodeError]]]:

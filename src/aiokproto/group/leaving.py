@@ -18,7 +18,7 @@ async def leave_group(leave: Coroutine[Any, Any, None], *, wait: bool) -> None:
     Without the wait nothing is sent if that takes more than writing it to an open connection: the member then stays in
     the group until its session expires.
     """
-    # A task of its own: a cancellation must not take effect before the request is written.
+    # It needs a task of its own, because a cancellation must not take effect before the request is written.
     task = create_task(leave, name="aiokproto-group-leave")
     try:
         if wait:

@@ -137,8 +137,8 @@ class AutoMember:
         self._member = ClassicMember(
             self._cluster, self._config, self._config.assignors, self._owner, self._first.known_id
         )
-        # The former session may not have been confirmed at the end. The new one begins with the first join, and reports
-        # changes only.
+        # The former session may have ended unconfirmed. The new one starts with the first join, and reports only
+        # changes.
         self._owner.session(confirmed=True)
         self._member.set_topics(self._topics)
         await self._member.run()

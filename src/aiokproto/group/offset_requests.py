@@ -56,7 +56,8 @@ class OffsetsByTopic:
     def __init__(self, cluster: ClusterClient, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         self._cluster = cluster
         self._partitions = list(offsets)
-        # Fixed for all attempts: ids looked up again after a refusal could be those of topics created again.
+        # They are fixed for all attempts, because ids looked up again after a refusal could belong to topics created
+        # again.
         self.ids = _topic_ids(cluster.snapshot, {topic for topic, _ in offsets})
         self._names = {topic_id: name for name, topic_id in self.ids.items()}
         self.topics: dict[str, list[tuple[int, OffsetAndMetadata]]] = {}
@@ -81,9 +82,9 @@ class OffsetsByTopic:
         """Return whether a partition was refused because its topic was deleted: retrying would delay the others."""
         if classify(code, situation) is not Action.REFRESH_METADATA:
             return False
-        # It may also be the coordinator whose metadata is outdated: compare with fresh metadata.
+        # The coordinator's metadata may be outdated instead, so compare with fresh metadata.
         self._cluster.metadata.invalidate(f"committing the offset of {partition}: {code.name}")
-        # As it is now; the refresh requested above serves the next attempt.
+        # Use the snapshot as it is now; the refresh requested above serves the next attempt.
         snapshot = self._cluster.snapshot
         return snapshot.partition(*partition) is None or partition.topic in snapshot.recreated(self.ids)
 
@@ -123,7 +124,7 @@ class CommitExchange:
             )
             for name, positions in self._offsets.topics.items()
         ]
-        # Built once, with this generation: a retry in a later one would commit offsets of partitions that the member
+        # Build it once, with this generation: a retry in a later one would commit offsets of partitions that the member
         # may not own there.
         self.request = OffsetCommitRequest(
             group_id=group_id,
@@ -177,19 +178,19 @@ class FetchExchange:
         for topic, number in self.partitions:
             self._numbers.setdefault(topic, []).append(number)
         self._ids: dict[str, bytes] = {}
-        # Until the coordinator does not know an id.
+        # True until the coordinator refuses an id that it doesn't know.
         self._by_id = True
         self._in_groups = False
-        # Responses that left out some of the partitions.
+        # The number of responses that left out some of the partitions.
         self._omissions = 0
 
     def highest(self) -> int | None:
-        # Looked up for every attempt, unlike a commit's: reading the offset of a topic's newest id is what is wanted.
+        # Every attempt looks the ids up, unlike a commit's, because the aim is the offset of a topic's newest id.
         self._ids = _topic_ids(self._cluster.snapshot, self._numbers) if self._by_id else {}
         return None if self._ids else _BY_NAME
 
     def build(self, version: int) -> OffsetFetchRequest:
-        # Brokers before 2.5 cannot wait for transactions (KIP-447); exactly-once loops need newer ones anyway.
+        # Brokers before 2.5 can't wait for transactions (KIP-447); exactly-once loops need newer ones anyway.
         stable = version >= _STABLE_FROM
         self._in_groups = version >= _GROUPS_FROM
         if self._in_groups:
@@ -212,11 +213,12 @@ class FetchExchange:
         )
         if self._partly and not top and self._has_some(entries.values()):
             return ErrorCode.NONE
-        # Retry by name: a deleted topic then has no committed offset, and the others need no fresh metadata.
+        # Retry by name, because a deleted topic then has no committed offset, and the others need no fresh metadata.
         self._by_id = self._by_id and code is not ErrorCode.UNKNOWN_TOPIC_ID
         if not code and len(entries) < len(self.partitions):
-            # Only in versions before 9 (cluster/answers.py). Event Hubs always leaves out what was never committed;
-            # Kafka does not. One response says nothing: the consumer would lose its position.
+            # Partitions are left out only in versions before 9 (cluster/answers.py). Event Hubs always leaves out
+            # partitions without a committed offset; Kafka doesn't. One response proves nothing: the consumer would lose
+            # its position.
             self._omissions += 1
             return ErrorCode.COORDINATOR_NOT_AVAILABLE if self._omissions < MAX_OMISSIONS else ErrorCode.NONE
         return code
@@ -255,7 +257,7 @@ def _worst(codes: Iterable[ErrorCode], situation: Situation) -> ErrorCode:
 
     def rank(code: ErrorCode) -> int:
         action = classify(code, situation)
-        # A retry first: only with the retried response is it known what becomes of the rest.
+        # A retry comes first, because only its response says what happens to the rest.
         again = action in (Action.REJOIN, Action.REFRESH_EPOCH)
         ranks = (action in RETRIED, action in LOST, again, action is Action.STOP, bool(code))
         return ranks.index(True) if True in ranks else len(ranks)

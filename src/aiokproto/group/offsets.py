@@ -67,7 +67,7 @@ class GroupOffsets:
             DeadlineError: No response in time.
             KafkaError: The request failed for good.
         """
-        # Reads the generation now: the caller has checked it with no await in between.
+        # This reads the generation now, because the caller has checked it with no await in between.
         exchange = CommitExchange(self._cluster, self.group_id, offsets, member)
         response = await self._requests.send(exchange, at)
         return CommitResult(exchange.codes(response), exchange.request.generation_id_or_member_epoch)
@@ -106,7 +106,7 @@ class GroupOffsets:
         for partition in exchange.partitions:
             entry = entries.get(partition)
             if entry is None:
-                # Left out by several responses in a row (FetchExchange.failure).
+                # Several responses in a row left it out (FetchExchange.failure).
                 found[partition] = None
                 continue
             if entry.error_code:

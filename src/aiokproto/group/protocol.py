@@ -36,7 +36,7 @@ def encode_subscription(
 ) -> bytes:
     """Encode a member's subscription, for JoinGroup."""
     names = sorted(topics)
-    # The newest version: members that know older ones read their own fields and skip the rest.
+    # Write the newest version, because members that know older ones read their own fields and skip the rest.
     out = bytearray(_INT16.pack(ConsumerProtocolSubscription.versions.highest) + _INT32.pack(len(names)))
     for name in names:
         out += _string(name)
@@ -83,7 +83,7 @@ def decode_subscription(data: bytes, group_instance_id: str | None, shared: Shar
     owned = reader.partitions() if reader.version >= _OWNED_SINCE else ()
     generation = reader.int32() if reader.version >= _GENERATION_SINCE else -1
     rack_id = reader.string() if reader.version >= _RACK_SINCE else None
-    # Bytes after the known fields belong to a newer version: versions only append fields.
+    # Bytes after the known fields belong to a newer version, because versions only append fields.
     return Subscription(topics, user_data, owned, generation, rack_id, group_instance_id)
 
 

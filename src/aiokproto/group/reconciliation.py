@@ -66,7 +66,7 @@ class Reconciliation(Generic[Item]):
         self._lost_reason = ""
         self._assigned_once = False
         self._is_out = False
-        # Look-ups in a row, whatever interrupted them: each heartbeat does.
+        # The number of look-ups in a row. It also counts those that were interrupted, as each heartbeat does.
         self._look_ups = 0
         self._noted = asyncio.Event()
 
@@ -114,7 +114,7 @@ class Reconciliation(Generic[Item]):
             state = self._membership.state
             if self._failure is not None:
                 if state is MemberState.FALLING_BACK:
-                    # Whoever goes on with another protocol owns nothing.
+                    # The member of the other protocol, which takes over, owns nothing.
                     await self._revoke(self._membership.owned)
                 raise self._failure
             if state is MemberState.FENCED:

@@ -36,7 +36,7 @@ class Session:
         membership: Membership | EpochMembership[Any],
         owner: PartitionOwner | ItemOwner[Any],
     ) -> None:
-        """``owner`` is notified of each change of :attr:`confirmed`."""
+        """Each change of :attr:`confirmed` is reported to ``owner``."""
         self.confirmed = True
         self._group_id = group_id
         self.timeout = timeout

@@ -47,7 +47,7 @@ class ShareMember:
                 :meth:`run`.
         """
         self._membership: EpochMembership[TopicIdPartition] = EpochMembership()
-        # The share sessions of a client that has not joined yet have the id as well.
+        # The share sessions of a client that hasn't joined yet have the id as well.
         self._membership.choose_id()
         self._form = _Form(rack)
         owner = _Owner(TopicNames(cluster), assigned)
@@ -162,7 +162,8 @@ class _Owner:
 
     async def assign(self, items: frozenset[TopicIdPartition]) -> None:
         self._replace(self._owned | items)
-        # Only here: what is revoked may be followed by an assignment whose names are known already.
+        # Names are forgotten only here, because a revocation may be followed by an assignment whose names are known
+        # already.
         self._names.retain(self._owned)
 
     async def revoke(self, items: frozenset[TopicIdPartition]) -> None:

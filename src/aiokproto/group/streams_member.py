@@ -322,7 +322,7 @@ class StreamsMember:
 def _check_arguments(topology: object, listener: StreamsListener) -> None:
     if not isinstance(topology, StreamsTopology):
         raise ConfigurationError(f"topology={topology!r}: expected a StreamsTopology")
-    # Called while a response is handled, where nothing can be awaited: a coroutine would never run.
+    # They are called while a response is handled, where nothing can be awaited: a coroutine would never run.
     if is_async(getattr(listener, "removed", None)):
         raise ConfigurationError("StreamsListener.removed() is not awaited: make it a plain method; lost() can await")
     for name in ("assigned", "revoked", "lost"):
@@ -336,7 +336,7 @@ def _called(method: Callable[..., object], name: str, *args: Any) -> None:
 
 
 async def _awaited(method: Callable[..., Awaitable[object]], name: str, *args: Any) -> None:
-    # Apart: one that swallows its cancellation would keep run() from ending.
+    # It runs in a task of its own, because a coroutine that swallows its cancellation would keep run() from ending.
     with calling(f"StreamsListener.{name}", awaited=True):
         await apart(method(*args), f"StreamsListener.{name}")
 

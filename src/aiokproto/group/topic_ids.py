@@ -55,7 +55,7 @@ class TopicNames:
         """Return the partitions whose topics the metadata has."""
         snapshot = self._cluster.snapshot
         found = {each.topic_id: snapshot.topic_name(each.topic_id) for each in partitions}
-        # Kept, as a topic that is deleted has no name any more when it is revoked.
+        # Names are kept because a deleted topic has no name any more when it is revoked.
         self._names |= {topic_id: name for topic_id, name in found.items() if name is not None}
         return frozenset(each for each in partitions if found[each.topic_id] is not None)
 
@@ -81,8 +81,8 @@ class TopicNames:
         response = await self._cluster.request(request, timeout=_LOOK_UP_TIMEOUT)
         found = {topic.topic_id: topic.name for topic in response.topics if topic.name and not topic.error_code}
         if found:
-            # By name from now on: they are read, so every refresh of the metadata must have them. The snapshot may have
-            # an earlier topic of that name.
+            # Request them by name from now on, because they are read, so every refresh of the metadata must have them.
+            # The snapshot may have an earlier topic of that name.
             self._cluster.metadata.invalidate("the group assigns topics that the metadata lacks", found.values())
             await self._cluster.topics(found.values(), timeout=_LOOK_UP_TIMEOUT)
         for topic in response.topics:

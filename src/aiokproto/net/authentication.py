@@ -115,7 +115,7 @@ class Authentication:
             without_frames(error)
             raise error
         except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
-            # The application's code: a token endpoint that is away, a file that is being replaced.
+            # The application's code has failed: a token endpoint is away, or a file is being replaced.
             without_frames(error)
             raised = failure(error, f"the mechanism {self._mechanism.name}", awaited=True)
             raise self._failed(without_text(raised)) from raised
@@ -202,7 +202,7 @@ class Authentication:
             try:
                 challenge = await connection.send_token(token, SaslAuthenticateRequest.api_key, self._timeout)
             except BrokerConnectionError as error:
-                # Not final: nothing distinguishes it from a broker that is stopping.
+                # It isn't final, because nothing distinguishes it from a broker that is stopping.
                 text = f"{error}; brokers before 1.0 close the connection if they reject the credentials"
                 raise BrokerConnectionError(text) from error
             token = await self._token(exchange, bytes(challenge))
@@ -214,7 +214,7 @@ class Authentication:
     async def _token(self, exchange: SaslExchange, challenge: bytes | None) -> bytes | None:
         try:
             token: object = exchange.start() if challenge is None else exchange.respond(challenge)
-            # Of an application's own mechanism a plain method will do: most have nothing to wait for.
+            # An application's own mechanism may have plain methods, because most have nothing to wait for.
             if isawaitable(token):
                 self._awaits_token = True
                 token = await apart(token, self._who())
@@ -225,7 +225,7 @@ class Authentication:
             raise NoTokenError(f"{self._who()}: {error}") from error
         if isinstance(token, bytes) or (token is None and challenge is not None):
             return token
-        # Without the value, which may be the secret in another form.
+        # The text leaves out the value, which may be the secret in another form.
         raise ConfigurationError(f"{self._who()}: the mechanism returned {type(token).__name__}: expected bytes")
 
     def _rejected(self, response: SaslAuthenticateResponse, exchange: SaslExchange) -> KafkaError:
@@ -245,7 +245,7 @@ class Authentication:
         return rejected
 
     def _failed(self, why: str) -> NoTokenError:
-        # Without the user: what has failed may be what would say it.
+        # The text leaves out the user, because the user's name may be what failed.
         return NoTokenError(f"SASL {self._mechanism.name} with {self._connection.peer}: {why}")
 
     def _endless(self) -> AuthenticationError:
@@ -263,12 +263,13 @@ class Authentication:
     def _expire(self, lifetime: float) -> None:
         loop = asyncio.get_running_loop()
         # guard: a session is renewed before it ends
-        #     -> loop.call_later(lifetime * 2 * uniform(*_RENEWED), self._connection.hold, self._begin_renewal)
+        #     -> loop.call_later(lifetime * 2 * uniform(*_RENEWED), self._connection.hold)
         # guard: requests wait while a session is renewed
-        #     -> loop.call_later(lifetime * uniform(*_RENEWED), self._begin_renewal)
-        self._timer = loop.call_later(lifetime * uniform(*_RENEWED), self._connection.hold, self._begin_renewal)
+        #     -> loop.call_later(lifetime * uniform(*_RENEWED), self.start_renewal)
+        self._timer = loop.call_later(lifetime * uniform(*_RENEWED), self._connection.hold)
 
-    def _begin_renewal(self) -> None:
+    def start_renewal(self) -> None:
+        """Authenticate again in a task of its own, because a request waits for it."""
         self._renewal = create_task(self._renew())
 
     async def _renew(self) -> None:

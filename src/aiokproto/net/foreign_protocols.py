@@ -13,14 +13,14 @@ from collections.abc import Mapping
 
 _SHOWN = 32
 
-# In this order: the first match counts. Each text says what to do where that is not plain.
+# The first match counts, so the order matters. Each text says what to do unless that is plain.
 _PROTOCOLS: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
     (re.compile(pattern, re.DOTALL), text)
     for pattern, text in (
         (rb"HTTP/\d", "an HTTP server"),
         (rb"\s*<(!doctype|html|\?xml)", "an HTTP server"),
         (rb"\x15\x03", "a TLS server"),
-        # A frame of stream 0: SETTINGS, or GOAWAY.
+        # A frame of stream 0 is SETTINGS, or GOAWAY.
         (rb"\0\0.\x04[\0\x01]\0\0\0", "an HTTP/2 server"),
         (rb"\0\0.\x07\0\0\0\0\0", "an HTTP/2 server"),
         (rb"SSH-", "an SSH server"),

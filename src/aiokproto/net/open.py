@@ -39,7 +39,7 @@ SILENCE = 2.0
 
 _ANSWERED_SINCE: Mapping[str, Request[Any]] = {
     "0.9": ListGroupsRequest(),
-    # Of no partition.
+    # The request names no partition.
     "0.8.2": ListOffsetsRequest(replica_id=-1, topics=[]),
 }
 """By release, the newest first: a request that it answers, and that changes nothing and needs no permission."""
@@ -102,11 +102,11 @@ async def open_connection(
         try:
             async with deadline_at(until, authentication.overdue):
                 await authentication.run()
-        # Also a cancellation: nobody else holds the socket yet.
+        # This includes a cancellation, because no other code has the socket yet.
         except BaseException:
             connection.abort()
             raise
-        connection.opened(authentication.close)
+        connection.opened(authentication)
         return connection
 
     async def connect() -> Connection:
@@ -128,7 +128,7 @@ async def open_connection(
         connection = await connect()
         connection.versions = BrokerVersions.assume(release, peer)
         return await opened(connection)
-    # None is the newest version. A broker of 0.10 or later answers it, if only with UNSUPPORTED_VERSION; only one
+    # None is the newest version. A broker of 0.10 or later answers it, if only with UNSUPPORTED_VERSION; only a broker
     # before 0.10, or a proxy, closes the connection.
     closed: BrokerConnectionError | None = None
     for version in (None, 0):
@@ -141,7 +141,7 @@ async def open_connection(
             closed = closed or negotiated
             continue
         if negotiated.assumed:
-            # The one that was ignored still has a request in flight.
+            # The connection that ignored ApiVersions still has that request in flight.
             connection.abort()
             connection = await connect()
             connection.versions = negotiated
@@ -154,7 +154,7 @@ async def open_connection(
         raise BrokerConnectionError(text) from closed
     if config.sasl is None:
         return await opened(await _connect_to_old_broker(connect, until, timeout, closed))
-    # Before it has authenticated a client, 0.9 answers no request but the tokens of GSSAPI.
+    # Before a client has authenticated, 0.9 answers no request but the tokens of GSSAPI.
     if config.sasl.name != GSSAPI:
         raise BrokerConnectionError(f"{closed}; Kafka before 0.10 has no SASL mechanism {config.sasl.name}")
     connection = await connect()
@@ -184,7 +184,7 @@ async def _unless_closed(connection: Connection, exchange: Coroutine[Any, Any, T
     """Return the result of a connection's first exchange; the error if the broker has closed the connection on it."""
     try:
         return await exchange
-    # Also a cancellation: nobody else holds the socket yet.
+    # This includes a cancellation, because no other code has the socket yet.
     except BaseException as error:
         connection.abort()
         if isinstance(error, BrokerConnectionError) and _closed_on_first_request(connection, error):
@@ -229,7 +229,7 @@ async def _unless_ignored(
         tasks: list[asyncio.Future[Any]] = [task for task in (answer, probe) if task is not None]
         for task in tasks:
             task.cancel()
-        # Also of one that has failed in the loop iteration in which this call was cancelled.
+        # Await them even if one has failed in the loop iteration in which this call was cancelled.
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
@@ -263,7 +263,7 @@ async def _answer(connection: Connection, request: Request[Any], until: float, t
 async def _negotiate(connection: Connection, negotiation: Negotiation, until: float, timeout: float) -> BrokerVersions:
     try:
         async with deadline_at(until, lambda: f"ApiVersions to {connection.peer}: no response in {timeout:.3g} s"):
-            # At most once per version: Negotiation lowers the version with every refusal.
+            # It loops at most once per version, because Negotiation lowers the version with every refusal.
             while True:
                 frame = await connection.send_raw(negotiation.request(), negotiation.version, timeout)
                 versions = _versions_of(frame, negotiation)
@@ -284,6 +284,6 @@ def _versions_of(frame: memoryview, negotiation: Negotiation) -> BrokerVersions 
 
 
 def _closed_on_first_request(connection: Connection, error: BrokerConnectionError) -> bool:
-    # Anything it has answered rules out a broker that knows no ApiVersions; bytes of another protocol rule out a
-    # broker; and one that rejects the client's certificate (TLS 1.3) would do so again.
+    # Any answer rules out a broker that doesn't know ApiVersions. Bytes of another protocol rule out a broker, and a
+    # broker that rejects the client's certificate (TLS 1.3) would do so again.
     return not connection.has_responded and not isinstance(error, NotKafkaError | AuthenticationError)

@@ -111,13 +111,13 @@ class _Dial(Generic[P]):
     async def run(self) -> P:
         config, host, port = self._config, self._host, self._port
         if config.tls is not None:
-            # First: a mistake in the options is there whatever the address is.
+            # Check the options first, because a mistake in them doesn't depend on the address.
             self._context = await self._certificates(config.tls)
             name = host
             if config.server_hostname is not None:
                 name = await self._ask("ssl_server_hostname", config.server_hostname, host, port, _is_name)
             self._server_hostname = self._tls_name(name)
-        # Only the connection goes elsewhere; the host stays what the certificate is verified against.
+        # Only the connection goes elsewhere; the certificate is still verified against the host.
         if config.address_map is not None:
             host, port = await self._ask("address_map", config.address_map, host, port, _is_address)
             if (host, port) != (self._host, self._port):
@@ -138,8 +138,8 @@ class _Dial(Generic[P]):
 
     def _tls_name(self, name: str) -> str:
         """Return the name that TLS sends and verifies."""
-        # The zone is this machine's, and no part of a certificate (RFC 6874); nor is the dot that ends a name which the
-        # resolver shall not complete (RFC 6066, section 3).
+        # The zone belongs to this machine, and is no part of a certificate (RFC 6874). Nor is the dot at the end of a
+        # name that the resolver must not complete (RFC 6066, section 3).
         host = name.partition("%")[0].removesuffix(".")
         try:
             host.encode("idna")
@@ -209,7 +209,7 @@ class _Dial(Generic[P]):
     async def _attach(self, opened: socket.socket, where: str) -> P | None:
         """Make a connected socket a connection, after the TLS handshake if there is one; None if that failed."""
         loop = asyncio.get_running_loop()
-        # An event loop may have transports of their own for these.
+        # An event loop may have transports of its own for these.
         local = opened.family == getattr(socket, "AF_UNIX", None)
         create: Any = loop.create_unix_connection if local else loop.create_connection
         made: list[P] = []
@@ -230,7 +230,7 @@ class _Dial(Generic[P]):
                 )
             check_certificate(self._peer, transport)
             protocol = attached
-        # Another address does not change it.
+        # Another address doesn't change it.
         except AuthenticationError:
             raise
         except ssl.SSLError as error:
@@ -241,8 +241,8 @@ class _Dial(Generic[P]):
             hint = BROKER.closed if self._context is not None else ""
             self._failures.append(f"{where}: closed in the TLS handshake: {reason(error)}{hint}")
         finally:
-            # Also after a cancellation. If that comes when the handshake is complete, the transport still reads from
-            # the socket, and the number of a closed one is that of the next.
+            # This runs after a cancellation, too. If that comes when the handshake is complete, the transport still
+            # reads from the socket, and the next socket may get the number of the closed one.
             if protocol is None:
                 for begun in made:
                     begun.abort()
@@ -250,7 +250,7 @@ class _Dial(Generic[P]):
         return protocol
 
     async def _through(self, proxy: Proxy, host: str, port: int) -> P | None:
-        # Of several addresses the proxy gets one after the other: it alone knows which it can reach.
+        # The proxy gets one address after the other, because it alone knows which it can reach.
         names = [host]
         if proxy.scheme == "socks5":
             try:
@@ -260,7 +260,7 @@ class _Dial(Generic[P]):
         for name in names:
             try:
                 return await self._tunnel(proxy, name, port)
-            # Another address does not change these.
+            # Another address doesn't change it.
             except (AuthenticationError, NotKafkaError):
                 raise
             except BrokerConnectionError as error:
@@ -295,7 +295,7 @@ class _Dial(Generic[P]):
                 protocol = self._make()
                 check_certificate(self._peer, await line.hand_over(protocol, self._context, self._server_hostname))
                 return protocol
-        # Also a cancellation: nobody else holds the socket.
+        # This includes a cancellation, because no other code has the socket.
         except BaseException as error:
             found[0].close()
             line.abort()
@@ -353,7 +353,7 @@ def set_socket_options(transport: asyncio.BaseTransport) -> None:
     firewalls drop idle connections silently; where the operating system does not have the options of TCP keepalive,
     its own times apply.
     """
-    # None in the simulation, whose transports have no socket; and a dialer's may be of another family.
+    # It is None in the simulation, whose transports have no socket; and a dialer's socket may be of another family.
     connected = transport.get_extra_info("socket")
     if connected is None or connected.family not in (socket.AF_INET, socket.AF_INET6):
         return

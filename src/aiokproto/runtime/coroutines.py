@@ -17,7 +17,7 @@ def is_async(function: object) -> bool:
         function = function.func
     if iscoroutinefunction(function):
         return True
-    # Of the class, as calling an object looks there; `type.__call__` makes no class a coroutine function.
+    # Look in the class, because calling an object looks there; `type.__call__` makes no class a coroutine function.
     return iscoroutinefunction(getattr(type(function), "__call__", None))  # noqa: B004
 
 

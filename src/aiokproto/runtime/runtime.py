@@ -81,7 +81,7 @@ def current() -> Runtime:
         loop = asyncio.get_running_loop()
     except RuntimeError:
         return SYSTEM
-    # An attribute of the loop and no global: a simulation and a real loop can run in one process.
+    # It is an attribute of the loop instead of a global, because a simulation and a real loop can run in one process.
     found: Runtime = getattr(loop, "runtime", SYSTEM)
     return found
 

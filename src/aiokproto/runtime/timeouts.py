@@ -132,7 +132,7 @@ else:
             return self._expired
 
         def reschedule(self, when: float | None) -> None:
-            # Of the task that has entered: another one may call this.
+            # This is the task that has entered; another task may call this method.
             assert self._task is not None, "entered, and not left"
             self._when = when
             if self._timer is not None:
@@ -205,7 +205,7 @@ async def deadline_at(at: float, describe: Callable[[], str]) -> AsyncIterator[N
         async with scope:
             yield
     except asyncio.TimeoutError as error:
-        # The body can raise TimeoutError itself, for another deadline: that one is re-raised as it is.
+        # The body itself can raise TimeoutError for another deadline; that error is raised again as it is.
         if not scope.expired():
             raise
         raise DeadlineError(describe()) from error
