@@ -16,8 +16,8 @@ log = logging.getLogger("aiokproto")
 class AsyncContext:
     """A base class of asynchronous context managers.
 
-    An exception that leaves the block comes out, whatever closing raises, as only the block's own says what went wrong
-    first: an error of closing is logged then. Without one in the block, an error of closing is raised. A cancellation
+    An exception that leaves the block is raised whatever closing raises, because only it says what went wrong first; an
+    error of closing is logged then. Without an exception in the block, an error of closing is raised. A cancellation
     while it closes is always raised.
 
     A plain ``with`` raises an error that names ``async with``. Python's own, that the object does not support the

@@ -1,9 +1,9 @@
-"""What may be called when: each public method of the clients has a `Use`, and each use what refuses it.
+"""What may be called when: each public method of the clients has a `Use`, and each use says what refuses it.
 
 The tables at the end are complete: a class with a public method that its table lacks is refused when it is imported.
-`gated` puts the question before the method. What runs for every record is not asked there, but where it has to leave
-its fast path anyway (`Inside`): an append without an open batch, a read without an open record. Whatever becomes an
-obstacle closes the fast path, so that the next call comes through the gate:
+`gated` puts the question before the method. Methods that run for every record don't ask there, but where they have to
+leave their fast path anyway (`Inside`): an append without an open batch, a read without an open record. An event that
+becomes an obstacle closes the fast path, so that the next call comes through the gate:
 
 - the end of the producer or the transaction: no topic is ready for its writer (``Buffer.close_session``);
 - ``run()``, and an ``ExactlyOnce``: they own the reader, and leave no record open (``Reader.owner``);
@@ -122,7 +122,7 @@ class Home:
 
     def away(self) -> Obstacle | None:
         """Return which other place this is; None at home, and before the start."""
-        # A forked child has no running loop, because asyncio compares the process.
+        # A forked child has no running loop: asyncio compares the process.
         if self.loop is None or asyncio._get_running_loop() is self.loop:
             return None
         if os.getpid() != self._process:
@@ -230,21 +230,21 @@ def _guarded(method: FunctionType, use: Use) -> Callable[..., Any]:
 # -- the uses
 
 START = Use(frozenset())
-"""Once; whatever was before, it says so itself."""
+"""Happens once; the method itself says what was before."""
 REPORT = Use(AWAY)
-"""Says what the client knows. Without I/O, before the start and after the end too."""
+"""Reports what the client knows, without I/O, even before the start and after the end."""
 END = Use(AWAY)
-"""Ends something, or asks for that; a second time without effect."""
+"""Ends something, or requests the end; a second call has no effect."""
 ASK = Use(AWAY | OUT_OF_USE)
-"""Asks brokers; moves nothing."""
+"""Asks brokers, and moves nothing."""
 CHOOSE = Use(AWAY | ENDED)
-"""Says what is read, or whether; before the start too."""
+"""Chooses what is read, or whether; possible before the start, too."""
 CREATE = Use(AWAY)
 """Makes an object that is checked when it is used."""
 WRITE = Use(AWAY | OUT_OF_USE | {Obstacle.CLOSING})
 """Writes records, or waits for them."""
 WRITE_MANY = Use(AWAY)
-"""Writes records; whatever keeps one from being written is its outcome."""
+"""Writes records; an obstacle is the outcome of the records that it keeps from being written."""
 
 _READS = AWAY | OUT_OF_USE | {Obstacle.CLOSING, Obstacle.CALLBACK, Obstacle.SESSION, Obstacle.RUN}
 _CALLBACK = "records cannot be requested in a rebalance callback: delivery waits for the callback"
@@ -256,9 +256,9 @@ READ = Use(
         Obstacle.RUN: "run() reads the records of this consumer, until it returns: stop_run() ends it",
     },
 )
-"""Takes records; those before are processed."""
+"""Takes records, after which the ones before count as processed."""
 DELIVER = Use(READ.obstacles - {Obstacle.SESSION, Obstacle.RUN}, READ.instead)
-"""As :data:`READ`, for the owner of the reader."""
+"""Does the same as :data:`READ` for the owner of the reader."""
 RUN = Use(
     _READS,
     {
@@ -308,7 +308,7 @@ _AT_THE_READ = Inside(READ, _READER)
 
 CONSUMER: Table = {
     "start": START,
-    # The gate asks when it is awaited, because the coroutine can be made in another thread.
+    # The gate asks when it is awaited: the coroutine can be made in another thread.
     "close": Inside(END, _CLOSE),
     # reading
     "__aiter__": _AT_THE_READ,
@@ -318,7 +318,7 @@ CONSUMER: Table = {
     "batches": _AT_THE_READ,
     "read_to_end": READ,
     "deserialize": CREATE,
-    # It checks its arguments first, because these are wrong in any situation.
+    # It checks its arguments first: these are wrong in any situation.
     "run": Inside(RUN, "Consumer.run"),
     "stop_run": END,
     "run_status": REPORT,

@@ -1,19 +1,18 @@
-"""What each response has to answer, and what becomes of one that does not (pure).
+"""What each response has to answer, and what happens to a response that doesn't (pure).
 
-A response that can be decoded can still be none to its request: it leaves an item out, names one that nobody requested,
-or one twice, or has a value that cannot be. Brokers that start, proxies, other implementations and defects all do this.
+A response that can be decoded may still not answer its request: it leaves an item out, names an item twice or one that
+wasn't requested, or has an impossible value. Starting brokers, proxies, other implementations and defects all do this.
 Only :func:`check` looks at that, between the decoder and the reader of the response:
 
-* An item that was not requested is dropped.
-* Of an item that comes twice the first counts. (The partitions of one topic may come in several entries.)
+* An item that wasn't requested is dropped.
+* If an item comes twice, the first one counts. (The partitions of one topic may come in several entries.)
 * An item that is left out, or has an impossible value, gets the error code that :data:`ANSWERS` declares for its API:
-  it is not known, and is requested again with a backoff. It never counts as "there is none".
-* Where the response, or the entry around the item, has an error of its own, nothing in it is missing.
+  it isn't known, and is requested again with a backoff. It never counts as "there is none".
+* If the response, or the entry around the item, has an error of its own, nothing in it is missing.
 
-Items are found by the roles of fields (:class:`~aiokproto.codec.schema.Role`), so a declaration names no fields but
-those whose values it judges. A response to :meth:`Client.request <aiokproto.Client.request>` is the application's, and
-comes as it was sent.
-"""
+Items are found by the roles of fields (:class:`~aiokproto.codec.schema.Role`), so a declaration names only the fields
+whose values it judges. A response to :meth:`Client.request <aiokproto.Client.request>` belongs to the application, and
+isn't changed."""
 
 from __future__ import annotations
 
@@ -36,8 +35,8 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.texts import shortened
 
 GAPS = 16
-"""A topic has at most as many partitions that a Metadata response leaves out as it lists, and these. What a topic
-costs depends on how many are listed, and never on the largest index."""
+"""How many partitions more than it lists a Metadata response may leave out of a topic. What a topic costs depends on
+how many are listed, and never on the largest index."""
 
 _NAMED, _LONGEST_NAME = 3, 60
 """How many items a text names, and how much of each."""

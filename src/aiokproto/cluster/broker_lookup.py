@@ -1,8 +1,7 @@
 """Look up the brokers for a request, by its route: any, controller, partition leaders, coordinators, every broker.
 
-A lookup that fails for one group or topic must not fail the others of the same request: their parts stay under a
-placeholder key (the id, or None), are looked up again on their own, and end in an error code if that fails too.
-"""
+A lookup that fails for one group or topic must not fail the others of the same request. Their parts stay under a
+placeholder key (the id, or None), are looked up again on their own, and end in an error code if that fails, too."""
 
 from __future__ import annotations
 
@@ -23,7 +22,8 @@ R = TypeVar("R", bound=Response)
 T = TypeVar("T")
 
 Parts: TypeAlias = "dict[int | str | None, Request[R]]"
-"""Parts of a request by node id. A str is an id whose coordinator is unknown, None are partitions without a leader."""
+"""The parts of a request by node id. A str is an id whose coordinator is unknown; None stands for partitions without a
+leader."""
 
 
 class RetryState:
@@ -84,7 +84,7 @@ class BrokerLookup:
         return self._client.pool.by_preference(retry.avoid)[0]
 
     async def _by_coordinator(self, request: Request[R], key: str | None, retry: RetryState, until: float) -> Parts[R]:
-        """Group by coordinator. An id whose lookup fails becomes a part of its own, so it does not delay the others."""
+        """Group by coordinator. An id whose lookup fails becomes a part of its own, so it doesn't delay the others."""
         route = request.route
         kind = COORDINATED[route]
         keys = coordinator_keys(request) if key is None else [key]
@@ -92,11 +92,11 @@ class BrokerLookup:
         # All transactional ids are null, and any broker serves these.
         if not named:
             return {self._any(retry): request}
-        # Store them before the lookup, because the attempt may fail with any of these coordinators, and all of them are
-        # then forgotten.
+        # Store them before the lookup: the attempt may fail with any of these coordinators, and all of them are then
+        # forgotten.
         retry.coordinators = [(kind, each) for each in named]
         left = max(until - _now(), 0.0)
-        # Raise an error instead of turning it into a part, because there are no other parts that it could fail.
+        # Raise an error instead of turning it into a part: there are no other parts that it could fail.
         if len(named) == 1:
             return {await self._client.coordinator(kind, named[0], left): request}
         # A coordinator that can't be found must not use up the whole call. Its part is looked up again on its own, with
@@ -117,8 +117,8 @@ class BrokerLookup:
             )
         names = sorted({about.topic for about in named if about.topic is not None})
         limit = min(max(until - _now(), 0.0), self._client.config.request_timeout)
-        # There is one call per topic, with errors as values, because an unknown topic must not fail the lookup of the
-        # others. `create` is off because only writing may create a topic.
+        # Each topic has a call of its own, with errors as values: an unknown topic must not fail the lookup of the
+        # others. Only writing may create a topic, so `create` is off.
         known = await _all(self._client.metadata.topics([name], limit, create=False, keep=False) for name in names)
         # Read it once, after the await, so that all leaders of one division come from the same snapshot.
         snapshot = self._client.metadata.snapshot
@@ -142,7 +142,7 @@ class BrokerLookup:
 
 
 async def _all(calls: Iterable[Awaitable[T]]) -> list[T | KafkaError]:
-    """Await all; return their results, with a KafkaError in place of a failed one's."""
+    """Await all; return their results, with a KafkaError in place of a failed call's result."""
     results = await asyncio.gather(*calls, return_exceptions=True)
     for result in results:
         # A cancellation or a bug isn't the result of one lookup among others.

@@ -22,12 +22,12 @@ RETRIED = frozenset({Action.BACKOFF, Action.FIND_COORDINATOR, Action.REFRESH_MET
 """Actions after which the request is retried."""
 
 HELD_BACK = "group"
-"""The channel for requests that a coordinator holds back."""
+"""The channel for requests whose responses a coordinator holds back."""
 
 CONCURRENT_PAUSE = 0.02
-"""Seconds before the first retry after CONCURRENT_TRANSACTIONS: the markers of the transaction before are being
-written, which takes a few milliseconds. The usual backoff would be the longest part of a short transaction (Java pauses
-as long)."""
+"""Seconds before the first retry after CONCURRENT_TRANSACTIONS: the broker is writing the markers of the transaction
+before, which takes a few milliseconds. The usual backoff would be the longest part of a short transaction. Java pauses
+as long."""
 
 
 def concurrent_pause(attempt: int, backoff: float) -> float:
@@ -83,9 +83,9 @@ class CoordinatorRequests:
     async def once(self, request: Request[R], *, timeout: float, channel: str = HELD_BACK) -> R:
         """Make one attempt, by default on the connection for requests with late responses (JoinGroup, SyncGroup).
 
-        When cancelled, that connection is closed. The coordinator reads nothing behind a request that it holds back,
-        and would take in a JoinGroup from there long after it was given up, even after the end of this process: that
-        would fence a later one with the same instance id.
+        When cancelled, it closes that connection. The coordinator reads nothing behind a request that it holds back,
+        and would read a JoinGroup from there long after it was given up, even after the end of this process. That would
+        fence a later one with the same instance id.
 
         Raises:
             KafkaError: As :meth:`~aiokproto.cluster.ClusterClient.send` and ``coordinator``.
@@ -190,8 +190,7 @@ class CoordinatorRequests:
 
     def prepare_retry(self, action: Action, reason: str) -> None:
         """Prepare the next attempt: forget the coordinator, or refresh the metadata."""
-        # BACKOFF (COORDINATOR_LOAD_IN_PROGRESS) keeps the coordinator, because it is the right one and merely not
-        # ready.
+        # BACKOFF (COORDINATOR_LOAD_IN_PROGRESS) keeps the coordinator: it is the right one and merely not ready.
         if action is Action.FIND_COORDINATOR:
             # guard: a coordinator that does not respond is looked up again
             self._cluster.coordinators.forget(self._kind, self.key)

@@ -83,7 +83,7 @@ def found_coordinator(
     if not response.coordinators:
         check(response.error_code, context, response.error_message, asked)
         return BrokerNode(response.node_id, response.host, response.port)
-    # There is exactly one, because the request had one key and cluster/answers.py has checked the response.
+    # The response has exactly one: the request had one key, and cluster/answers.py has checked the response.
     (found,) = response.coordinators
     check(found.error_code, context, found.error_message, asked)
     return BrokerNode(found.node_id, found.host, found.port)

@@ -1,9 +1,8 @@
 """Divide requests among brokers, and join the responses (pure).
 
-Everything here reads the roles of fields (:class:`~aiokproto.codec.schema.Role`), never an API's field names: a new API
-is divided and joined as soon as its message classes are declared. What is in a joined response is what one broker
-that served everything would have returned: each requested item once, with its result or an error code.
-"""
+Everything here reads the roles of fields (:class:`~aiokproto.codec.schema.Role`), never an API's field names, so a new
+API is divided and joined as soon as its message classes are declared. A joined response has what one broker that serves
+everything would have returned: each requested item once, with its result or an error code."""
 
 from __future__ import annotations
 
@@ -67,7 +66,7 @@ def coordinator_keys(request: Request[Any]) -> list[str | None]:
     Raises:
         ConfigurationError: The request has none. (A share partition's key is spread over several fields.)
     """
-    # There is no role for share partitions, because their key "group:topicId:partition" is no single field.
+    # Share partitions have no role, because their key "group:topicId:partition" is no single field.
     role = _ID_ROLES.get(request.route)
     keys = list(dict.fromkeys(_values(request, role))) if role is not None else []
     if not keys:
@@ -113,9 +112,8 @@ def last_version_by_name(request: Request[Any]) -> int | None:
     """Return the last version that carries topics' names, in the request and the response; None if all versions do.
 
     Later versions of some APIs replace the name by the topic id (KIP-516). The name is ignorable there: encoding such a
-    version would silently drop it, and a response to a request for all topics would be about nameless ones. A request
-    that has an id is by a caller who knows ids.
-    """
+    version would silently drop it, and a response to a request for all topics would have topics without names. A
+    request that has an id comes from a caller that knows ids."""
     limits = list(_name_limits(request))
     if all(topic_id == ZERO_UUID for topic_id in _values(request, Role.TOPIC_ID)):
         limits += _limits_for_all(request)
@@ -141,7 +139,7 @@ def _name_limits(part: Struct) -> Iterator[int]:
 
 
 def _limits_for_all(part: Struct) -> Iterator[int]:
-    """Yield the limits of null listings of topics: null is for all, and the response lists them alike."""
+    """Yield the limits of null listings of topics: null requests all of them, and the response lists them alike."""
     for spec in part.fields():
         if spec.struct is None or not spec.array:
             continue
@@ -168,7 +166,7 @@ def response_error(response: Response) -> ErrorCode:
 
 
 def _item_codes(part: Struct) -> Iterator[int]:
-    """Yield the error codes of a response's items; for items without an error, those of their nested items."""
+    """Yield the error codes of a response's items; items without an error yield the codes of their nested items."""
     for spec in part.fields():
         if spec.struct is None or not spec.array:
             continue

@@ -19,7 +19,7 @@ HEDGE_DELAY = 1.0
 async def first_response(
     nodes: Sequence[int], send: Callable[[int], Coroutine[Any, Any, T]], final: Callable[[KafkaError], bool]
 ) -> tuple[T | None, list[tuple[int, KafkaError]]]:
-    """Send to one broker after the other: the next when one fails, or is silent for :data:`HEDGE_DELAY`.
+    """Send to one broker after the other: to the next when one fails, or is silent for :data:`HEDGE_DELAY`.
 
     A dead broker costs one second this way, not a request timeout. Only for requests that any broker can respond to
     and that can be executed twice. Cancelling cancels all attempts.
@@ -62,7 +62,7 @@ async def first_response(
                 failures.append((node, error))
         return None, failures
     finally:
-        # Await them, because a task that outlived this call would use connections after the client is closed.
+        # Await them: a task that outlived this call would use connections after the client is closed.
         await _cancel(attempts)
 
 

@@ -4,9 +4,9 @@ After the bootstrap one task (:meth:`MetadataUpdater.run`) sends every refresh, 
 number of :meth:`MetadataUpdater.invalidate` calls before a refresh cause one. (A call for all topics sends its own
 request; that response is not stored.) What a refresh requests, and when:
 
-* A topic that no call waited for before (``_new``) is requested at once, alone. Everything else waits for a pause that
+* A topic for which no call waited before (``_new``) is requested at once, alone. Everything else waits for a pause that
   grows from 10 ms while refreshes follow each other closely, and restarts after a quiet time.
-* ``_stale`` is the reason of the next full refresh; None if none is due before ``metadata_max_age_ms``.
+* ``_stale`` is the reason for the next full refresh; None if none is due before ``metadata_max_age_ms``.
 * UNKNOWN_TOPIC_OR_PARTITION is believed after :data:`UNKNOWN_LIMIT` responses in a row (``_missing``), as a broker that
   has just started, or has not yet received a new topic, returns it too. Then waiting calls fail, and a known
   topic is dropped from the snapshot, but still requested (``_gone``): it can be created again. After
@@ -14,9 +14,8 @@ request; that response is not stored.) What a refresh requests, and when:
   must not make each request larger than the one before.
 * A partition without a leader keeps the refreshes going until it has one.
 * When no known broker can be reached, the bootstrap addresses are tried again: the whole cluster may have moved.
-* A client that has used no advertised address yet refreshes after a second, from one of them: nobody else would find
-  out that they lead nowhere before the first record is sent, and ``health()`` would know of nothing.
-"""
+* A client that has used no advertised address yet refreshes after a second, from one of them. Otherwise nothing would
+  find out that they lead nowhere before the first record is sent, and ``health()`` would report no problem."""
 
 from __future__ import annotations
 
@@ -70,13 +69,14 @@ if TYPE_CHECKING:
     from aiokproto.cluster.cluster_client import ClusterClient
 
 UNKNOWN_LIMIT = 9
-"""A topic that is missing in this many responses in a row does not exist. With the default backoff: 1 to 3 seconds."""
+"""A topic that is missing in this many responses in a row doesn't exist. With the default backoff that takes 1 to 3
+seconds."""
 
 _SOON = 0.01
-"""First pause (s) between refreshes that succeed: a new topic or leader is mostly known within milliseconds."""
+"""First pause (s) between refreshes that succeed: brokers mostly know a new topic or leader within milliseconds."""
 
 _PROVED_AFTER = 1.0
-"""Seconds between refreshes while no advertised address was reached. Mostly the application comes first."""
+"""Seconds between refreshes while no advertised address was reached. Mostly the application connects first."""
 
 _DIAL_GRACE = 1.0
 """Seconds that the bootstrap waits for a dial beyond its own deadline: the dial's error has the cause."""
@@ -174,8 +174,8 @@ class MetadataUpdater:
         return {name: self.snapshot.topics[name] for name in names}
 
     def absent(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the topics that do not exist by the newest metadata, without a request: several responses in a row did
-        not have them, and none has had them since."""
+        """Return the topics that don't exist according to the newest metadata, without a request: several responses in
+        a row didn't have them, and none has had them since."""
         return self._absent.intersection(names)
 
     def invalidate(self, reason: str, topics: Iterable[str] = ()) -> None:
@@ -280,19 +280,20 @@ class MetadataUpdater:
                 await self._refresh()
                 self._succeeded(_now() - started)
             except KafkaError as error:
-                # The error ends this task, and so the client (ClusterClient._metadata_task_ended), because no call
-                # awaits a refresh to which it could be raised instead.
+                # The error ends this task, and so the client (ClusterClient._metadata_task_ended): no call awaits a
+                # refresh and could raise it instead.
                 if classify(error, _REFRESH) is Action.STOP:
                     raise
                 self._failed(error, _now() - started)
             self._refreshed_at = _now()
             self._pause = (self._client.backoff if self._failures else self._soon).delay(self._streak)
-            # Notify them after a failure, too, because waiting calls check whether their topic can still succeed.
+            # Notify them after a failure, too: waiting calls check whether their topic can still succeed.
             self._notify()
 
     @property
     def failing(self) -> tuple[float, KafkaError] | None:
-        """Since when refreshes fail (s, the loop's clock), and why the last one did; None if they do not."""
+        """Since when refreshes have been failing (s, the loop's clock), and why the last one did; None if they don't
+        fail."""
         return None if self._last_error is None else (self._failing_since, self._last_error)
 
     def _failed(self, error: KafkaError, latency: float) -> None:
@@ -321,8 +322,7 @@ class MetadataUpdater:
         self._last_error = None
 
     async def _due(self) -> None:
-        # Compute it again after every wake-up, because the refresh may have become urgent, or a reason may have
-        # appeared.
+        # Compute it again after every wake-up: the refresh may have become urgent, or a reason may have appeared.
         while (when := self._next_time()) > _now():
             # Clear it before the wait, with no await since _next_time() was read, so that nothing can be missed in
             # between.
@@ -346,8 +346,8 @@ class MetadataUpdater:
         return self._refreshed_at + (min(age, _PROVED_AFTER) if self._client.pool.unproven else age)
 
     def _urgent(self) -> bool:
-        """Whether a call waits for a topic that was not requested yet: its first request is sent without a pause."""
-        # While no broker can be reached, new calls must not defeat the backoff.
+        """Whether a call waits for a topic that wasn't requested yet: its first request is sent without a pause."""
+        # New calls must not defeat the backoff while no broker can be reached.
         return bool(self._new) and not self._failures
 
     async def _refresh(self) -> None:
@@ -357,10 +357,10 @@ class MetadataUpdater:
         only_new = self._new and self._stale is None and not self._aged()
         names = set(self._new) if only_new else {*self.snapshot.topics, *self._gone, *self._wanted}
         self._new.clear()
-        # Clear it before the request is sent, not after the response, because a report that comes meanwhile may be
-        # newer than what the broker looked up.
+        # Clear it before the request is sent, not after the response: a report that comes meanwhile may be newer than
+        # what the broker looked up.
         self._stale = None
-        # No caller's deadline applies, because many calls share the refresh, and each has its own.
+        # No caller's deadline applies: many calls share the refresh, and each has its own.
         until = _now() + self._config.api_timeout
         create = names & self._create
         # allow_auto_topic_creation applies to a whole request, so topics to create get a request of their own. A
@@ -372,7 +372,7 @@ class MetadataUpdater:
         self._client.pool.release_bootstrap()
 
     def rebootstrap(self, reason: str) -> None:
-        """Request the metadata from a bootstrap address: the known brokers are not those of this cluster."""
+        """Request the metadata from a bootstrap address: the known brokers belong to another cluster."""
         self._rebootstrap = True
         self.invalidate(reason)
 
@@ -421,15 +421,15 @@ class MetadataUpdater:
             logger.warning("topic %r was deleted and created again", name)
         doubtful = [name for name in requested if name in self.snapshot.topics and self._is_doubtful(name)]
         leaderless = self.snapshot.leaderless(requested)
-        # Request them again, with the growing pause of _due, because elections take milliseconds to seconds.
+        # Request them again, with the growing pause of _due: elections take milliseconds to seconds.
         if doubtful or leaderless:
             self.invalidate(
                 f"without a leader: {leaderless[:3]}" if leaderless else f"missing in a response: {doubtful[:3]}"
             )
 
     def _is_doubtful(self, name: str) -> bool:
-        """Whether the last response about a known topic is not the last word: an error that passes, or less than there
-        was."""
+        """Whether the last response about a known topic may not be the last word: it had an error that can pass, or
+        fewer partitions than before."""
         code = ErrorCode(self._errors.get(name, 0))
         return self.snapshot.topics[name].omissions > 0 or (bool(code) and classify(code, _REFRESH) is not Action.FAIL)
 
@@ -490,8 +490,8 @@ class MetadataUpdater:
         connection = await self._client.pool.connection(node.id, MAIN, timeout)
         versions = connection.versions
         version = versions.pick(MetadataRequest)
-        # One invalid name would keep the others from being found, because brokers before 0.10 refuse every topic of the
-        # request with its error, and a name with a lone surrogate can't be written.
+        # One invalid name would keep the others from being found: brokers before 0.10 refuse every topic of the request
+        # with its error, and a name with a lone surrogate can't be written.
         invalid = [name for name in names or () if not is_topic_name(name)]
         if invalid and names is not None:
             names = [name for name in names if name not in invalid]
@@ -526,7 +526,7 @@ class MetadataUpdater:
         # must neither send a thousand requests nor restart the count of responses each time.
         fresh = [name for name in unknown if self._wanted[name] == 1]
         for name in fresh:
-            # A first call forgets them, because the topic may have been created since an earlier call failed.
+            # A first call forgets them: the topic may have been created since an earlier call failed.
             self._errors.pop(name, None)
             self._missing.pop(name, None)
         self._new.update(fresh)
@@ -560,7 +560,8 @@ class MetadataUpdater:
         return [name for name in dict.fromkeys(names) if name not in self.snapshot.topics]
 
     def _nonexistent(self, names: list[str]) -> KafkaError | None:
-        """The error for a topic that does not exist by the last response, for a deadline too short to ask again."""
+        """Return the error for a topic that doesn't exist according to the last response, if a deadline is too short to
+        ask again."""
         for name in self._unknown(names):
             error = error_for(self._errors.get(name, ErrorCode.NONE), f"topic {name!r}")
             if self._last_error is None and isinstance(error, UnknownTopicError):
@@ -595,7 +596,7 @@ def metadata_request(names: list[str] | None, create: bool, version: int) -> Met
     """Return the request in the form of that version; None for all topics."""
     topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
     if version == 0 and topics is None:
-        # In version 0, an empty list means all topics.
+        # An empty list means all topics in version 0.
         topics = []
     # Versions without the field need its default, true, or the encoder refuses the request.
     return MetadataRequest(topics=topics, allow_auto_topic_creation=create or version < _NO_CREATE_FLAG)

@@ -1,8 +1,8 @@
 """The connection pool: one connection per broker and channel, with reconnect backoff per broker.
 
 Connections to a broker that left the cluster, or moved to another address, are retired: they take no new requests and
-close when the last response has arrived. Backoff is per broker and not per channel, as all channels fail together.
-"""
+close when the last response has arrived. The backoff belongs to the broker and not to the channel, because all channels
+fail together."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ MAIN = "main"
 """The channel for requests that brokers respond to at once."""
 
 _WARN_EVERY = 30.0
-"""Seconds without a further warning that ``broker_version`` may be wrong."""
+"""Seconds between two warnings that ``broker_version`` may be wrong."""
 
 logger = logging.getLogger("aiokproto.cluster")
 
 
 class _DialState:
-    """Failed dials of one broker in a row; no entry while it can be reached."""
+    """Failed dials of one broker in a row; a broker that can be reached has no entry."""
 
     __slots__ = ("failures", "last_error", "retry_at")
 
@@ -67,8 +67,8 @@ class Pool:
         self._client = client
         self._config = config = client.config
         self._backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max, uniform)
-        # Bootstrap addresses have ids of their own, because their node ids are unknown. So they can be dialled,
-        # preferred and backed off like brokers.
+        # Bootstrap addresses have ids of their own: their node ids are unknown. So they can be dialled, preferred and
+        # backed off like brokers.
         self._bootstrap = _bootstrap_nodes(config.bootstrap_servers)
         self._brokers: Mapping[int, BrokerNode] = {}
         self._cluster_id: str | None = None
@@ -101,8 +101,7 @@ class Pool:
     async def resolve_bootstrap(self, deadline: float) -> None:
         """Replace the bootstrap addresses by the canonical names of their hosts, if the options say so (KIP-235).
 
-        One that cannot be resolved stays as it is: the error of its connection says why.
-        """
+        An address that can't be resolved stays as it is: the error of its connection says why."""
         if not self._config.canonical_bootstrap:
             return
         found: list[Address] = []
@@ -131,7 +130,7 @@ class Pool:
         return node
 
     def update(self, brokers: Mapping[int, BrokerNode], cluster_id: str | None) -> None:
-        """Use the brokers of a new snapshot. Connections to brokers that are gone or have moved are retired."""
+        """Use the brokers of a new snapshot. Connections to brokers that left the cluster or moved are retired."""
         before, self._brokers = self._brokers, brokers
         self._cluster_id = cluster_id
         known = {(node.host, node.port) for node in (*brokers.values(), *self._bootstrap.values())}
@@ -158,7 +157,7 @@ class Pool:
 
     @property
     def unproven(self) -> bool:
-        """Whether none of the addresses that the metadata has was ever reached."""
+        """Whether none of the addresses in the metadata was ever reached."""
         return bool(self._brokers) and all(
             (each.host, each.port) not in self._reached for each in self._brokers.values()
         )
@@ -199,7 +198,7 @@ class Pool:
         connection = self.ready(node_id, channel)
         if connection is not None:
             return connection
-        # Look it up before the task is made, because an unknown broker is the caller's error and no failed dial.
+        # Look it up before the task is made: an unknown broker is the caller's error and no failed dial.
         node = self.node(node_id)
         return await self._dialling.run(
             (node_id, channel), lambda: self._dial(node, channel), timeout, lambda: self._deadline_text(node, timeout)
@@ -233,7 +232,7 @@ class Pool:
 
     async def close(self, reason: KafkaError, timeout: float) -> None:
         """Fail the requests in flight, flush and close. Connections that do not close in time are aborted."""
-        # Fail before the wait, because nothing may be dialled meanwhile.
+        # Fail before the wait: nothing may be dialled meanwhile.
         self.fail(reason)
         await self._dialling.wait_closed()
         late = self._all()
@@ -245,7 +244,7 @@ class Pool:
                     await late[0].wait_closed()
                     late.pop(0)
         except asyncio.TimeoutError:
-            # Without any time, as after a failed start, it wasn't expected.
+            # The pool isn't expected to close them all without any time, as after a failed start.
             logger.log(
                 logging.WARNING if timeout else logging.DEBUG,
                 "%s not closed in %.3g s, aborted",
@@ -325,8 +324,8 @@ class Pool:
         return connection
 
     def _explained(self, node: BrokerNode, error: KafkaError) -> KafkaError:
-        """Name ``advertised.listeners`` in the error of an address that only the metadata has, and never led anywhere,
-        while a bootstrap address did."""
+        """Name ``advertised.listeners`` in the error of an address that only the metadata has, if it never led to a
+        broker and a bootstrap address did."""
         address = (node.host, node.port)
         bootstrap = {(each.host, each.port): str(each) for each in self._bootstrap.values()}
         worked = next((text for each, text in bootstrap.items() if each in self._reached), None)
@@ -346,10 +345,10 @@ class Pool:
         return explained
 
     def _doubt_version(self, node: BrokerNode, channel: str, api: str) -> None:
-        """Warn of ``broker_version`` if a broker ends connections on the same request, twice in a row.
+        """Warn of ``broker_version`` if a broker closes connections on the same request twice in a row.
 
-        Nothing else would say so before the deadline of a call. Once is a broker that stops: then the next dial fails.
-        """
+        Nothing else would say so before the deadline of a call. Once isn't enough: a broker that stops does the same,
+        but then the next dial fails."""
         before, self._refusals[node.id, channel] = self._refusals.get((node.id, channel), ""), api
         now = asyncio.get_running_loop().time()
         if api and api == before and now - self._doubted_at >= _WARN_EVERY:

@@ -61,5 +61,5 @@ class SingleFlight(Generic[K, T]):
         # start a new task.
         self._tasks.pop(key, None)
         if not task.cancelled():
-            # Retrieve it, because without a waiting caller asyncio would log an exception that was never retrieved.
+            # Retrieve it: without a waiting caller asyncio would log an exception that was never retrieved.
             task.exception()

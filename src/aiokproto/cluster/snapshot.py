@@ -1,14 +1,14 @@
 """The cluster metadata, immutable, and how a Metadata response updates it (pure).
 
-Responses can be older than what is known: brokers learn of a leader change at different times. Per partition the
-higher leader epoch wins, within one topic id (KIP-320); a topic that was deleted and created again starts over. A lower
-epoch is believed when several responses in a row have it: a cluster that was restored, or lost its last leader's
-metadata, counts on from an older epoch, and a client that insists on the newer one never finds its leader.
+A response can be older than what the client knows, because brokers learn of a leader change at different times. For
+each partition the higher leader epoch wins, within one topic id (KIP-320); a topic that was deleted and created again
+starts over. A lower epoch is believed when several responses in a row have it: a cluster that was restored, or lost its
+last leader's metadata, counts on from an older epoch, and a client that insists on the newer one never finds its
+leader.
 
-A topic never loses partitions (Kafka only adds some): those that a response leaves out stay as they were, and are asked
-for again. Where topics have no ids (before 2.8) it may be another topic of that name, so there a smaller one is
-believed when several responses in a row have it.
-"""
+A topic never loses partitions (Kafka only adds some). Partitions that a response leaves out stay as they were, and are
+requested again. If topics have no ids (before 2.8) it may be another topic of the same name, so there a smaller topic
+is believed when several responses in a row have it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ NO_LEADER = -1
 MAX_REWINDS = 5
 """Responses in a row with a lower leader epoch that count as outdated; the next one is believed (as franz-go)."""
 MAX_OMISSIONS = 9
-"""Responses in a row that leave out partitions of a topic without id, which is how often a topic is missing before it
-counts as deleted; after these they are believed."""
+"""How many responses in a row may leave out partitions of a topic without id before they are believed: as many as a
+topic may be missing in before it counts as deleted."""
 LONGEST_HOST = 255
 """Characters of the longest name that DNS has."""
 
@@ -229,7 +229,7 @@ _UNLISTED = PartitionInfo()
 
 
 def _newer(before: PartitionInfo, found: PartitionInfo) -> PartitionInfo:
-    """Return what is newer: what is known of a partition, or what a response says."""
+    """Return the newer one: the known partition, or the one in a response."""
     if found.leader_epoch < 0:
         # The epoch is unknown (before version 7), neither older nor newer, so the response counts. But some brokers
         # send no epoch while there is no leader (Redpanda): without the known one an outdated response could follow.

@@ -13,8 +13,7 @@ The first push comes after half to one and a half of the interval, so that clien
 together. Closing pushes once more (``terminating``), which brokers accept at any time.
 
 What can never happen: an error here reaches a call of the application, or delays it. Only closing waits, for at most
-:data:`TERMINATING` seconds, and only if the brokers have subscribed.
-"""
+:data:`TERMINATING` seconds, and only if the brokers have subscribed to metrics."""
 
 from __future__ import annotations
 
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
     from aiokproto.cluster.cluster_client import ClusterClient
 
 FIRST_AFTER = 10.0
-"""Seconds after the start in which the subscription is requested (half to one and a half): a program that sends one
-record and ends neither waits for a response nor causes a request."""
+"""Seconds after the start in which the subscription is requested (half to one and a half times this). A program that
+sends one record and ends neither waits for a response nor causes a request."""
 
 TERMINATING = 1.0
 """Longest time for the last push (s)."""
@@ -52,7 +51,7 @@ DEFAULT_INTERVAL = 300.0
 """Seconds until the next attempt when the broker has given no interval: Kafka's default interval."""
 
 _SHORTEST_INTERVAL = 0.1
-"""The least that Kafka accepts as ``interval.ms``; a broker that says less does not make the client spin."""
+"""The least that Kafka accepts as ``interval.ms``. A broker that sends less must not make the client spin."""
 
 _SCOPE = "aiokproto"
 _GET = Situation(GetTelemetrySubscriptionsRequest.api_key)
@@ -155,13 +154,13 @@ class TelemetryReporter:
 
     async def _sleep(self, seconds: float) -> None:
         until, left = self._loop.time() + seconds, seconds
-        # Sleep again, because on a clock with coarse steps timers run early, and brokers refuse a push that is early.
+        # Sleep again: on a clock with coarse steps timers run early, and brokers refuse a push that is early.
         while left > 0:
             await asyncio.sleep(left)
             left = until - self._loop.time()
 
     async def _subscribe(self) -> GetTelemetrySubscriptionsResponse:
-        # All requests go to the same broker, because it knows the subscription and when the last push came.
+        # All requests go to the same broker: it knows the subscription and when the last push came.
         if self._node is None or self._node not in self._cluster.snapshot.brokers:
             self._node = self._cluster.pool.by_preference()[0]
         request = GetTelemetrySubscriptionsRequest(client_instance_id=self._instance_id)
@@ -180,8 +179,7 @@ class TelemetryReporter:
         codec = self._codec(subscription)
         metrics = bytes(compress(codec, data))
         if len(metrics) > subscription.telemetry_max_bytes:
-            # The broker would only say the same. The next push may be smaller, because metrics without a value are left
-            # out.
+            # The broker would only say the same. The next push may be smaller: metrics without a value are left out.
             raise error_for(
                 ErrorCode.TELEMETRY_TOO_LARGE,
                 "PushTelemetry",
@@ -221,7 +219,8 @@ class TelemetryReporter:
         )
 
     def _codec(self, subscription: GetTelemetrySubscriptionsResponse) -> Compression:
-        """Return the broker's first codec that works here; none, which brokers always accept, if there is no such."""
+        """Return the broker's first codec that works here; if there is none, no compression, which brokers always
+        accept."""
         for number in subscription.accepted_compression_types:
             with suppress(ValueError, UnsupportedCompressionError):
                 codec = Compression(number)

@@ -1,4 +1,4 @@
-"""The options of a proxy: from a URL, and names of hosts that are reached without it (pure)."""
+"""The options of a proxy: its URL, and the hosts that are reached without it (pure)."""
 
 from __future__ import annotations
 
@@ -84,11 +84,10 @@ class Bypass:
 
 
 def without_credentials(url: str) -> str:
-    """Return a URL, or what should be one, for an error, which is logged: without what may be credentials.
+    """Return a URL, or what should be one, for an error that is logged: without anything that may be credentials.
 
-    Everything before the last "@" but the scheme: a password that is not quoted can have any character, and a URL with
-    a mistake in it can begin with the user name.
-    """
+    Everything before the last "@" may be credentials, except the scheme: a password that isn't quoted can have any
+    character, and a URL with a mistake in it can start with the user name."""
     scheme = re.match(r"[a-z][a-z0-9+.-]*://|//", url, re.IGNORECASE)
     begin = scheme[0] if scheme else ""
     return begin + re.sub(r".*@", "…@", url.removeprefix(begin), flags=re.DOTALL)

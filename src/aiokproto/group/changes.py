@@ -1,4 +1,4 @@
-"""Changes of a member's partitions, and the interface of what carries them out."""
+"""Changes of a member's partitions, and the interface of the owner that carries them out."""
 
 from __future__ import annotations
 

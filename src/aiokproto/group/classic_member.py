@@ -32,11 +32,11 @@ _LEAVE_TIMEOUT = 3.0
 class ClassicMember:
     """A member of a classic group: the members compute the assignment.
 
-    :meth:`run` does the work: it joins, and has the owner carry out each change of partitions. Heartbeats are sent by a
-    task of their own, so that neither joining nor callbacks delay them.
+    :meth:`run` does the work: it joins, and has the owner carry out each change of partitions. A task of its own sends
+    heartbeats, so that neither joining nor callbacks delay them.
 
-    Invariant: whichever task learns that the group refuses this member for good, :meth:`run` raises the error.
-    """
+    Invariant: when any of its tasks learns that the group refuses this member for good, :meth:`run` raises the
+    error."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class ClassicMember:
         owner: PartitionOwner,
         member_id: str = "",
     ) -> None:
-        """``member_id`` is that of a member of the consumer protocol whose place it takes; empty for a new member."""
+        """``member_id`` is the id of the member of the consumer protocol whose place it takes; empty for a new one."""
         self._config = config
         self._membership = Membership(
             config.group_id, config.group_instance_id, config.session_timeout, config.max_poll_interval, member_id
@@ -181,8 +181,8 @@ class ClassicMember:
     ) -> FoundOffsets:
         """Look up committed offsets; see :meth:`GroupOffsets.lookup <aiokproto.group.offsets.GroupOffsets.lookup>`.
 
-        Not as the member: nobody checks it in a classic group, and Java's members do not say who they are either.
-        """
+        The request doesn't name the member, because classic groups don't check it, and Java's members don't name
+        themselves either."""
         at = asyncio.get_running_loop().time() + timeout
         return await self._offsets.lookup(partitions, None, at, partly=partly)
 

@@ -55,10 +55,9 @@ class Commits:
     """Commits for one member, one request at a time: a retry could otherwise overtake a later commit and undo it.
 
     Invariant: only offsets of owned partitions are sent, in the generation that owns them. A commit that was refused
-    because of an earlier generation is repeated in the current one, for what the member has owned all the time: another
-    member that owned a partition in between may have committed a later offset. A refusal in the current generation is
-    noted for the loop that moves the member, like a heartbeat's.
-    """
+    because of an earlier generation is repeated in the current one, for the partitions that the member has owned all
+    the time: another member that owned a partition in between may have committed a later offset. A refusal in the
+    current generation leaves a note for the loop that moves the member, like a heartbeat's."""
 
     def __init__(self, cluster: ClusterClient, member: CommittingMember, offsets: GroupOffsets) -> None:
         self._cluster = cluster
@@ -68,11 +67,11 @@ class Commits:
         self._group = f"group {offsets.group_id!r}"
         # asyncio.Lock is fair: commits are sent in the order of the calls.
         self._turn = asyncio.Lock()
-        # For each call of as_member(), the partitions that the member has owned all the time since.
+        # The partitions that the member has owned all the time since, for each call of as_member().
         self._kept: list[set[TopicPartition]] = []
 
     def interrupted(self, partitions: AbstractSet[TopicPartition]) -> None:
-        """Other members may own these partitions from now on, even if this one owns them again later."""
+        """Record that other members may own these partitions from now on, even if this one owns them again later."""
         for kept in self._kept:
             # guard: a rejected commit is not repeated for what others may have owned since
             kept -= partitions
@@ -117,7 +116,7 @@ class Commits:
             # Compute it again after each rebalance: what was given up meanwhile drops out, and is reported at the end.
             # guard: a member commits only what it owns -> (mine := dict(offsets))
             while mine := {each: offsets[each] for each in offsets if each in kept and each in self._member.owned}:
-                # Without a generation it would count as a commit from outside, which an empty group accepts from any
+                # A commit without a generation would count as one from outside, which an empty group accepts from any
                 # client.
                 identity = self._member.metadata
                 # guard: nothing is committed without a generation

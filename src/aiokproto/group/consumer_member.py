@@ -50,8 +50,7 @@ class ConsumerMember:
     """A member of a consumer group: the coordinator computes the assignment, and each member reconciles on its own.
 
     Its heartbeats never wait for the application: a commit that was sent in an older epoch is repeated in the current
-    one even while a callback runs.
-    """
+    one even while a callback runs."""
 
     def __init__(
         self, cluster: ClusterClient, config: GroupConfig, owner: PartitionOwner, *, optional: bool = False
@@ -201,8 +200,8 @@ class ConsumerMember:
             await asyncio.wait([learning])
 
     async def _learn_session_timeout(self) -> None:
-        """Ask the broker for the group's session timeout, which no heartbeat says. The shorter one counts: the
-        coordinator goes by its own, and the application has requested no longer one."""
+        """Ask the broker for the group's session timeout, which no heartbeat returns. The shorter one counts: the
+        coordinator applies its own, and the application has requested at most its own."""
         name = self._config.group_id
         keys = [_SESSION_TIMEOUT]
         resource = DescribeConfigsResource(resource_type=_GROUP, resource_name=name, configuration_keys=keys)
@@ -218,7 +217,7 @@ class ConsumerMember:
             attempt += 1
             await asyncio.sleep(self._cluster.backoff.delay(attempt))
         values = [each.value for result in response.results for each in result.configs if each.name == _SESSION_TIMEOUT]
-        # There is no value without the right to describe the group's configuration, or from a broker before 4.0.
+        # The value is absent without the right to describe the group's configuration, or from a broker before 4.0.
         if values and (value := values[0] or "").isdecimal() and int(value) > 0:
             # guard: a member of the consumer protocol follows the broker's session timeout
             self._member.heartbeat.session.limit(min(int(value) / 1000, self._config.session_timeout))
@@ -310,7 +309,7 @@ class _Form:
 
 
 class _Owner:
-    """Passes changes on by topic name.
+    """Passes changes on to the consumer, by topic name.
 
     Attributes:
         owned: The partitions that the member owns.

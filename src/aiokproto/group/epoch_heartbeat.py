@@ -29,7 +29,7 @@ Item = TypeVar("Item", bound=Hashable)
 _REFUSED = frozenset({MemberState.FENCED, MemberState.FALLING_BACK, MemberState.FATAL})
 
 _FIRST_INTERVAL = 5.0
-"""Seconds between heartbeats until the coordinator says it."""
+"""Seconds between heartbeats until the coordinator has set the interval."""
 
 
 class HeartbeatForm(Protocol[Item]):
@@ -151,8 +151,8 @@ class EpochHeartbeat(Generic[Item]):
             self.session.stop()
 
     async def _pause_after_losses(self) -> None:
-        """Wait if the group has lost the member since the last heartbeat, and before: the first time it joins again at
-        once."""
+        """Wait if the group has lost the member since the last heartbeat, and also before: after the first loss it
+        joins again at once."""
         # The state can't tell, because a response to a heartbeat before the loss can end JOINING.
         losses, seen = self._membership.losses, self._losses_seen
         self._losses_seen = losses
@@ -162,7 +162,7 @@ class EpochHeartbeat(Generic[Item]):
             await asyncio.sleep(self._cluster.backoff.delay(losses - 1))
 
     async def refresh(self, epoch: int) -> None:
-        """Have the coordinator tell the member's epoch, unless it is another than ``epoch`` already."""
+        """Have the coordinator return the member's epoch, unless it already differs from ``epoch``."""
         async with self._turn:
             if self._membership.joined and self._membership.epoch == epoch:
                 await self._send_heartbeat()
@@ -251,8 +251,8 @@ class EpochHeartbeat(Generic[Item]):
         return True
 
     def _judged(self, code: ErrorCode, action: Action) -> Action:
-        """Return the action for an error code: an instance id that is taken for longer than a session belongs to a
-        member that lives."""
+        """Return the action for an error code. If another member has the instance id for longer than a session, that
+        member is alive."""
         if code is not ErrorCode.UNRELEASED_INSTANCE_ID:
             return action
         now = asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""A member of any group whose assignment the coordinator computes: the parts, joined."""
+"""A member of any group whose assignment the coordinator computes: its parts put together."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _OFFSET_FETCH = Situation(OffsetFetchRequest.api_key, member=True)
 class EpochMember(Generic[Item]):
     """The state of a member, its heartbeats, and the reconciliation of what it owns.
 
-    Invariant: whichever task learns that the group refuses this member for good, :meth:`run` raises the error.
+    Invariant: when any of its tasks learns that the group refuses this member for good, :meth:`run` raises the error.
 
     Attributes:
         membership: The state machine.
@@ -121,9 +121,8 @@ class EpochMember(Generic[Item]):
         """Look up committed offsets as this member, if it is one: see :meth:`GroupOffsets.lookup
         <aiokproto.group.offsets.GroupOffsets.lookup>`.
 
-        With an older epoch than the coordinator's it catches up first. If the group has removed it, that is noted, as
-        after a heartbeat, and the offsets are those that anyone sees.
-        """
+        If its epoch is older than the coordinator's, it catches up first. If the group has removed it, it leaves a
+        note, as after a heartbeat, and returns the offsets that anyone sees."""
         at, partitions = asyncio.get_running_loop().time() + timeout, list(partitions)
         attempt = 0
         while True:

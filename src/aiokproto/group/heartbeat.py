@@ -61,8 +61,8 @@ class Heartbeat:
         failures = 0
         try:
             while True:
-                # After a failure the pause is shorter than an interval, because the rest of the session must see
-                # several attempts.
+                # The pause after a failure is shorter than an interval: the rest of the session must see several
+                # attempts.
                 await asyncio.sleep(
                     self._cluster.backoff.delay(failures) if failures else self._config.heartbeat_interval
                 )
@@ -77,12 +77,12 @@ class Heartbeat:
         """Send one heartbeat. Return whether the coordinator responded."""
         # Take the time before the coordinator is looked up: too early a time can only make the session look shorter.
         membership, sent_at = self._membership, asyncio.get_running_loop().time()
-        # Store it, because the response is judged by the generation of the request.
+        # Store it: the response is judged by the generation of the request.
         generation = membership.generation
         situation = Situation(HeartbeatRequest.api_key, member=True)
         try:
-            # While the member joins, heartbeats don't use the group connection, because brokers respond in order, and
-            # may hold JoinGroup back for minutes.
+            # Heartbeats don't use the group connection while the member joins: brokers respond in order, and may hold
+            # JoinGroup back for minutes.
             channel = HELD_BACK if membership.phase is Phase.STABLE else MAIN
             response = await self._requests.once(membership.heartbeat(), timeout=self._timeout, channel=channel)
         except KafkaError as error:

@@ -75,8 +75,7 @@ class Joining:
         self._requests = requests
         self._heartbeat = heartbeat
         self._leader = Leader(cluster, config.group_id)
-        # With one eager assignor all partitions are revoked before joining, because the group may agree on that
-        # assignor.
+        # All partitions are revoked before joining if one assignor is eager: the group may agree on that assignor.
         self.cooperative = all(assignor.cooperative for assignor in assignors)
 
     async def attempt(
@@ -94,20 +93,19 @@ class Joining:
             if membership.instance_id is not None:
                 await self._requests.require(STATIC_MEMBERS, timeout=timeout)
             protocols = self._protocols(topics, owned)
-            # Make one attempt, without the retries of CoordinatorRequests.send, because the loop looks between attempts
-            # whether it should still join, and with what.
+            # Make one attempt, without the retries of CoordinatorRequests.send: the loop looks between attempts whether
+            # it should still join, and with what.
             joined = await self._requests.once(membership.join(protocols, reason), timeout=timeout)
             action = membership.joined(joined)
             if action is not Action.ACCEPT:
                 return self._failed(action, self._refused(joined.error_code, JoinGroupRequest))
             if membership.protocol not in self._assignors:
                 return self._failed(Action.BACKOFF, self._disagrees())
-            # From here on a failure belongs to SyncGroup. (The assignment itself may look up topics, whose errors
+            # A failure from here on belongs to SyncGroup. (The assignment itself may look up topics, whose errors
             # Leader handles.)
             assignor = self._assignors[membership.protocol]
             api, assignments = SyncGroupRequest.api_key, await self._assignments(assignor)
-            # Take the time after the assignment, which can take seconds, because the session is confirmed from this
-            # request on.
+            # Take the time after the assignment, which can take seconds: the session is confirmed from this request on.
             sent_at = asyncio.get_running_loop().time()
             synced = await self._requests.once(membership.sync(assignments), timeout=timeout)
             action = membership.synced(synced.error_code)
@@ -115,7 +113,7 @@ class Joining:
                 return self._failed(action, self._refused(synced.error_code, SyncGroupRequest))
         except KafkaError as error:
             return self._failed(classify(error, Situation(api, member=True)), error)
-        # JoinGroup doesn't confirm the session, because its response may have been held back for longer than a session.
+        # JoinGroup doesn't confirm the session: its response may have been held back for longer than a session.
         self._heartbeat.session.confirm(sent_at)
         try:
             assigned = decode_assignment(bytes(synced.assignment))
@@ -132,13 +130,13 @@ class Joining:
         return self._membership.leads and self._leader.watches(topic)
 
     def outdated(self) -> str:
-        """Return why the assignment is outdated; empty if it is not, or another member leads."""
+        """Return why the assignment is outdated; empty if it isn't, or another member leads."""
         if not self._membership.leads or self._membership.phase is not Phase.STABLE:
             return ""
         return self._leader.outdated(self._cluster.snapshot)
 
     async def leave(self, reason: str, timeout: float, *, for_good: bool = False) -> None:
-        """Leave the group, so that others need not wait for the session to expire. Failures are only logged.
+        """Leave the group, so that the others need not wait for the session to expire. Failures are only logged.
 
         A static member leaves only ``for_good``: otherwise it is expected to return (KIP-345).
         """
@@ -150,7 +148,7 @@ class Joining:
             return
         exchange, group_id = _Leave(request), self._config.group_id
         try:
-            # Retry, because a lost LeaveGroup costs the others a whole session timeout.
+            # Retry: a lost LeaveGroup costs the others a whole session timeout.
             response = await self._requests.send(exchange, asyncio.get_running_loop().time() + timeout)
             if code := exchange.failure(response):
                 raise error_for(code, f"LeaveGroup of group {group_id!r}")
@@ -163,7 +161,7 @@ class Joining:
         return error_for(code, context, None, self._cluster.asked(request, group=group))
 
     def _failed(self, action: Action, error: KafkaError) -> JoinFailure:
-        # FAIL ends the join for good, too, because there is no call to which the error could be raised instead.
+        # FAIL ends the join for good, too: no call could raise the error instead.
         if action in (Action.STOP, Action.FAIL):
             raise error
         self._requests.prepare_retry(action, str(error))

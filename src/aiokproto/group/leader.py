@@ -1,11 +1,10 @@
 """The leader's part: computes the assignment from the subscriptions of all members.
 
-With a hundred members and a hundred thousand partitions that takes a good part of a second: to decode what the members
-say, to run the assignor, to encode the assignments. All of it runs in one of the client's threads, so that the event
+With a hundred members and a hundred thousand partitions it takes a good part of a second to decode the subscriptions,
+to run the assignor, and to encode the assignments. All of it runs in one of the client's threads, so that the event
 loop meanwhile sends heartbeats and delivers records; only assignors of the application run in the loop, unless they say
-otherwise. A thread works on values of its own and cannot be stopped: if the attempt to join is cancelled meanwhile, its
-result is dropped, and if the group has started another rebalance, the coordinator refuses it.
-"""
+otherwise. A thread works on values of its own and can't be stopped: if the attempt to join is cancelled meanwhile, its
+result is dropped, and if the group has started another rebalance, the coordinator refuses it."""
 
 from __future__ import annotations
 
@@ -62,7 +61,7 @@ class Leader:
         return await self._cluster.run_in_thread(_encoded, assigned, subscriptions)
 
     async def watch(self, members: Encoded) -> Members:
-        """Let :meth:`outdated` compare with the topics as they are now. Returns what the members subscribe to."""
+        """Let :meth:`outdated` compare with the topics as they are now. Returns the members' subscriptions."""
         decoded, topics, failures = await self._cluster.run_in_thread(_decoded, members)
         for member_id, error in failures:
             log.warning("group %s: subscription of member %s: %s", self._group_id, member_id, error)
@@ -94,7 +93,7 @@ class Leader:
         return ""
 
     def _moved(self, info: TopicInfo, snapshot: ClusterSnapshot) -> bool:
-        """Return whether replicas are in other racks (KIP-881); those of stopped brokers are not known."""
+        """Return whether replicas have moved to other racks (KIP-881). The racks of stopped brokers are unknown."""
         now = _racks([info], snapshot.brokers)[info.name]
         return now != self._racks[info.name] and any(
             racks != before and all(replica in snapshot.brokers for replica in partition.replicas)
@@ -102,7 +101,7 @@ class Leader:
         )
 
     async def _topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
-        """Return the topics that can be looked up. At once those that are known, which are all of them as a rule."""
+        """Return the topics that can be looked up: known topics, which are all of them as a rule, at once."""
         known = [name for name in names if name in self._cluster.snapshot.topics]
         infos = dict(await self._cluster.topics(known, _TOPIC_TIMEOUT))
         # It takes seconds to find out that a topic doesn't exist, and meanwhile no member reads the other topics. So

@@ -41,7 +41,7 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.protocol import PROTOCOL_TYPE
 
 LOST = frozenset({Action.REJOIN_LOST, Action.REJOIN_AS_NEW})
-"""Actions after the group has continued without the member."""
+"""Actions that mean that the group has continued without the member."""
 
 
 class Phase(Enum):

@@ -41,8 +41,8 @@ _STABLE_FROM = 7
 """The first version of OffsetFetch that can wait for open transactions (KIP-447)."""
 
 MAX_OMISSIONS = 5
-"""Responses in a row that leave out a partition, without an error, after which it counts as one without a committed
-offset, where the coordinator serves no version of OffsetFetch in which this never happens."""
+"""How many responses in a row may leave out a partition without an error before it counts as one without a committed
+offset, if the coordinator serves no version of OffsetFetch in which this never happens."""
 
 
 class OffsetsByTopic:
@@ -56,8 +56,7 @@ class OffsetsByTopic:
     def __init__(self, cluster: ClusterClient, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         self._cluster = cluster
         self._partitions = list(offsets)
-        # They are fixed for all attempts, because ids looked up again after a refusal could belong to topics created
-        # again.
+        # They are fixed for all attempts: ids looked up again after a refusal could belong to topics created again.
         self.ids = _topic_ids(cluster.snapshot, {topic for topic, _ in offsets})
         self._names = {topic_id: name for name, topic_id in self.ids.items()}
         self.topics: dict[str, list[tuple[int, OffsetAndMetadata]]] = {}
@@ -167,7 +166,7 @@ class FetchExchange:
         *,
         partly: bool = False,
     ) -> None:
-        """``partly``: a response that has offsets of some partitions will do."""
+        """``partly`` accepts a response that has offsets of some partitions."""
         self._partly = partly
         self.situation = Situation(OffsetFetchRequest.api_key, member=member is not None)
         self.partitions = list(partitions)
@@ -185,7 +184,7 @@ class FetchExchange:
         self._omissions = 0
 
     def highest(self) -> int | None:
-        # Every attempt looks the ids up, unlike a commit's, because the aim is the offset of a topic's newest id.
+        # Every attempt looks the ids up, unlike a commit's: the aim is the offset of a topic's newest id.
         self._ids = _topic_ids(self._cluster.snapshot, self._numbers) if self._by_id else {}
         return None if self._ids else _BY_NAME
 
@@ -213,7 +212,7 @@ class FetchExchange:
         )
         if self._partly and not top and self._has_some(entries.values()):
             return ErrorCode.NONE
-        # Retry by name, because a deleted topic then has no committed offset, and the others need no fresh metadata.
+        # Retry by name: a deleted topic then has no committed offset, and the others need no fresh metadata.
         self._by_id = self._by_id and code is not ErrorCode.UNKNOWN_TOPIC_ID
         if not code and len(entries) < len(self.partitions):
             # Partitions are left out only in versions before 9 (cluster/answers.py). Event Hubs always leaves out
@@ -247,17 +246,17 @@ class FetchExchange:
 
 
 def _topic_ids(snapshot: ClusterSnapshot, topics: Collection[str]) -> dict[str, bytes]:
-    """Return the ids of all topics, or nothing if one is unknown: a request has either ids or names."""
+    """Return the ids of all topics, or nothing if one is unknown, because a request has either ids or names."""
     ids = {name: snapshot.topics[name].topic_id for name in topics if name in snapshot.topics}
     return ids if len(ids) == len(topics) and ZERO_UUID not in ids.values() else {}
 
 
 def _worst(codes: Iterable[ErrorCode], situation: Situation) -> ErrorCode:
-    """Return the code that decides about a response: one to retry first, then one about the member."""
+    """Return the code that decides about a response: a code to retry comes first, then a code about the member."""
 
     def rank(code: ErrorCode) -> int:
         action = classify(code, situation)
-        # A retry comes first, because only its response says what happens to the rest.
+        # A retry comes first: only its response says what happens to the rest.
         again = action in (Action.REJOIN, Action.REFRESH_EPOCH)
         ranks = (action in RETRIED, action in LOST, again, action is Action.STOP, bool(code))
         return ranks.index(True) if True in ranks else len(ranks)

@@ -44,9 +44,8 @@ class GroupOffsets:
     Topics are identified by id if the metadata has the ids of all of them and the coordinator supports it, else by
     name.
 
-    Invariant: results cover exactly the requested partitions, whatever form the version has; and an offset of a deleted
-    topic is never committed for a new topic of the same name.
-    """
+    Invariant: results cover exactly the requested partitions, in any version; and an offset of a deleted topic is never
+    committed for a new topic of the same name."""
 
     def __init__(self, cluster: ClusterClient, group_id: str) -> None:
         self.group_id = group_id
@@ -78,7 +77,7 @@ class GroupOffsets:
         """Return committed offsets, None where there are none.
 
         Waits for open transactions that commit offsets of these partitions (KIP-447), at any isolation level: a
-        consumer that started before they end would process records again that they are about to commit.
+        consumer that started before they end would process again the records that they are about to commit.
 
         Args:
             partitions: The partitions.

@@ -1,9 +1,9 @@
 """Many partitions, as the messages of a group hold them: compact, and decoded and encoded without an object for each.
 
-A leader handles the partitions of all members: for a hundred thousand of them, one object each would take longer than
-the assignor, and each run of Python's garbage collector over them would block the event loop for tens of milliseconds,
-whichever thread makes them. So they are numbers here, and become :class:`~aiokproto.types.TopicPartition` only when
-they are looked at.
+A leader handles the partitions of all members. For a hundred thousand partitions, making an object each would take
+longer than the assignor, and each run of Python's garbage collector over them would block the event loop for tens of
+milliseconds, in whichever thread they are made. So they are numbers here, and become
+:class:`~aiokproto.types.TopicPartition` only when they are looked at.
 
 ConsumerProtocolSubscription, ConsumerProtocolAssignment and the user data of ``sticky`` all hold an array of topics,
 each with an array of partition numbers, in the same form in all their versions.
@@ -28,7 +28,7 @@ _ONE = struct.Struct(">ii")
 
 
 class TopicNames(list[str]):
-    """Topics, to which the partitions of many lists refer by index."""
+    """Topics. The partitions of many lists refer to them by index."""
 
     @cached_property
     def encoded(self) -> list[bytes]:

@@ -27,8 +27,8 @@ log = logging.getLogger("aiokproto.group")
 _LEAVE_TIMEOUT = 3.0
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-"""Seconds before the next generation after an assignment that cannot be decoded. Each one stops all members of an eager
-group: longer than the pauses after failures that concern this member alone."""
+"""Seconds before the next generation after an assignment that can't be decoded. Each generation stops all members of an
+eager group, so these pauses are longer than the ones after failures that concern this member alone."""
 
 
 class RebalanceLoop:
@@ -68,7 +68,7 @@ class RebalanceLoop:
         self.join_failure = ""
         self.rebalances = Timing()
         self.joining_since: float | None = None
-        # Whether the last response to a JoinGroup gave the member its id, by which it is known from then on (KIP-394).
+        # Whether the last response to a JoinGroup gave the member the id that it keeps from then on (KIP-394).
         self._known = False
         self._cluster = cluster
         self._config = config
@@ -102,8 +102,7 @@ class RebalanceLoop:
         """Replace the subscription; without topics the member leaves the group."""
         if topics != self._topics:
             self._topics = topics
-            # The call clears it instead of the first JoinGroup, because from now on Consumer.assign() has to be
-            # refused.
+            # The call clears it instead of the first JoinGroup: from now on Consumer.assign() has to be refused.
             self.outside = self.outside and not topics
             self.rejoin("the subscription changed")
 
@@ -120,15 +119,15 @@ class RebalanceLoop:
     def lose(self, error: KafkaError) -> None:
         """Note that the group continued without this member."""
         self.lost_reason = str(error)
-        # Do it at once, because the loop may be waiting for the owner to finish a REVOKE, which must stop waiting for
-        # commits that can't succeed.
+        # Do it at once: the loop may be waiting for the owner to finish a REVOKE, which must stop waiting for commits
+        # that can't succeed.
         if self.owned:
             self._owner.lost()
         self.rejoin(str(error))
 
     def fail(self, error: BaseException) -> None:
         """Note that the group refuses this member for good: :meth:`run` raises the error."""
-        # Keep the first, because later ones are its consequences.
+        # Keep the first: later ones are its consequences.
         self._failure = self._failure or error
         self._note()
 
@@ -144,8 +143,7 @@ class RebalanceLoop:
     def _note(self) -> None:
         self._noted.set()
         if not self._can_join() and self._attempt is not None:
-            # Don't wait for JoinGroup, because the coordinator can hold its response back for a whole rebalance
-            # timeout.
+            # Don't wait for JoinGroup: the coordinator can hold its response back for a whole rebalance timeout.
             self._attempt.cancel()
 
     def _can_join(self) -> bool:
@@ -161,7 +159,7 @@ class RebalanceLoop:
         """
         while True:
             self._noted.clear()
-            # The order is that of urgency: an error ends everything, and lost partitions come before new ones.
+            # The most urgent comes first: an error ends everything, and lost partitions come before new ones.
             if self._failure is not None:
                 raise self._failure
             if self.lost_reason:
@@ -173,7 +171,7 @@ class RebalanceLoop:
 
     async def _lose(self) -> None:
         log.warning("group %s: lost all partitions: %s", self._config.group_id, self.lost_reason)
-        # Clear it before the await, because a second loss during the await is a new note.
+        # Clear it before the await: a second loss during the await is a new note.
         self.lost_reason = ""
         self._left_to_others()
         await self._give_up(ChangeKind.LOST, set(self.owned))
@@ -193,8 +191,8 @@ class RebalanceLoop:
             await self._noted.wait()
 
     async def _rebalance(self) -> None:
-        # With an eager assignor the member gives up all partitions before joining, because the leader may assign any of
-        # them to another member at once. With cooperative assignors it gives up only what isn't subscribed.
+        # The member gives up all partitions before joining if an assignor is eager: the leader may assign any of them
+        # to another member at once. If all are cooperative, it gives up only what isn't subscribed.
         gone = {each for each in self.owned if not self._joining.cooperative or each.topic not in self._topics}
         await self._give_up(ChangeKind.REVOKE, gone, joins=True)
         if self.lost_reason or not self._can_join():
@@ -212,12 +210,12 @@ class RebalanceLoop:
         await self._give_up(ChangeKind.REVOKE, revoked)
         if self.lost_reason:
             return
-        # Add them before the owner is called, because it may commit from inside its callback.
+        # Add them before the owner is called: it may commit from inside its callback.
         self.owned |= added
         self._log_generation(len(added), len(revoked))
         await self._owner.apply(Change(ChangeKind.ASSIGN, sorted(added)))
         if revoked:
-            # In cooperative rebalancing revoked partitions go to their new owners in the next generation (KIP-429).
+            # Revoked partitions go to their new owners in the next generation, in cooperative rebalancing (KIP-429).
             # guard: partitions that were given up are assigned again
             self.rejoin("partitions were given up")
         elif unwanted and not self._unwanted:
@@ -236,15 +234,16 @@ class RebalanceLoop:
         self._returning = set()
 
     async def _give_up(self, kind: ChangeKind, partitions: set[TopicPartition], *, joins: bool = False) -> None:
-        """Give up partitions; ``joins``: in order to join the next generation, which may assign them back."""
+        """Give up partitions; ``joins`` says that the member does so in order to join the next generation, which may
+        assign them back."""
         if not partitions:
             return
-        # It is less than the rebalance timeout, because the heartbeat that announced the rebalance was up to an
-        # interval late. A tenth is left for the JoinGroup itself.
+        # It is less than the rebalance timeout: the heartbeat that announced the rebalance was up to an interval late.
+        # A tenth is left for the JoinGroup itself.
         timeout = max(self._config.max_poll_interval * 0.9 - self._config.heartbeat_interval, 0.1)
         deadline = asyncio.get_running_loop().time() + timeout
         await self._owner.apply(Change(kind, sorted(partitions), deadline))
-        # Remove them after the owner is done, because until then its commits are commits of an owner.
+        # Remove them after the owner is done: until then its commits are commits of an owner.
         self.owned -= partitions
         if joins:
             self._returning |= partitions
@@ -291,7 +290,7 @@ class RebalanceLoop:
                 if action in LOST:
                     # The group may have continued without this member.
                     self._left_to_others()
-                # The loop must have LOST carried out before it joins, because other members may read those partitions.
+                # The loop must have LOST carried out before it joins: other members may read those partitions.
                 if action in LOST and self.owned:
                     self.lose(error)
                     return None
@@ -306,13 +305,13 @@ class RebalanceLoop:
             return None
         finally:
             self.joining_since = None
-            # Set it even if joining is given up, because a commit that waits must look at the state instead of hanging.
+            # Set it even if joining is given up: a commit that waits must look at the state instead of hanging.
             self.settled.set()
 
     async def _pause_without_assignment(self, error: KafkaError, attempt: int) -> None:
-        """Wait before the next generation, since nobody knows what this one assigns to the member; the next rebalance
-        of the others ends the wait. (Java's consumer raises the error from each poll(), and does not rejoin.)"""
-        # In an eager group the other members may own anything by now. A cooperative group takes nothing away without a
+        """Wait before the next generation, because this one's assignment to the member is unknown; the next rebalance
+        of the others ends the wait. (Java's consumer raises the error from each poll(), and doesn't rejoin.)"""
+        # The other members of an eager group may own anything by now. A cooperative group takes nothing away without a
         # second rebalance, in which the member says what it still owns.
         self._left_to_others()
         pause, member = self._assignment_backoff.delay(attempt), self._membership
@@ -330,8 +329,7 @@ class RebalanceLoop:
 
     async def _attempt_to_join(self) -> set[TopicPartition] | JoinFailure | None:
         """Make one attempt to join. Return None if it was cancelled because the member must not join any more."""
-        # It needs a task of its own, because _note() must be able to cancel the wait for JoinGroup without cancelling
-        # the loop.
+        # It needs a task of its own: _note() must be able to cancel the wait for JoinGroup without cancelling the loop.
         self._attempt = create_task(
             self._joining.attempt(self._topics, self.owned, self._rejoin_reason), name="aiokproto-consumer-join"
         )

@@ -169,7 +169,8 @@ class Reconciliation(Generic[Item]):
             await self._heartbeat.leave(epoch, timeout)
 
     async def _release(self) -> None:
-        """Give up everything without waiting for the application: it requests nothing, or others own it already."""
+        """Give up everything without waiting for the application: it requests nothing, or other members own it
+        already."""
         await self._give_up(self._membership.owned, self._owner.lose)
 
     async def _revoke(self, items: frozenset[Item]) -> None:

@@ -13,7 +13,7 @@ from aiokproto.group.membership import Membership
 log = logging.getLogger("aiokproto.group")
 
 BLOCKED = 1.0
-"""Seconds by which the event loop has to be late for a warning to say so."""
+"""How late (s) the event loop has to be before a warning says so."""
 
 
 class Session:
@@ -46,7 +46,7 @@ class Session:
         self._timer: asyncio.TimerHandle | None = None
 
     def confirm(self, sent_at: float) -> None:
-        """Note that the coordinator knows the member, by the response to a request sent at that loop time."""
+        """Record that the coordinator knows the member: it has responded to a request sent at that loop time."""
         self._sent_at = max(self._sent_at, sent_at)
         loop = asyncio.get_running_loop()
         if loop.time() - self._sent_at >= self.timeout:
@@ -63,7 +63,7 @@ class Session:
             self._ended()
 
     def limit(self, timeout: float) -> None:
-        """Replace the session timeout (s), also of the session that has begun."""
+        """Replace the session timeout (s), even of the current session."""
         self.timeout = timeout
         if self._timer is not None:
             self._timer.cancel()
@@ -76,7 +76,7 @@ class Session:
             self._timer = None
 
     def mark_unconfirmed(self, late: float = 0.0) -> None:
-        """Count the session as unconfirmed; ``late`` is by how many seconds the event loop did that too late."""
+        """Count the session as unconfirmed; ``late`` is how many seconds too late the event loop did so."""
         if self.confirmed:
             silence = asyncio.get_running_loop().time() - self._sent_at
             cause = ""

@@ -16,13 +16,14 @@ from aiokproto.observe.observers import Timing
 from aiokproto.types import TopicPartition
 
 _SESSION_TIMEOUT = 45.0
-"""Seconds: the default of ``group.share.session.timeout.ms``. Only the timeout of single heartbeats depends on it."""
+"""The default of ``group.share.session.timeout.ms``, in seconds. Only the timeout of single heartbeats depends on
+it."""
 
 
 class ShareMember:
     """A member of a share group: joins by ShareGroupHeartbeat, and reports each assignment.
 
-    Members share partitions: several can have the same one, and nobody waits until a member has given one up. So each
+    Members share partitions: several can have the same one, and no member waits until another has given one up. So each
     assignment takes effect at once, and nothing is acknowledged.
 
     Attributes:
@@ -162,8 +163,7 @@ class _Owner:
 
     async def assign(self, items: frozenset[TopicIdPartition]) -> None:
         self._replace(self._owned | items)
-        # Names are forgotten only here, because a revocation may be followed by an assignment whose names are known
-        # already.
+        # Names are forgotten only here: a revocation may be followed by an assignment whose names are known already.
         self._names.retain(self._owned)
 
     async def revoke(self, items: frozenset[TopicIdPartition]) -> None:
@@ -179,7 +179,7 @@ class _Owner:
         self._replace(frozenset())
 
     def session(self, confirmed: bool) -> None:
-        """Nothing: the member shares its partitions, so nobody takes them from it."""
+        """Nothing: the member shares its partitions, so it can't lose them to another member."""
 
     def _replace(self, owned: frozenset[TopicIdPartition]) -> None:
         if owned != self._owned:

@@ -68,8 +68,8 @@ class StreamsListener:
     """
 
     async def assigned(self, tasks: Tasks) -> None:
-        """Begin with these tasks. A task whose role changes is revoked in the one and assigned in the other. Empty if
-        the member has joined and there are none yet."""
+        """Start these tasks. A task whose role changes is revoked in the one and assigned in the other. Empty if the
+        member has joined and there are none yet."""
 
     async def revoked(self, tasks: Tasks) -> None:
         """End these tasks: commit what is processed, and close their state. No other member has them before that."""
@@ -78,8 +78,8 @@ class StreamsListener:
         """Close the state of these tasks without committing: the group has continued without this member."""
 
     def removed(self) -> None:
-        """Stop processing at once: the group has removed the member. :meth:`lost` follows, which can await; this is no
-        coroutine function, as others may own the tasks by the time it would run."""
+        """Stop processing at once: the group has removed the member. :meth:`lost` follows, which can await. This isn't
+        a coroutine function, because other members may own the tasks by the time it would run."""
 
     def status_changed(self, statuses: tuple[StreamsStatus, ...]) -> Awaitable[None] | None:
         """The group has other conditions than before: missing topics, or a member requests the end of the
@@ -90,7 +90,7 @@ class StreamsListener:
 
 
 class StreamsMember:
-    """A member of a streams group, beside those of Kafka Streams.
+    """A member of a streams group, which can also have members that are Kafka Streams.
 
     ::
 
@@ -213,8 +213,7 @@ class StreamsMember:
     # What the application has to say
 
     def report_offsets(self, offsets: Mapping[TaskId, int], ends: Mapping[TaskId, int]) -> None:
-        """Report how far the state of tasks is restored, from which the group knows when a warm-up task can become
-        active.
+        """Report how far the state of tasks is restored, so that the group knows when a warm-up task can become active.
 
         Args:
             offsets: Task → the sum of the offsets in its changelogs up to which its state is restored.
@@ -336,7 +335,7 @@ def _called(method: Callable[..., object], name: str, *args: Any) -> None:
 
 
 async def _awaited(method: Callable[..., Awaitable[object]], name: str, *args: Any) -> None:
-    # It runs in a task of its own, because a coroutine that swallows its cancellation would keep run() from ending.
+    # It runs in a task of its own: a coroutine that swallows its cancellation would keep run() from ending.
     with calling(f"StreamsListener.{name}", awaited=True):
         await apart(method(*args), f"StreamsListener.{name}")
 
@@ -344,9 +343,8 @@ async def _awaited(method: Callable[..., Awaitable[object]], name: str, *args: A
 class _Notifier:
     """Calls the methods of a listener that responses lead to: at once, or those that are coroutine functions in turn.
 
-    Of several calls that wait for the same method only the newest is made: it has all that is so now, and a method that
-    hangs does not fill the memory.
-    """
+    If several calls wait for the same method, only the newest is made: it has the current state, and a method that
+    hangs doesn't fill the memory."""
 
     def __init__(self, listener: StreamsListener) -> None:
         self._listener = listener

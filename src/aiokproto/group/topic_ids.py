@@ -43,9 +43,8 @@ def by_topic(partitions: Iterable[TopicIdPartition]) -> dict[bytes, list[int]]:
 class TopicNames:
     """The names of topic ids, by the cluster's metadata.
 
-    An id that the metadata lacks belongs to a topic that is new, was created again, or that only the coordinator knows
-    to match the subscription.
-    """
+    If the metadata lacks an id, its topic is new, was created again, or only the coordinator knows that it matches the
+    subscription."""
 
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
@@ -81,8 +80,8 @@ class TopicNames:
         response = await self._cluster.request(request, timeout=_LOOK_UP_TIMEOUT)
         found = {topic.topic_id: topic.name for topic in response.topics if topic.name and not topic.error_code}
         if found:
-            # Request them by name from now on, because they are read, so every refresh of the metadata must have them.
-            # The snapshot may have an earlier topic of that name.
+            # Request them by name from now on: they are read, so every refresh of the metadata must have them. The
+            # snapshot may have an earlier topic of that name.
             self._cluster.metadata.invalidate("the group assigns topics that the metadata lacks", found.values())
             await self._cluster.topics(found.values(), timeout=_LOOK_UP_TIMEOUT)
         for topic in response.topics:

@@ -1,19 +1,18 @@
 """Authenticate a connection by SASL: SaslHandshake names the mechanism, SaslAuthenticate carries its tokens (KIP-43,
 KIP-152).
 
-Brokers before 1.0 know no SaslAuthenticate: after SaslHandshake v0 the tokens are frames of their own, and a broker
-that rejects one only closes the connection. Those before 0.10 know no SaslHandshake either: GSSAPI is their only
+Brokers before 1.0 don't know SaslAuthenticate: after SaslHandshake v0 the tokens are frames of their own, and a broker
+that rejects one only closes the connection. Brokers before 0.10 don't know SaslHandshake either: GSSAPI is their only
 mechanism, and its tokens are the first frames on the connection.
 
 **Sessions (KIP-368).** A broker may limit how long an authentication is valid. When most of that time has passed, the
-next request is held back, and with it all that follow it, until the client has authenticated again; requests already in
-flight are not disturbed. An idle connection does not authenticate again: a broker closes a connection only when a
+client holds back the next request, and all that follow it, until it has authenticated again; requests already in flight
+are not disturbed. An idle connection doesn't authenticate again, because a broker closes a connection only when a
 request comes too late.
 
 **The application's code.** A mechanism, and the functions that give it secrets, can raise anything, return anything,
-and be cancelled on their own account. All of that ends the attempt with an error, and never a task of the client.
-Errors name mechanism, user and broker, and have no frames of the authentication, whose variables are secrets.
-"""
+and be cancelled on their own account. All of that ends the attempt with an error, and never ends a task of the client.
+Errors name mechanism, user and broker, and have no frames of the authentication, whose variables are secrets."""
 
 from __future__ import annotations
 
@@ -50,11 +49,11 @@ from aiokproto.security.shown import LONGEST_REASON, shown
 from aiokproto.security.tracebacks import without_frames
 
 MAX_CHALLENGES = 64
-"""Most challenges of one exchange. The longest of the known mechanisms, GSSAPI, has three."""
+"""Maximum number of challenges in one exchange. The longest of the known mechanisms, GSSAPI, has three."""
 
 _RENEWED = (0.85, 0.95)
-"""The part of a session's lifetime after which it is renewed: between these two, so that the connections of many
-clients do not do it together (as Java)."""
+"""The parts of a session's lifetime between which it is renewed, at random, so that the connections of many clients
+don't renew together (as in Java)."""
 
 GSSAPI = "GSSAPI"
 """The only mechanism of brokers before 0.10."""
@@ -101,7 +100,7 @@ class Authentication:
         )
 
     async def run(self) -> None:
-        """Authenticate. Without a deadline of its own.
+        """Authenticate, without a deadline of its own.
 
         Raises:
             AuthenticationError: Either side rejected the other, or the broker does not offer the mechanism.

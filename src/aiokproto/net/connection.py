@@ -10,15 +10,15 @@ those behind it: callers separate these by opening several connections (see
 **Writing.** A request is encoded and written before :meth:`Connection.send` first suspends. Callers rely on this: the
 producer's sequence numbers are in order because its requests are written in the order of the calls.
 
-**Holding.** After a response with a throttle time nothing is written until that time has passed (KIP-219), and nothing
-but the exchange while the client authenticates again (KIP-368). Requests wait in ``_held``, in order, with their
+**Holding.** After a response with a throttle time nothing is written until that time has passed (KIP-219), and while
+the client authenticates again only that exchange is written (KIP-368). Requests wait in ``_held``, in order, with their
 correlation ids assigned: once one waits, all later ones do. Their response deadlines start when they are written.
 
-**Deadlines.** One timer serves all requests and the idle timeout, since a ``TimerHandle`` per request would cost more
-than the request. A caller's deadline fails that caller only; the late response is matched and dropped, as one
-skipped response would shift every later one. A request without a response for ``request_timeout`` (or its own
-timeout, if longer) closes the connection: without that, a peer that vanished without closing its socket would be
-indistinguishable from a slow one.
+**Deadlines.** One timer serves all requests and the idle timeout, because a ``TimerHandle`` per request would cost more
+than the request. A caller's deadline fails that caller only; the late response is matched and dropped, because a
+skipped response would shift every later one. A request without a response for ``request_timeout`` (or its own timeout,
+if longer) closes the connection: otherwise a peer that vanished without closing its socket would be indistinguishable
+from a slow one.
 
 **End.** ``_fail`` is the only way a connection ends, and runs once. It fails every request in flight exactly once; a
 request is never retried here, because only its caller knows whether it can be carried out twice.
@@ -77,8 +77,7 @@ MAX_THROTTLE = 60.0
 _LENGTH_SIZE = 4
 
 # The usual causes of connections that end early, or never respond. They don't become a NotKafkaError, which bootstrap
-# treats as final, because a load balancer without a backend closes connections like this too, and the next attempt can
-# succeed.
+# treats as final: a load balancer without a backend closes connections like this too, and the next attempt can succeed.
 _NO_RESPONSE_YET = (
     " before its first response: the broker is starting, the listener expects TLS (security_protocol='SSL'), or it is"
     " not Kafka"
@@ -106,7 +105,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
     def __init__(self, peer: str, config: ClusterConfig, observer: NodeObserver | None = None) -> None:
         self.peer = peer
         self._observer = observer or NodeObserver(-1, config.hooks)
-        # Whether the observer hears of the end: only if the connection was reported as open.
+        # The observer hears of the end only if the connection was reported as open.
         self._reported = False
         self.versions = BrokerVersions({}, peer)
         self._first_id = -1
@@ -118,11 +117,11 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         # The reason for the end, and the only mark of it. Every method tests this and never the transport, which
         # reports the loss one loop iteration later.
         self._failure: KafkaError | None = None
-        # Only connection_lost sets it. close() merely asks for the end: the transport flushes first, and wait_closed()
+        # connection_lost alone sets it. close() merely asks for the end: the transport flushes first, and wait_closed()
         # waits for that.
         self._lost = asyncio.Event()
         # Follows asyncio's write flow control (pause_writing). Only one-way requests wait for it. Their callers limit
-        # all other requests, because they wait for responses.
+        # all other requests: they wait for responses.
         self._writable = asyncio.Event()
         self._writable.set()
         # _send appends to it and only _flush removes, which keeps the order of the calls.
@@ -144,8 +143,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         self._answered: set[int] | None = None
         self._refused_api: int | None = None
         self._timer = Timer(self._on_timer)
-        # When the last request was written. Reads need no mark, because the connection isn't idle while a response is
-        # due.
+        # When the last request was written. Reads need no mark: the connection isn't idle while a response is due.
         self._last_used = self._loop.time()
 
     @property
@@ -160,12 +158,13 @@ class Connection(Dialled, asyncio.BufferedProtocol):
 
     @property
     def refused(self) -> str:
-        """The API of ``broker_version`` on which the broker has ended it and never answered; else empty."""
+        """The API on which the broker closed the connection without ever answering it in the version of
+        ``broker_version``; else empty."""
         return "" if self._refused_api is None else api_name(self._refused_api)
 
     @property
     def in_flight(self) -> int:
-        """Number of requests without a response, those held back included."""
+        """Number of requests without a response, including requests that are held back."""
         return len(self._protocol.pending) + len(self._held)
 
     @property
@@ -259,7 +258,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         return await future
 
     def send_last_token(self, token: bytes) -> None:
-        """Send a SASL token without header, to which the broker does not respond.
+        """Send a SASL token without header. The broker does not respond to it.
 
         Raises:
             BrokerConnectionError: The connection is closed.
@@ -314,7 +313,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             EncodeError: The version cannot carry the request.
         """
         version = self.versions.pick(type(request), max_version)
-        # The loop iteration that reads the frame decodes it, because there is no task that could do so later.
+        # The loop iteration that reads the frame decodes it: there is no task that could do so later.
         decode = partial(self._decode, request, version)
         self._send(request, version, CallbackRequest(decode, on_response, request.api_key, timeout))
 
@@ -329,8 +328,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         # Write first and wait afterwards, so that the request is in order, and a caller that is cancelled here leaves
         # no half of a frame.
         if self._held or not self._writable.is_set():
-            # This wait is outside of the deadline, because the broker has imposed the pause, and MAX_THROTTLE bounds
-            # it.
+            # This wait is outside of the deadline: the broker has imposed the pause, and MAX_THROTTLE bounds it.
             await self._flushed.wait()
             late = f"{api_name(request.api_key)} to {self.peer}: not written to the socket in {timeout:.3g} s"
             async with deadline_at(self._loop.time() + timeout, lambda: late):
@@ -364,7 +362,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
     def _send(
         self, request: Request[Any], version: int, in_flight: InFlightRequest | None, past_hold: bool = False
     ) -> None:
-        # Check before anything is encoded, because a closed connection must neither use up a correlation id nor queue a
+        # Check before anything is encoded: a closed connection must neither use up a correlation id nor queue a
         # request.
         if self._failure is not None:
             raise copied(self._failure)
@@ -373,13 +371,12 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         correlation_id, data = self._protocol.encode(request, version)
         if in_flight is not None:
             in_flight.version = version
-        # Wait behind requests that still wait although the time has passed, because overtaking them would reorder
-        # requests.
+        # Wait behind requests that still wait although the time has passed: overtaking them would reorder requests.
         if self._held_until and not past_hold and (self._held or self._loop.time() < self._held_until):
             self._held.append(HeldRequest(correlation_id, data, in_flight, self._loop.time()))
             self._flushed.clear()
             if in_flight is not None and in_flight.deadline < math.inf:
-                # While the request waits, only the caller's own deadline runs; without one (infinity) the throttle
+                # The caller's own deadline alone runs while the request waits; without one (infinity) the throttle
                 # time, at most MAX_THROTTLE, or the authentication's deadline bounds the wait.
                 self._timer.call_at(in_flight.deadline)
             self._start_renewal()
@@ -421,7 +418,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         self._throttled_until = max(self._throttled_until, self._loop.time() + pause)
         if not self._holding:
             self._held_until = self._throttled_until
-        # Replace the timer, because a longer pause moves the end, and the timer must not flush before it.
+        # Replace the timer: a longer pause moves the end, and the timer must not flush before it.
         if self._throttle_timer is not None:
             self._throttle_timer.cancel()
         self._throttle_timer = self._loop.call_at(self._throttled_until, self._end_throttle)
@@ -451,19 +448,18 @@ class Connection(Dialled, asyncio.BufferedProtocol):
     # --- Deadlines and idle timeout: one timer for all ---
 
     def _on_timer(self, now: float) -> None:
-        # List them once, before anything fails, because a callback may send again from within fail(), which would
-        # change the queues under the loop.
+        # List them once, before anything fails: a callback may send again from within fail(), which would change the
+        # queues under the loop.
         requests = self._requests()
         for request in requests:
             if request.deadline <= now and not request.done():
                 self._fail_request(request, DeadlineError(self._deadline_text(request, now)))
-        # Look at all requests and not only at the oldest, because one with a long timeout of its own (a JoinGroup) may
-        # be ahead of one that is overdue.
+        # Look at all requests and not only at the oldest: one with a long timeout of its own (a JoinGroup) may be ahead
+        # of one that is overdue.
         late = next((request for request in requests if request.disconnect_at <= now), None)
         if late is not None:
             text = f"{self.peer} did not respond to {api_name(late.api_key)} in {now - late.sent_at:.3g} s"
-            # Abort instead of closing, because the peer may have vanished, and a flush would wait until the kernel
-            # gives up.
+            # Abort instead of closing: the peer may have vanished, and a flush would wait until the kernel gives up.
             self._fail(BrokerConnectionError(text), abort=True)
         elif not requests and now - self._last_used >= self._config.connections_max_idle:
             self._fail(BrokerConnectionError(f"the connection to {self.peer} was closed: idle for too long"))
@@ -486,7 +482,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         return f"{what}: no response in {round(request.deadline - request.sent_at, 3):g} s"
 
     def _requests(self) -> list[InFlightRequest]:
-        """All requests without a response, oldest first; those held back come last, as they were sent last."""
+        """Return all requests without a response, oldest first; held ones come last because they will be sent last."""
         # One-way requests have no response, and so no deadline: they are None.
         held = [held.request for held in self._held if held.request is not None]
         return [pending.token for pending in self._protocol.pending] + held
@@ -510,8 +506,8 @@ class Connection(Dialled, asyncio.BufferedProtocol):
                 if not request.done():
                     request.complete(frame)
         except ResponseTooLargeError as error:
-            # The oldest request gets the reason, because a retry would get the same response. The others only lost
-            # their connection: the bytes aren't read, and without them the start of the next frame is unknown.
+            # The oldest request gets the reason: a retry would get the same response. The others only lost their
+            # connection: the bytes aren't read, and without them the start of the next frame is unknown.
             request = self._protocol.pending.popleft().token
             # If the caller timed out or was cancelled, the response was awaited only to keep the order.
             if not request.done():
@@ -541,7 +537,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             middle = " in the middle of a response" if self._protocol.mid_frame else ""
             hint = "" if middle else self._hint()
             lost = BrokerConnectionError(f"the connection to {self.peer} was lost{middle}: {cause}{hint}")
-            # With TLS 1.3 a broker rejects a client's certificate after the handshake.
+            # A broker rejects a client's certificate after the handshake if TLS is 1.3.
             error = refusal(self.peer, exc) or lost
             error.__cause__ = exc
             self._fail(error)
@@ -557,13 +553,13 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         return usual_service(address[1]) if isinstance(address, tuple) else ""
 
     def _other_release(self) -> str:
-        """What a broker may be that does not do what the release does which the application has named."""
+        """Return a hint that ``broker_version`` may be wrong, if the application has set it."""
         if self.versions.assumed != BY_OPTION:
             return ""
         return f"; broker_version={self.versions.assumed_release!r} may be wrong: without it, 0.10 and later are asked"
 
     def _hint(self) -> str:
-        """What the usual causes are of a connection that the peer closes."""
+        """Return the usual causes of a connection that the peer closes."""
         if not self._protocol.has_responded:
             if self._config.tls is not None:
                 return _NO_RESPONSE_YET_WITH_TLS + self._other_release()
@@ -590,7 +586,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             elif not request.reported:
                 # Its caller was cancelled, and the response is still due.
                 self._report_failure(request, failure)
-        # Clear them only now, because _requests() reads both queues.
+        # Clear them only now: _requests() reads both queues.
         self._protocol.pending.clear()
         self._held.clear()
         self._flushed.set()
@@ -637,10 +633,9 @@ def throttle(response: Response, version: int) -> float:
     Only versions from KIP-219 on count (``client_throttles``). Before, the broker delayed the response itself, and
     ``throttle_time_ms`` reports a delay that has already happened.
     """
-    # Not every response has the field; ApiVersions has it, and Produce with acks=0 has no response at all.
+    # Some responses lack the field; ApiVersions has it, and Produce with acks=0 has no response at all.
     milliseconds: int = getattr(response, "throttle_time_ms", 0)
     if milliseconds <= 0 or version not in response.client_throttles:
         return 0.0
-    # There is a limit, as on everything that a peer controls, because one wrong field must not silence a client for
-    # weeks.
+    # The limit is here because a peer controls the field, and one wrong field must not silence a client for weeks.
     return min(milliseconds / 1000, MAX_THROTTLE)

@@ -1,4 +1,4 @@
-"""Requests in flight on a connection: their deadlines, and who receives the response.
+"""Requests in flight on a connection: their deadlines, and how each receives its response.
 
 A request has two deadlines. ``deadline`` is the caller's: when it passes, the caller gets ``DeadlineError`` and the
 connection lives on. ``disconnect_at`` is the connection's: when it passes without a response, the connection is closed
@@ -23,7 +23,7 @@ R = TypeVar("R", bound=Response)
 
 
 class InFlightRequest(ABC):
-    """A request that was sent, or is held back. The two classes below deliver its response.
+    """A request that was sent or is held back. The two classes below deliver its response.
 
     Attributes:
         api_key: The request's ApiKey, for error texts.
@@ -150,7 +150,8 @@ class HeldRequest:
 
 
 def end_of(failure: KafkaError, request: InFlightRequest) -> KafkaError:
-    """Copy a connection's error for one request, with the API's name. A BrokerError has no free text to add it to."""
+    """Copy a connection's error for one request, with the API's name. A BrokerError has no free text to which it could
+    be added."""
     error = copied(failure)
     if not isinstance(error, BrokerError):
         error.args = (f"{failure} ({api_name(request.api_key)} was in flight)",)

@@ -35,7 +35,7 @@ T = TypeVar("T")
 Connect = Callable[[], Awaitable[Connection]]
 
 SILENCE = 2.0
-"""Seconds without a response to ApiVersions after which a broker may be one of 0.9; less with a short timeout."""
+"""Seconds without a response to ApiVersions after which a broker may be Kafka 0.9; fewer with a short timeout."""
 
 _ANSWERED_SINCE: Mapping[str, Request[Any]] = {
     "0.9": ListGroupsRequest(),
@@ -64,15 +64,16 @@ async def open_connection(
     """Connect to a broker, learn which API versions it supports, and authenticate. Cancelling closes the socket.
 
     Brokers before 0.10 close the connection when they receive ApiVersions. So does a proxy whose broker is away, or a
-    broker at its limit of connections, for as long as it lasts. So what closes the connection twice, the second time
-    for ApiVersions v0, is an old broker only if it answers a request of that time, and then closes that connection on
-    ApiVersions: ListGroups, which is new in 0.9, or ListOffsets. Whatever answers nothing is not reached yet.
+    broker at its limit of connections, for as long as it lasts. A peer that closes the connection twice, the second
+    time on ApiVersions v0, is therefore an old broker only if it answers a request that old brokers know (ListGroups,
+    which is new in 0.9, or ListOffsets), and then closes that connection on ApiVersions. A peer that answers nothing
+    isn't reached yet.
 
-    0.9 does not close the connection: it ignores ApiVersions. So a broker that is silent for :data:`SILENCE` is probed
-    on another connection: 0.9 is one that there answers ListGroups, and again ignores ApiVersions. A broker that is
+    0.9 doesn't close the connection: it ignores ApiVersions. So a broker that is silent for :data:`SILENCE` is probed
+    on another connection. It is 0.9 if it answers ListGroups there, and ignores ApiVersions again. A broker that is
     only slow fails one of the two, or its answer to the first request comes meanwhile.
 
-    The option ``broker_version`` says which release it is, and spares all of this.
+    The option ``broker_version`` names the release, and avoids all of this.
 
     ``release`` is one of :data:`~aiokproto.net.versions.BEFORE_0_10` if an earlier connection to the broker has found
     that out; else None.
@@ -154,7 +155,7 @@ async def open_connection(
         raise BrokerConnectionError(text) from closed
     if config.sasl is None:
         return await opened(await _connect_to_old_broker(connect, until, timeout, closed))
-    # Before a client has authenticated, 0.9 answers no request but the tokens of GSSAPI.
+    # 0.9 answers no request but the tokens of GSSAPI before a client has authenticated.
     if config.sasl.name != GSSAPI:
         raise BrokerConnectionError(f"{closed}; Kafka before 0.10 has no SASL mechanism {config.sasl.name}")
     connection = await connect()
@@ -165,7 +166,8 @@ async def open_connection(
 async def _connect_to_old_broker(
     connect: Connect, until: float, timeout: float, closed: BrokerConnectionError
 ) -> Connection:
-    """Return a connection to a broker that has closed two on ApiVersions; raise ``closed`` if it answers nothing."""
+    """Return a connection to a broker that has closed two connections on ApiVersions; raise ``closed`` if it answers
+    nothing."""
     for release, request in _ANSWERED_SINCE.items():
         connection = await connect()
         answered = await _unless_closed(connection, _answer_then_versions(connection, request, until, timeout))
@@ -181,7 +183,8 @@ async def _connect_to_old_broker(
 
 
 async def _unless_closed(connection: Connection, exchange: Coroutine[Any, Any, T]) -> T | BrokerConnectionError:
-    """Return the result of a connection's first exchange; the error if the broker has closed the connection on it."""
+    """Return the result of a connection's first exchange, or the error if the broker has closed the connection on
+    it."""
     try:
         return await exchange
     # This includes a cancellation, because no other code has the socket yet.
@@ -197,9 +200,8 @@ async def _answer_then_versions(
 ) -> BrokerVersions | None:
     """Send a request that old brokers answer, then ApiVersions; return None if that has closed the connection.
 
-    On one connection, and so to one broker: whatever has closed the others, this one is there, and knows no
-    ApiVersions.
-    """
+    Both go over one connection, and so to one broker: even if something else has closed the other connections, this
+    broker is there, and doesn't know ApiVersions."""
     await _answer(connection, request, until, timeout)
     try:
         return await _negotiate(connection, Negotiation(connection.peer, 0), until, timeout)
@@ -213,7 +215,7 @@ async def _unless_ignored(
     peer: str,
     timeout: float,
 ) -> BrokerVersions:
-    """Return the versions that the broker reports, or those of 0.9 if it is one that ignores the request."""
+    """Return the versions that the broker reports, or the versions of 0.9 if it ignores the request."""
     answer = asyncio.ensure_future(exchange)
     probe: asyncio.Future[bool] | None = None
     try:
@@ -254,7 +256,7 @@ async def _ignores_api_versions(connect: Connect, until: float, timeout: float) 
 
 
 async def _answer(connection: Connection, request: Request[Any], until: float, timeout: float) -> None:
-    """Send a request in version 0, and wait for the response, which says nothing here."""
+    """Send a request in version 0, and wait for the response, whose content doesn't matter."""
     name = api_name(request.api_key)
     async with deadline_at(until, lambda: f"{name} to {connection.peer}: no response in {timeout:.3g} s"):
         await connection.send_raw(request, 0, timeout)

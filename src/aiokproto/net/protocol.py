@@ -2,7 +2,7 @@
 
 A response frame is ``int32 length | int32 correlation id | …``. Responses arrive in the order of the requests, so the
 correlation id is a check, not a key: :attr:`ClientProtocol.pending` is a FIFO queue, and a mismatch means that bytes
-were lost or the peer is broken. There is no recovery from that but closing the connection. (The tokens of SASL after
+were lost or the peer is broken. The only recovery from that is to close the connection. (The tokens of SASL after
 SaslHandshake v0 are frames without correlation id, see :data:`TOKEN`.)
 
 Frames are read into one of two places. Small ones share a scratch buffer: one ``recv`` can hold many, and each is
@@ -30,13 +30,15 @@ SCRATCH_SIZE = 64 * 1024
 """Responses up to this size (bytes) share the scratch buffer; a larger one gets a buffer of its exact size."""
 
 READ_AT_ONCE = 512 * 1024
-"""Most bytes read in one iteration of the event loop. A socket can hold megabytes, which take milliseconds to copy."""
+"""Maximum number of bytes read in one iteration of the event loop. A socket can hold megabytes, which take milliseconds
+to copy."""
 
 MAX_FIRST_RESPONSE_SIZE = 1024 * 1024
-"""Longest frame in bytes before the connection is open: a peer that has not proved anything gets little memory."""
+"""Longest frame in bytes before the connection is open, because a peer that hasn't proved anything gets little
+memory."""
 
 TOKEN = -1
-"""In place of a correlation id: the next frame is a SASL token, and nothing but that."""
+"""Takes the place of a correlation id: the next frame is a SASL token, and nothing else."""
 
 _INT32 = Packer(">i")
 _LENGTH_SIZE = 4
@@ -74,7 +76,7 @@ class ClientProtocol(Generic[T]):
         self.peer = peer
         self.pending: deque[Pending[T]] = deque()
         self._client_id = client_id
-        # There is at most one entry per API and version in use, so a few dozen.
+        # The dict has at most one entry per API and version in use, so a few dozen.
         self._headers: dict[tuple[int, int], bytes] = {}
         self._max_response_size = max_response_size
         self._limit = min(max_response_size, MAX_FIRST_RESPONSE_SIZE)
@@ -133,7 +135,7 @@ class ClientProtocol(Generic[T]):
         request.encode_into(data, version)
         _INT32.pack_into(data, 0, len(data) - _LENGTH_SIZE)
         _INT32.pack_into(data, _ID_AT, correlation_id)
-        # Count only after encoding has succeeded, because a request that was never sent uses up no id.
+        # Count only after encoding has succeeded: a request that was never sent uses up no id.
         self._next_id = (correlation_id + 1) % _IDS
         return correlation_id, data
 
@@ -150,11 +152,11 @@ class ClientProtocol(Generic[T]):
         return bytes(frame)
 
     def sent(self, correlation_id: int, api_key: int, token: T) -> None:
-        """Expect the response to a request that is written now, after those of all requests before it."""
+        """Expect the response to a request that is written now, after the responses to all requests before it."""
         self.pending.append(Pending(correlation_id, api_key, token))
 
     def end(self) -> None:
-        """Give the buffers back: nothing is read any more. What :attr:`unfinished` returns stays."""
+        """Release the buffers, because nothing is read any more. :attr:`unfinished` keeps its value."""
         rest = self.unfinished
         self._frame = None
         self._scratch = bytearray(rest)
@@ -167,7 +169,7 @@ class ClientProtocol(Generic[T]):
             # Slice it again each time: asyncio asks for a buffer before every recv, and must never get more than the
             # frame lacks, or it would read into the next frame.
             return self._frame[self._frame_filled : self._frame_filled + READ_AT_ONCE]
-        # It is never empty, because _make_room moves out what fills it.
+        # It is never empty: _make_room moves out what fills it.
         return self._scratch_view[self._end :]
 
     def received(self, count: int) -> Iterator[tuple[T, memoryview]]:
@@ -185,7 +187,7 @@ class ClientProtocol(Generic[T]):
             self._frame_filled += count
             if self._frame_filled == len(self._frame):
                 frame, self._frame = self._frame, None
-                # It isn't copied, because nothing else refers to this buffer, and decoded records are views of it.
+                # It isn't copied: nothing else refers to this buffer, and decoded records are views of it.
                 yield self._match(frame), frame
             return
         self._end += count
@@ -228,7 +230,7 @@ class ClientProtocol(Generic[T]):
         )
 
     def _make_room(self) -> None:
-        """Move what is left of the scratch buffer: into a frame of its own if that is large, else to the front."""
+        """Move the rest of the scratch buffer: into a frame of its own if that frame is large, else to the front."""
         left = self._end - self._start
         if left >= _LENGTH_SIZE:
             size = self._announced()

@@ -1,4 +1,4 @@
-"""Through a proxy: SOCKS5 (RFC 1928, RFC 1929) and HTTP CONNECT (RFC 9110, section 9.3.6).
+"""Connections through a proxy: SOCKS5 (RFC 1928, RFC 1929) and HTTP CONNECT (RFC 9110, section 9.3.6).
 
 :class:`Handshake` is the connection's first protocol. :func:`negotiate` asks the proxy for the broker; after that
 :meth:`Handshake.hand_over` gives the connection to the client's own protocol, with or without TLS of its own. A proxy
@@ -22,11 +22,11 @@ from aiokproto.net.tls_errors import PROXY, refusal
 from aiokproto.texts import address
 
 TLS_HANDSHAKE = 24 * 3600.0
-"""What event loops get as the limit of a TLS handshake (s): the deadline of the connection ends it. They would report
-the end of their own limit of a minute as an end by the peer."""
+"""The limit of a TLS handshake (s) that event loops get: the deadline of the connection ends it. Their own limit of a
+minute would look like an end by the peer."""
 
 MAX_RESPONSE_SIZE = 16 * 1024
-"""Longest response of a proxy in bytes: curl and Go have limits of this order."""
+"""Longest response of a proxy in bytes; the limits of curl and Go are similar."""
 
 _HTTP = b"HTTP/1."
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?!\d)([^\r\n]*)")
@@ -100,7 +100,7 @@ class Handshake(asyncio.Protocol):
         self._transport.write(data)
 
     async def read(self, size: int) -> bytes:
-        """Read so many bytes.
+        """Read this many bytes.
 
         Raises:
             EOFError: The proxy closed the connection before.
@@ -191,7 +191,7 @@ async def negotiate(line: Handshake, proxy: Proxy, host: str, port: int) -> None
     except EOFError:
         if line.seen:
             raise _no_proxy(proxy, line.seen) from None
-        # With TLS 1.3 a proxy rejects a certificate after the handshake.
+        # A proxy rejects a certificate after the handshake if TLS is 1.3.
         refused = refusal(f"proxy {proxy}", line.lost, PROXY)
         if refused is not None:
             raise refused from line.lost
@@ -230,7 +230,7 @@ async def _socks5(line: Handshake, proxy: Proxy, host: str, port: int) -> None:
     _, kind = second = await line.read(2)
     if kind not in (_IPV4, _NAME, _IPV6):
         raise _no_proxy(proxy, second + line.seen)
-    # This is the proxy's own address, of which only the length counts.
+    # This is the proxy's own address. Only its length counts.
     size = {_IPV4: 4, _IPV6: 16}.get(kind)
     await line.read((size if size is not None else (await line.read(1))[0]) + 2)
 

@@ -2,9 +2,8 @@
 
 There are three ways to a broker: directly, by its addresses (:mod:`~aiokproto.net.addresses`); through a proxy
 (:mod:`~aiokproto.net.proxy`); and by the application's own ``dialer``. ``address_map`` changes where each of them
-leads. In all of them TLS verifies the host that the broker advertises, unless ``ssl_server_hostname`` names another:
-what is in between is not trusted.
-"""
+leads. In all of them TLS verifies the host that the broker advertises, unless ``ssl_server_hostname`` names another,
+because the client doesn't trust what is in between."""
 
 from __future__ import annotations
 
@@ -41,14 +40,15 @@ class Dialled(asyncio.BaseProtocol):
 P = TypeVar("P", bound=Dialled)
 
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
-"""Idle seconds before the first probe, seconds between probes, and lost probes that end the connection."""
+"""Idle seconds before the first probe, seconds between probes, and the number of lost probes that ends the
+connection."""
 
 _EXPECTED = {
     "address_map": "a host and a port",
     "dialer": "a connected stream socket without TLS",
     "ssl_server_hostname": "a host name",
 }
-"""What the functions of the application return, by option."""
+"""What the application's functions return, by option."""
 
 _SILENT_IN_HANDSHAKE = "no response to the TLS handshake: the listener is one without TLS, or the service is not Kafka"
 
@@ -111,13 +111,13 @@ class _Dial(Generic[P]):
     async def run(self) -> P:
         config, host, port = self._config, self._host, self._port
         if config.tls is not None:
-            # Check the options first, because a mistake in them doesn't depend on the address.
+            # Check the options first: a mistake in them doesn't depend on the address.
             self._context = await self._certificates(config.tls)
             name = host
             if config.server_hostname is not None:
                 name = await self._ask("ssl_server_hostname", config.server_hostname, host, port, _is_name)
             self._server_hostname = self._tls_name(name)
-        # Only the connection goes elsewhere; the certificate is still verified against the host.
+        # The connection alone goes elsewhere; the certificate is still verified against the host.
         if config.address_map is not None:
             host, port = await self._ask("address_map", config.address_map, host, port, _is_address)
             if (host, port) != (self._host, self._port):
@@ -191,7 +191,7 @@ class _Dial(Generic[P]):
         return None
 
     async def _simple(self, endpoint: Endpoint) -> P | None:
-        """Connect in one step of the event loop's own, which a simulation has too."""
+        """Connect in one step of the event loop's own, which a simulation has, too."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         try:
@@ -207,7 +207,7 @@ class _Dial(Generic[P]):
         return None
 
     async def _attach(self, opened: socket.socket, where: str) -> P | None:
-        """Make a connected socket a connection, after the TLS handshake if there is one; None if that failed."""
+        """Turn a connected socket into a connection, after the TLS handshake if there is one; None if that failed."""
         loop = asyncio.get_running_loop()
         # An event loop may have transports of its own for these.
         local = opened.family == getattr(socket, "AF_UNIX", None)
@@ -250,7 +250,7 @@ class _Dial(Generic[P]):
         return protocol
 
     async def _through(self, proxy: Proxy, host: str, port: int) -> P | None:
-        # The proxy gets one address after the other, because it alone knows which it can reach.
+        # The proxy gets one address after the other: it alone knows which it can reach.
         names = [host]
         if proxy.scheme == "socks5":
             try:
@@ -295,7 +295,7 @@ class _Dial(Generic[P]):
                 protocol = self._make()
                 check_certificate(self._peer, await line.hand_over(protocol, self._context, self._server_hostname))
                 return protocol
-        # This includes a cancellation, because no other code has the socket.
+        # This includes a cancellation: no other code has the socket.
         except BaseException as error:
             found[0].close()
             line.abort()
@@ -349,10 +349,9 @@ def check_certificate(peer: str, transport: asyncio.BaseTransport, option: str =
 def set_socket_options(transport: asyncio.BaseTransport) -> None:
     """Send small requests at once (``TCP_NODELAY``), and keep idle connections alive.
 
-    asyncio does the first only for sockets that name their protocol, which a ``dialer`` need not. NAT gateways and
-    firewalls drop idle connections silently; where the operating system does not have the options of TCP keepalive,
-    its own times apply.
-    """
+    asyncio sets the first only for sockets that name their protocol, which the socket of a ``dialer`` may not do. NAT
+    gateways and firewalls drop idle connections silently. If the operating system lacks the options of TCP keepalive,
+    its own times apply."""
     # It is None in the simulation, whose transports have no socket; and a dialer's socket may be of another family.
     connected = transport.get_extra_info("socket")
     if connected is None or connected.family not in (socket.AF_INET, socket.AF_INET6):

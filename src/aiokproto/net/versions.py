@@ -23,10 +23,10 @@ _METADATA, _VOTE = 3, 52
 SOFTWARE_NAME = "aiokproto"
 
 BY_OPTION = "by broker_version"
-"""Why versions are assumed that the application has given."""
+"""Why versions are assumed: the application has given the release."""
 
 BEFORE_0_10 = ("0.8.2", "0.9")
-"""Releases without ApiVersions, whose versions are therefore those of :mod:`aiokproto.codec.releases`."""
+"""Releases without ApiVersions. :mod:`aiokproto.codec.releases` has their versions."""
 
 
 class BrokerVersions:
@@ -55,7 +55,7 @@ class BrokerVersions:
 
     @classmethod
     def assume(cls, release: str, peer: str, why: str = "as it has no ApiVersions") -> BrokerVersions:
-        """Return the versions of a broker that is not asked, by its release."""
+        """Return the versions of a release, for a broker that isn't asked."""
         return cls(versions_of(release), peer, assumed=why)
 
     @property
@@ -152,7 +152,7 @@ class Identity(NamedTuple):
 
 
 ANYONE = Identity()
-"""Of a peer that may be any broker: that of a bootstrap address."""
+"""The identity of a bootstrap address, which may lead to any broker."""
 
 
 class Negotiation:
@@ -203,8 +203,8 @@ class Negotiation:
             raise NotKafkaError(f"{self.peer} rejects ApiVersions v0, which every broker since 0.10 has")
         # Brokers from 0.10 to 2.3 list nothing in this response, so use version 0, which all of them have.
         theirs = ranges.get(API_VERSIONS, Versions(0, 0))
-        # The version is strictly lower each time, because a broker that lists the version it has just rejected must not
-        # cause an endless loop.
+        # The version is strictly lower each time: a broker that lists the version it has just rejected must not cause
+        # an endless loop.
         self.version = max(0, min(self.version - 1, theirs.highest))
         return None
 

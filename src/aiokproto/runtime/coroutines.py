@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def is_async(function: object) -> bool:
-    """Return whether it is a coroutine function: also for a partial of one, and for an object with ``__call__``."""
+    """Return whether it is a coroutine function, a partial of one, or an object with such a ``__call__``."""
     while isinstance(function, partial):
         function = function.func
     if iscoroutinefunction(function):
