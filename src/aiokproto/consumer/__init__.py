@@ -36,13 +36,11 @@ from __future__ import annotations
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.commit_result import CommitOutcome, CommitResult, CommitStatus
 from aiokproto.consumer.consumer import Consumer
-from aiokproto.consumer.cursor import PartitionState, PartitionStatus
+from aiokproto.consumer.cursor import LogState, PartitionState, PartitionStatus
 from aiokproto.consumer.dead_letters import DeadLetterTopic
-from aiokproto.consumer.log_state import LogState
 from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.progress import Progress
 from aiokproto.consumer.report import ConsumerStats, PartitionStats
-from aiokproto.consumer.reset_reason import ResetReason
 from aiokproto.consumer.running import (
     DeadLetters,
     PartitionProgress,
@@ -54,6 +52,7 @@ from aiokproto.consumer.running import (
     RunSummary,
     TopicCounts,
 )
+from aiokproto.consumer.start_lookup import ResetReason
 
 __all__ = [
     "CommitOutcome",

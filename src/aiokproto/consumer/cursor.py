@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 from aiokproto.consumer.buffer import RecordBuffer
 from aiokproto.consumer.fetch_state import FetchState
-from aiokproto.consumer.log_state import LogState
 from aiokproto.consumer.start_lookup import FormerPosition, StartLookup
 from aiokproto.errors import KafkaError
 from aiokproto.fetched.chunk import BufferedBytes, Chunk
@@ -59,6 +58,32 @@ class PartitionState(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.status.value}: {self.detail}" if self.detail else self.status.value
+
+
+class LogState(NamedTuple):
+    """A partition's position, and its log as of the last fetch. What is unknown is None.
+
+    Attributes:
+        position: The offset of the next record to be delivered.
+        log_start_offset: The first offset of the log.
+        last_stable_offset: The end of what ``read_committed`` can read: the first offset of an open transaction, or the
+            high watermark.
+        high_watermark: The end of what can be read: the offset after the last replicated record.
+        lag: The number of offsets between the position and the end that this consumer can read.
+        leader_epoch: The leader epoch in which the log was fetched.
+    """
+
+    position: int | None
+    log_start_offset: int | None
+    last_stable_offset: int | None
+    high_watermark: int | None
+    lag: int | None
+    leader_epoch: int | None
+
+    @property
+    def at_end(self) -> bool:
+        """Whether everything that this consumer could read at the last fetch was delivered. False while unknown."""
+        return self.lag == 0
 
 
 class Cursor:

@@ -18,8 +18,6 @@ from aiokproto.consumer.commit_result import CommitResult
 from aiokproto.consumer.config import ConsumerConfig
 from aiokproto.consumer.cursor import Cursor, PartitionState, PartitionStatus
 from aiokproto.consumer.fetcher import Fetcher
-from aiokproto.consumer.find_topics import find_topics
-from aiokproto.consumer.metric_source import metric_source
 from aiokproto.consumer.new_partitions import SeenTopics
 from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.offsets import OffsetLookup
@@ -27,7 +25,7 @@ from aiokproto.consumer.position_resolver import PositionResolver
 from aiokproto.consumer.position_validator import PositionValidator
 from aiokproto.consumer.reader import Reader
 from aiokproto.consumer.rebalancing import Rebalancing
-from aiokproto.consumer.silence import SilenceWatch
+from aiokproto.consumer.report import SilenceWatch, metric_source
 from aiokproto.consumer.start_lookup import COMMITTED, EARLIEST
 from aiokproto.consumer.subscription import SubscriptionState
 from aiokproto.consumer.undecodable import Undecodable
@@ -44,11 +42,13 @@ from aiokproto.group.config import LeaveMode
 from aiokproto.group.leaving import leave_group
 from aiokproto.group.member import GroupMember, make_member
 from aiokproto.observe.observers import ConsumerObserver
-from aiokproto.running.totals import RunTotals
+from aiokproto.running.runner import RunTotals
 from aiokproto.runtime.timeouts import deadline_at, wait_until
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.consumer")
+
+_CREATE = "consumers never create topics: create it first"
 
 _TOPIC_RETRY = 5.0
 """Seconds after which a subscribed topic that does not exist is looked up again."""
@@ -252,13 +252,13 @@ class Engine(Lifecycle):
         self._spawn("validate", self.validator.run())
         self._spawn("metadata", self._watch_cluster())
         self._spawn("subscription", self._follow_subscription())
-        self._spawn("silence", SilenceWatch(self.assignment, self.fetcher, self.reader, self.member).run())
+        self._spawn("silence", SilenceWatch(self).run())
         if self.member is not None:
             self._spawn("group", self.member.run())
             self._spawn("progress", self._watch_progress(self.member))
             if self.config.enable_auto_commit:
                 self._spawn("commit", self._auto_commit())
-        self.cluster.push_metrics(metric_source(self.cluster, self.observer, self.assignment, self.member))
+        self.cluster.push_metrics(metric_source(self))
 
     def _failed(self) -> None:
         self.assignment.stop()
@@ -389,7 +389,7 @@ class Engine(Lifecycle):
             topics = wanted.matching(await self.cluster.topics())
         if wanted.partitions is not None:
             topics = frozenset(partition.topic for partition in wanted.partitions)
-        found, failures = await find_topics(self.cluster, topics)
+        found, failures = await _find_topics(self.cluster, topics)
         self._unfound = bool(failures)
         existing = {name: len(info.partitions) for name, info in found.items()}
         if regex is not None and self._seen.begins(wanted):
@@ -630,3 +630,25 @@ class Engine(Lifecycle):
             again = {each: position for each, position in offsets.items() if each not in self.assignment.cursors}
             self._given_up = again | self._given_up
             raise
+
+
+async def _find_topics(
+    cluster: ClusterClient, topics: Iterable[str]
+) -> tuple[dict[str, TopicInfo], dict[str, KafkaError]]:
+    """Look up topics. Return those that exist, and the errors of the others, so that these hold up nothing."""
+    names = sorted(topics)
+    # At once: with a hundred topics one that is missing would delay the others by seconds each.
+    answers = await asyncio.gather(*(cluster.topic(name) for name in names), return_exceptions=True)
+    found: dict[str, TopicInfo] = {}
+    failures: dict[str, KafkaError] = {}
+    for name, answer in zip(names, answers, strict=True):
+        if isinstance(answer, UnknownTopicError):
+            detail = answer.detail or f"it does not exist, or this client may not see it; {_CREATE}"
+            failures[name] = UnknownTopicError(answer.code, answer.context, detail)
+        elif isinstance(answer, KafkaError):
+            failures[name] = answer
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            found[name] = answer
+    return found, failures

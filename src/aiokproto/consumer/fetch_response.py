@@ -17,7 +17,7 @@ from aiokproto.consumer.fetch_session import FetchPosition
 from aiokproto.consumer.offsets import MISSING_FOR, why_missing
 from aiokproto.consumer.position_resolver import PositionResolver
 from aiokproto.consumer.position_validator import PositionValidator
-from aiokproto.consumer.reset_reason import ResetReason
+from aiokproto.consumer.start_lookup import ResetReason
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import CorruptRecordError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify

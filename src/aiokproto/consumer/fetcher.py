@@ -22,7 +22,7 @@ from aiokproto.consumer.fetch_request import FetchConfig
 from aiokproto.consumer.fetch_response import FetchResponseHandler
 from aiokproto.consumer.position_resolver import PositionResolver
 from aiokproto.consumer.position_validator import PositionValidator
-from aiokproto.consumer.reset_reason import ResetReason
+from aiokproto.consumer.start_lookup import ResetReason
 from aiokproto.error_codes import ErrorCode
 from aiokproto.fetched.chunk import BufferedBytes
 from aiokproto.fetched.time_slice import TimeSlice

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from inspect import iscoroutinefunction
 from typing import NamedTuple, cast
 
-from aiokproto.consumer.reset_reason import ResetReason
-from aiokproto.consumer.start_lookup import EARLIEST, LATEST, NEAREST
+from aiokproto.consumer.start_lookup import EARLIEST, LATEST, NEAREST, ResetReason
 from aiokproto.errors import ConfigurationError
 from aiokproto.types import TopicPartition
 

@@ -22,8 +22,15 @@ from aiokproto.consumer.lookups import Lookups
 from aiokproto.consumer.new_partitions import follows_committed
 from aiokproto.consumer.offset_reset import ResetPolicy
 from aiokproto.consumer.offsets import MISSING_FOR, FoundOffset, OffsetLookup, may_pass, why_missing
-from aiokproto.consumer.reset_reason import ResetReason
-from aiokproto.consumer.start_lookup import COMMITTED, EARLIEST, LATEST, NEAREST, FormerPosition, StartLookup
+from aiokproto.consumer.start_lookup import (
+    COMMITTED,
+    EARLIEST,
+    LATEST,
+    NEAREST,
+    FormerPosition,
+    ResetReason,
+    StartLookup,
+)
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, DeadlineError, KafkaError, LogTruncationError, UnknownTopicError, error_for
 from aiokproto.failures import Action, Situation, classify

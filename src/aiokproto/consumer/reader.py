@@ -10,11 +10,10 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from aiokproto.application.gates import READ
 from aiokproto.consumer.assignment import Assignment
-from aiokproto.consumer.awaited import Awaited
 from aiokproto.consumer.batch import DamagedBatch, FetchedBatch
 from aiokproto.consumer.buffer import RecordBuffer
 from aiokproto.consumer.cursor import Cursor
@@ -43,6 +42,24 @@ CHECKED_ON_LOOP = 2 * 1024 * 1024
 """Bytes whose checksums are verified in the event loop, in some tenths of a millisecond."""
 
 T = TypeVar("T")
+
+
+class Awaited(NamedTuple):
+    """What the delivery of a fetched record waits for: the application's deserializer, or a dead letter.
+
+    Attributes:
+        what: As in "the record waits for …".
+        record: Returns the record.
+        since: The loop time at which the wait began.
+    """
+
+    what: str
+    record: Callable[[], Record]
+    since: float
+
+    def __str__(self) -> str:
+        record = self.record()
+        return f"{record.topic}-{record.partition}: the record at offset {record.offset} waits for {self.what}"
 
 
 class Reader:

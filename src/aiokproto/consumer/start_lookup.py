@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import NamedTuple
-
-from aiokproto.consumer.reset_reason import ResetReason
 
 EARLIEST = -2
 """The timestamp that stands for the first offset in ListOffsets."""
@@ -14,6 +13,14 @@ NEAREST = -11
 """Start at the offset of the log that is nearest to the former position. Not a value of the protocol."""
 COMMITTED = -10
 """Start at the group's committed offset. Not a value of the protocol."""
+
+
+class ResetReason(Enum):
+    """Why the consumer has moved a position by itself."""
+
+    OUT_OF_RANGE = "the offset is outside the log"
+    TOPIC_RECREATED = "the topic was deleted and created again"
+    TRUNCATED = "the log was truncated"
 
 
 class FormerPosition(NamedTuple):

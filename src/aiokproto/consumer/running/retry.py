@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from aiokproto.application.calls import calling, check_not_awaitable
-from aiokproto.config.values import duration, integer, seconds, text
+from aiokproto.config.values import integer, seconds
 from aiokproto.errors import ConfigurationError
 from aiokproto.runtime.coroutines import is_async
 
@@ -79,11 +79,3 @@ class Retry:
 
 NO_RETRY = Retry(attempts=1)
 """One attempt."""
-
-
-def to_delays(topics: Mapping[str, float]) -> dict[str, float]:
-    """Check the topics of :class:`RetryTopics`. Return their delays in seconds."""
-    if not isinstance(topics, Mapping) or not topics:
-        raise ConfigurationError(f"RetryTopics({topics!r}): expected {{topic: delay in ms}}")
-    named = {text("RetryTopics topic", topic): delay for topic, delay in topics.items()}
-    return {topic: duration(f"RetryTopics[{topic!r}]", delay) for topic, delay in named.items()}

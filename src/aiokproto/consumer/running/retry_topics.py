@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from aiokproto.config.values import duration, text
 from aiokproto.consumer.dead_letters import SupportsPostBytes
-from aiokproto.consumer.running.retry import to_delays
+from aiokproto.errors import ConfigurationError
 from aiokproto.runtime import current
 from aiokproto.texts import repr_of
 from aiokproto.types import Header, Record
@@ -57,7 +58,7 @@ class RetryTopics:
     def __init__(self, topics: Mapping[str, float], producer: SupportsPostBytes) -> None:
         """``topics``: topic → delay in ms, in the order in which a record passes through them. ``producer``: a started
         producer, which stays the caller's; its serializers are not applied."""
-        self._delays = to_delays(topics)
+        self._delays = _to_delays(topics)
         self._producer = producer
         self.topics = tuple(self._delays)
 
@@ -98,3 +99,11 @@ class RetryTopics:
             *(header for header in record.headers if not header[0].startswith("__retry.")),
         ]
         await (await self._producer.post_bytes(topic, record.raw_value, key=record.raw_key, headers=headers))
+
+
+def _to_delays(topics: Mapping[str, float]) -> dict[str, float]:
+    """Check the topics of :class:`RetryTopics`. Return their delays in seconds."""
+    if not isinstance(topics, Mapping) or not topics:
+        raise ConfigurationError(f"RetryTopics({topics!r}): expected {{topic: delay in ms}}")
+    named = {text("RetryTopics topic", topic): delay for topic, delay in topics.items()}
+    return {topic: duration(f"RetryTopics[{topic!r}]", delay) for topic, delay in named.items()}
