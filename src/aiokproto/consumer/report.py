@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("aiokproto.consumer")
 
 SILENT_FOR = 5.0
-"""Seconds without a record, while a call waits and something is wrong, after which the cause is logged."""
+"""Seconds without a record after which the cause is logged, if a call waits and something is wrong."""
 
 REPEATED_AFTER = 30.0
 """Seconds after which the same causes are logged again."""
 
 _NAMED = 3
-"""How many causes are named, the most frequent first."""
+"""Most causes that a log line names, the most frequent first."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ class ConsumerStats:
         bytes_fetched: Bytes of records, as received.
         batches_delivered: Record batches that the application has received.
         records_delivered: Their records.
-        offset_resets: Positions that were not in the log any more.
+        offset_resets: Positions that weren't in the log any more.
         commit_latency: Successful commits.
-        commit_failures: The others.
+        commit_failures: Failed commits.
         waited: Seconds in which a call waited for records.
         run: What ``run()`` has done and is doing.
     """
@@ -206,8 +206,8 @@ def _add_partitions(engine: Engine, findings: Findings) -> None:
 class SilenceWatch:
     """Logs why a consumer gets no records.
 
-    Topics without new records are no cause: only partitions that cannot be read, a group that cannot be joined, a group
-    that has no partition for this member, and a deserializer or a dead letter that is awaited.
+    Topics without new records are no cause. Causes are partitions that can't be read, a group that can't be joined, a
+    group without a partition for this member, and a deserializer or a dead letter that a read waits for.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -221,12 +221,12 @@ class SilenceWatch:
     async def run(self) -> None:
         """Watch until cancelled."""
         loop = asyncio.get_running_loop()
-        # Counters and no hooks: the paths that deliver records know nothing of this watch.
+        # Compare counters instead of adding hooks, so that the paths that deliver records don't know about this watch.
         delivered, requests, since = -1, 0, loop.time()
         while True:
             if self._assignment.delivered != delivered:
                 delivered, since, self._logged = self._assignment.delivered, loop.time(), ""
-            # An application that requests nothing does not wait, so nothing is missing.
+            # An application that requests no records doesn't wait, so no record is missing.
             waiting = self._reader.waiting or self._reader.awaited is not None
             waited, requests = waiting or self._reader.requests != requests, self._reader.requests
             if waited and loop.time() - since >= SILENT_FOR and (causes := await self._causes()):
@@ -239,7 +239,7 @@ class SilenceWatch:
             self._logged, self._logged_at = causes, now
 
     async def _causes(self) -> str:
-        """Return what is wrong, empty if nothing is."""
+        """Return what is wrong; empty if nothing is."""
         if self._reader.awaited is not None:
             return str(self._reader.awaited)
         if self._member is not None and (problem := self._member.problem):

@@ -1,9 +1,9 @@
-"""Retry topics: records that failed wait in a topic of their own, so that they hold up nothing.
+"""Retry topics, where failed records wait so that they don't hold up others.
 
-A record that fails is written to the first topic, with the time at which it is due in a header; from there it is
-handled again, and if it fails it is written to the next one. All records of a topic wait equally long, so they are due
-in the order in which they were written: reading a partition stops at the first one that is not, and nothing waits in
-memory.
+A record that fails is written to the first topic, with the time at which it's due in a header. From there it's handled
+again, and if it fails again it's written to the next topic. All records of a topic wait equally long, so they're due in
+the order in which they were written. Reading a partition stops at the first record that isn't due, so no record waits
+in memory.
 """
 
 from __future__ import annotations
@@ -63,18 +63,18 @@ class RetryTopics:
         self.topics = tuple(self._delays)
 
     def next(self, record: Record[Any, Any]) -> str | None:
-        """Return the topic in which a record waits that failed; None if it passed through all of them."""
+        """Return the topic in which a failed record waits next; None if it has passed through all of them."""
         if record.topic not in self._delays:
             return self.topics[0]
         at = self.topics.index(record.topic) + 1
         return self.topics[at] if at < len(self.topics) else None
 
     def wait(self, record: Record[Any, Any]) -> float:
-        """Return the seconds until a record is due; 0 if it is, or waits in no retry topic."""
+        """Return the seconds until a record is due; 0 if it's due, or isn't from a retry topic."""
         delay = self._delays.get(record.topic)
         if delay is None:
             return 0.0
-        # The first one: a record that was retried before has the headers of then behind it.
+        # Take the first such header, because a record that was retried before has older ones behind it.
         due = next((value for name, value in record.headers if name == DUE), None)
         if due is None or not due.isdigit() or len(due) > 18:
             return 0.0
