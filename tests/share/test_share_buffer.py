@@ -12,10 +12,17 @@ from hypothesis import strategies as st
 from aiokproto.codec.messages.share_fetch import AcquiredRecords
 from aiokproto.errors import CorruptRecordError
 from aiokproto.records import BatchRecord, decode, encode
-from aiokproto.share.acquire_limit import AcquireLimit
-from aiokproto.share.buffer import FetchedPart, Offsets, OpenAcquired, ShareBuffer, acquired_ranges, missing
+from aiokproto.share.buffer import (
+    AcquiredRange,
+    AcquireLimit,
+    FetchedPart,
+    Offsets,
+    OpenAcquired,
+    ShareBuffer,
+    acquired_ranges,
+    missing,
+)
 from aiokproto.share.ledger import AcquiredPartition, AcquisitionLock
-from aiokproto.share.record_maker import AcquiredRange
 from aiokproto.types import TopicPartition
 
 

@@ -18,8 +18,7 @@ from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.messages.produce import ProduceRequest
 from aiokproto.codec.messages.txn_offset_commit import TxnOffsetCommitRequest
 from aiokproto.codec.schema import Request, Response
-from aiokproto.consumer.reset_reason import ResetReason
-from aiokproto.consumer.start_lookup import FormerPosition
+from aiokproto.consumer.start_lookup import FormerPosition, ResetReason
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
     BrokerError,

@@ -20,13 +20,12 @@ from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.commit_result import CommitResult, Committable, to_commit
 from aiokproto.consumer.config import ConsumerConfig
-from aiokproto.consumer.cursor import PartitionState
+from aiokproto.consumer.cursor import LogState, PartitionState
 from aiokproto.consumer.dead_letters import DeadLetterTopic
 from aiokproto.consumer.delivery import RecordIterator
 from aiokproto.consumer.deserializers import Deserializers
 from aiokproto.consumer.deserializing import DeserializingReader
 from aiokproto.consumer.engine import Engine
-from aiokproto.consumer.log_state import LogState
 from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.progress import Delivered, Progress
 from aiokproto.consumer.reader import BatchIterator

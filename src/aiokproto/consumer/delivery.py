@@ -23,10 +23,10 @@ class DeliveryState:
     """The records that can be delivered now, and the ones that the application is processing.
 
     Attributes:
-        open: The decoded records of the partition that is being delivered, last one first, so that delivering is
-            ``pop()``. Whatever ends a partition's right to be delivered replaces this list.
-        current: What was delivered last: a record, a list or a batch, until the next is requested; then None.
-        thread: The thread that they are for.
+        open: The decoded records of the partition that is being delivered, last one first, so that delivering a record
+            is a ``pop()``. A pause, a seek, or anything else that ends the partition's delivery replaces this list.
+        current: The record, list or batch that was delivered last; None once the next one is requested. thread: The id
+        of the thread that reads the consumer.
     """
 
     __slots__ = ("current", "open", "thread")
@@ -55,7 +55,7 @@ class RecordIterator:
 
     async def __anext__(self) -> Record:
         delivery = self._delivery
-        # No check of pauses, seeks or revocations here: each of them has replaced the list.
+        # Pauses, seeks and revocations need no check here, because each of them has replaced the list.
         if not delivery.open or delivery.thread != get_ident():
             await self._reader.open()
         delivery.current = record = delivery.open.pop()

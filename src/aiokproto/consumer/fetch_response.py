@@ -1,4 +1,4 @@
-"""Fetch responses: buffer the records of each partition, and act on each partition's error."""
+"""Handling of Fetch responses: buffer the records of each partition, and act on each partition's error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aiokproto.consumer.fetch_session import FetchPosition
 from aiokproto.consumer.offsets import MISSING_FOR, why_missing
 from aiokproto.consumer.position_resolver import PositionResolver
 from aiokproto.consumer.position_validator import PositionValidator
-from aiokproto.consumer.reset_reason import ResetReason
+from aiokproto.consumer.start_lookup import ResetReason
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import CorruptRecordError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
@@ -32,10 +32,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("aiokproto.fetch")
 
 REPLICA_FOR = 300.0
-"""Seconds after which the leader is asked again for the preferred replica: the metadata age, as in the Java client."""
+"""Seconds after which the leader is asked for the preferred replica again. It's the metadata age, as in the Java
+client."""
 
 _AROUND_RECORDS = 1024
-"""Upper bound of what a response for one partition takes beside its records, in bytes."""
+"""Upper bound of the bytes in a response for one partition that aren't records."""
 
 
 class FetchResponseHandler:
@@ -73,7 +74,7 @@ class FetchResponseHandler:
         self.leaders_until = 0.0
         """Loop time until which all partitions are fetched from leaders, because a follower did not serve."""
         self.results = 0
-        """How many partitions had another result than records, or none: a refusal, say."""
+        """How many partitions had a result other than records, such as an error code."""
 
     @property
     def observer(self) -> ConsumerObserver:
@@ -102,14 +103,14 @@ class FetchResponseHandler:
         Returns:
             The partitions that the next request has to ask for at another offset.
         """
-        # One slice for the whole response: a thousand partitions must not hold the event loop.
+        # Use one slice for the whole response, because a thousand partitions must not hold up the event loop.
         time_slice, moved = TimeSlice(), []
         for topic in response.responses:
             name = topic.topic or names(topic.topic_id)
             for data in topic.partitions:
                 partition = TopicPartition(name, data.partition_index)
                 cursor, wanted = cursors.get(partition), requested.get(partition)
-                # Dropped silently: whoever changed the cursor has requested what it needs.
+                # Drop it silently, because the code that changed the cursor has requested what it needs.
                 if cursor is None or wanted is None or not _is_current(cursor, wanted):
                     continue
                 if data.error_code:
@@ -131,18 +132,18 @@ class FetchResponseHandler:
     ) -> bool:
         """Buffer the records of a partition. Return whether its offset to fetch has changed."""
         fetch = cursor.fetch
-        # Also without records: the broker serves the partition.
+        # Even a response without records shows that the broker serves the partition.
         fetch.succeeded()
         fetch.high_watermark = data.high_watermark
         fetch.last_stable_offset = data.last_stable_offset
         fetch.log_start_offset = data.log_start_offset
-        # The leader compares before it reads: such a response has no records.
+        # The leader compares epochs before it reads, so such a response has no records.
         if data.diverging_epoch.epoch >= 0:
             end = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             self._validator.found(cursor, wanted.last_epoch, end, wanted.leader_epoch)
             fetch.moves += 1
-            # Once is an unclean election; a log that diverges from what it has just agreed to must not be asked all the
-            # time.
+            # An unclean election diverges once. A log that diverges again from what it has just agreed to must not be
+            # asked all the time.
             if fetch.moves > 1:
                 pause = self._cluster.backoff.delay(fetch.moves - 1)
                 fetch.failed("the leader's log diverges again", asyncio.get_running_loop().time() + pause)
@@ -154,7 +155,7 @@ class FetchResponseHandler:
             fetch.replica = (data.preferred_read_replica, asyncio.get_running_loop().time() + REPLICA_FOR)
             self._fetcher.place_again(cursor)
             self.results += 1
-        # A leader that names a replica sends none (KIP-392); nor does a long poll that has ended.
+        # There are none if the leader names a replica (KIP-392), or if the long poll has ended.
         if not data.records:
             return False
         aborted = data.aborted_transactions or [] if self._config.read_committed else []
@@ -168,16 +169,15 @@ class FetchResponseHandler:
             limits=self._config.limits,
         )
         for chunk in uncut:
-            # Checked for each chunk: pause() below lets the application seek.
+            # Check this for each chunk, because pause() below lets the application seek.
             if cursor.version != wanted.version or fetch.offset != chunk.position:
                 return False
             if cursors.get(cursor.partition) is not cursor:
-                # During a pause the partition was moved to another broker, which was requested to continue at this
-                # offset.
+                # During a pause the partition was moved to another broker, which fetches from this offset on.
                 return False
-            # Compare with this request: an earlier one for the larger size may have failed.
+            # Compare with the size of this request, because an earlier one for the larger size may have failed.
             if chunk.wanted_size > wanted.max_bytes and self._has_room_for(chunk):
-                # Nothing is buffered: the offset stays, and is requested again alone.
+                # Buffer nothing. The offset stays, and the partition is requested again alone.
                 fetch.wanted_size = chunk.wanted_size
                 return True
             observer = self._assignment.observer
@@ -188,13 +188,14 @@ class FetchResponseHandler:
             cursor.received(chunk, buffered)
             if chunk.damage is not None:
                 self._fetcher.place_again(cursor)
-            # For each chunk and not at the end: the application can begin while the rest is cut.
+            # Report each chunk at once, so that the application can read it while the rest is cut.
             self._assignment.arrived(cursor)
             await time_slice.pause()
         return True
 
     def _has_room_for(self, chunk: Chunk) -> bool:
-        """Return whether a cut batch fits into a response; if not, the chunk ends with an error."""
+        """Return whether a batch that the broker has cut fits into a response. If it doesn't, the chunk ends with an
+        error."""
         limit = self._cluster.config.max_response_size
         if chunk.wanted_size <= limit - _AROUND_RECORDS:
             return True
@@ -211,7 +212,7 @@ class FetchResponseHandler:
         code, fetch = ErrorCode(data.error_code), cursor.fetch
         context = f"Fetch of {cursor.partition} at offset {fetch.offset} from broker {node}"
         asked = self._cluster.asked(FetchRequest, cursor.partition.topic)
-        # The replica as it is now: only a follower's refusal sends the client back to the leader.
+        # Look at the replica as it is now, because only a follower's refusal sends the client back to the leader.
         action = classify(code, Situation(FetchRequest.api_key, follower=fetch.replica is not None))
         if action is Action.STOP:
             raise error_for(code, context, None, asked)
@@ -224,14 +225,14 @@ class FetchResponseHandler:
             )
             self._assignment.fail(cursor, error)
         elif action is Action.RESET_OFFSET:
-            # Buffered records are valid, and delivered first; after the backoff the broker refuses again.
+            # Buffered records are valid and are delivered first. After the backoff the broker refuses again.
             if not self._resolver.reset(cursor, ResetReason.OUT_OF_RANGE):
                 self.back_off(cursor, code.name)
         elif action is Action.FETCH_FROM_LEADER:
             self._leave_follower(node, cursor, code)
         else:
             leader = data.current_leader
-            # KIP-951; before version 12 the field has its default, -1.
+            # Before version 12 the field has its default, -1 (KIP-951).
             if leader.leader_id >= 0:
                 self._cluster.metadata.update_leader(
                     *cursor.partition, leader.leader_id, leader.leader_epoch, endpoints
@@ -242,15 +243,15 @@ class FetchResponseHandler:
         # guard: a follower that does not serve is left
         cursor.fetch.replica = None
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            # The follower may lag; only the leader knows whether the offset is in the log (KIP-392).
+            # The follower may lag, so only the leader knows whether the offset is in the log (KIP-392).
             self._fetcher.place_again(cursor)
         else:
             self.back_off(cursor, code.name)
-        # Otherwise a leader that knows no better would name the same follower again, endlessly.
+        # Otherwise the leader, which knows no better, would name the same follower again and again.
         self.avoid_followers(node)
 
     def avoid_followers(self, node: int) -> None:
-        """Fetch from leaders for a while, since a preferred replica cannot be reached or does not serve."""
+        """Fetch from leaders for a while, because a preferred replica can't be reached or doesn't serve."""
         log.info("fetching from leaders: broker %d, a preferred replica, does not serve", node)
         self.leaders_until = asyncio.get_running_loop().time() + REPLICA_FOR
 

@@ -1,4 +1,5 @@
-"""How far some delivered records have brought a consumer: what a transaction commits, and where an abort returns to."""
+"""The progress that some delivered records mean: the offsets that a transaction commits, and where an abort returns
+to."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ from aiokproto.types import GroupMetadata, OffsetAndMetadata, Record, TopicParti
 
 
 class Delivered:
-    """Offsets to commit in a transaction, and the ownerships in which what is before them was delivered.
+    """Offsets to commit in a transaction, and the ownerships in which the records before them were delivered.
 
-    Each attempt of a request takes the identity anew, together with a look at the ownerships: both of one turn of the
-    event loop. As long as a partition has one owner, the current generation is the right one to send, whatever
-    rebalances came in between; afterwards none is.
+    Each attempt of a request reads the identity again and checks the ownerships, in one turn of the event loop. As long
+    as this consumer has owned a partition all the time, the current generation is the right one to send, even if
+    rebalances came in between. Afterwards no generation is right.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Delivered:
         return self._engine.group_metadata()
 
     def _committed(self) -> None:
-        """A transaction has committed the positions."""
+        """Note that a transaction has committed the positions."""
         for where, cursor in self._cursors.items():
             if where in self._positions and self._assignment.cursors.get(where) is cursor:
                 cursor.committed(self._positions[where].offset)

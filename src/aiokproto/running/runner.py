@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from types import CoroutineType
 from typing import Any, NamedTuple
@@ -24,13 +24,11 @@ from typing import Any, NamedTuple
 from aiokproto.application.calls import failure
 from aiokproto.errors import ClientClosedError, ConfigurationError
 from aiokproto.fetched.time_slice import TimeSlice
-from aiokproto.hooks import HookCalls
-from aiokproto.running.drain import Drain
-from aiokproto.running.progress import Progress
+from aiokproto.hooks import HookCalls, RunProgressed
 from aiokproto.running.scheduler import Backlog, Scheduler, Work
 from aiokproto.running.signals import signals_handled
 from aiokproto.running.status import STUCK_AFTER, WATCHED_EVERY, StuckReport, problem_of, status_of
-from aiokproto.running.summary import RunStatus, RunSummary, TopicCounts
+from aiokproto.running.summary import RunStats, RunStatus, RunSummary, TopicCounts
 from aiokproto.runtime import create_task
 from aiokproto.texts import counted, repr_of
 
@@ -42,6 +40,9 @@ _TIMED_OUT = "handler_timeout_ms"
 
 _FOLLOWING = (True,) * 7 + (False,)
 """Whether another call may follow without a look at the clock, and at the other partitions."""
+
+
+_NOTHING = (0,) * 6
 
 
 class NotAwaitableError(ConfigurationError):
@@ -66,6 +67,59 @@ class Plan(NamedTuple):
     handle_signals: bool
 
 
+class _Drain:
+    """Ends when all calls have ended, after a time, or on :meth:`expire`."""
+
+    def __init__(self) -> None:
+        self._finished = asyncio.Event()
+        self._expired = asyncio.Event()
+
+    def finish(self) -> None:
+        """All calls have ended."""
+        self._finished.set()
+
+    def expire(self) -> None:
+        """Wait no longer."""
+        self._expired.set()
+
+    async def wait(self, seconds: float, *, expires: bool = True) -> bool:
+        """Return whether all calls have ended, after at most so many seconds, or with ``expires`` on :meth:`expire`."""
+        events = [self._finished, self._expired] if expires else [self._finished]
+        waits = [asyncio.ensure_future(event.wait()) for event in events]
+        try:
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+        return self._finished.is_set()
+
+
+class _Progress:
+    """Calls the hook for each topic with changes. Changes and not totals, so that an object can serve several runs."""
+
+    def __init__(self, hook: Callable[[RunProgressed], None] | None, counts: Mapping[str, TopicCounts]) -> None:
+        """``counts``: what the run does, by topic, as it goes on."""
+        self._hook = hook
+        self._counts = counts
+        self._reported: dict[str, tuple[int, ...]] = {}
+
+    def report(self, backlogs: Iterable[Backlog], running: Collection[Work]) -> None:
+        """Report the changes, with these backlogs and running calls."""
+        if self._hook is None:
+            return
+        pending: Counter[str] = Counter()
+        for backlog in backlogs:
+            pending[backlog.partition.topic] += backlog.count
+        calls = Counter(work.backlog.partition.topic for work in running)
+        for topic, counts in list(self._counts.items()):
+            done = (counts.processed, counts.retried, counts.dead_lettered, counts.failed)
+            now = (*done, pending[topic], calls[topic])
+            before = self._reported.get(topic, _NOTHING)
+            if now != before:
+                self._reported[topic] = now
+                self._hook(RunProgressed(topic, *(new - old for new, old in zip(now, before, strict=True))))
+
+
 class Runner(ABC):
     """One call of ``run()``. A subclass says where records come from, and what becomes of those that are handled."""
 
@@ -79,7 +133,7 @@ class Runner(ABC):
         self._scheduler = scheduler
         self._log = log
         self._topics: dict[str, TopicCounts] = {}
-        self._progress = Progress(hooks.run_progressed, self._topics)
+        self._progress = _Progress(hooks.run_progressed, self._topics)
         self._loop = asyncio.get_running_loop()
         self._timers: set[asyncio.TimerHandle] = set()
         self._workers: set[asyncio.Task[None]] = set()
@@ -88,7 +142,7 @@ class Runner(ABC):
         self._has_room.set()
         self._stopping = asyncio.Event()
         self._error: BaseException | None = None
-        self._drain = Drain()
+        self._drain = _Drain()
         self._ended = asyncio.Event()
         self._active = False
 
@@ -429,3 +483,37 @@ def goes_on(work: Work) -> bool:
 def _cancel(work: Work, why: str) -> None:
     work.cancelled = why
     work.task.cancel()
+
+
+class RunTotals:
+    """Sums of all runs; the last one counts by itself, so that handling a record costs nothing here."""
+
+    def __init__(self) -> None:
+        self._before = TopicCounts()
+        self._last: Runner | None = None
+
+    def begin(self, run: Runner) -> None:
+        """A run begins; the one before it has ended."""
+        if self._last is not None:
+            counts, before = self._last.summary(), self._before
+            before.processed += counts.processed
+            before.retried += counts.retried
+            before.dead_lettered += counts.dead_lettered
+            before.failed += counts.failed
+        self._last = run
+
+    def stats(self) -> RunStats:
+        """Return the totals, and what the run is doing. No I/O."""
+        before, last = self._before, self._last
+        if last is None:
+            return RunStats(0, 0, 0, 0, 0, 0)
+        counts, status = last.summary(), last.status()
+        return RunStats(
+            processed=before.processed + counts.processed,
+            retried=before.retried + counts.retried,
+            dead_lettered=before.dead_lettered + counts.dead_lettered,
+            failed=before.failed + counts.failed,
+            # What a run has not finished is given back at its end.
+            pending=status.pending if status.active else 0,
+            running=status.running,
+        )

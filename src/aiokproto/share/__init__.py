@@ -25,8 +25,7 @@ outcome; a record is acquired that the application has not requested.
 from __future__ import annotations
 
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
-from aiokproto.share.batch import ShareBatch
-from aiokproto.share.consumer import ShareConsumer
+from aiokproto.share.consumer import ShareBatch, ShareConsumer
 from aiokproto.share.ledger import ShareRecord
 from aiokproto.share.report import ShareConsumerStats, SharePartitionStats
 

@@ -16,10 +16,19 @@ from aiokproto.codec.messages.share_fetch import AcquiredRecords
 from aiokproto.fetched.chunk import DEFAULT_LIMITS, Chunk, DecodeLimits, OpenBatch, chunks
 from aiokproto.records import RecordBatch
 from aiokproto.share.acknowledgement import Acknowledgement
-from aiokproto.share.acquire_limit import AcquireLimit
 from aiokproto.share.ledger import AcquisitionLock, ShareRecord
-from aiokproto.share.record_maker import AcquiredRange, ShareRecordMaker
-from aiokproto.types import TopicPartition
+from aiokproto.types import Header, TimestampType, TopicPartition
+
+_FAST = 4
+"""A fetch was taken fast if that took less than this part of the lock's duration."""
+
+
+class AcquiredRange(NamedTuple):
+    """Offsets that one fetch has acquired, and how often their records were delivered, including this time."""
+
+    first: int
+    last: int
+    delivery_count: int
 
 
 class Offsets(NamedTuple):
@@ -136,6 +145,31 @@ class FetchedPart:
         return list(missing(self.ranges, begin, self.position, (record.offset for record in records)))
 
 
+class AcquireLimit:
+    """How many records to acquire with one request, learned from how fast the application takes them.
+
+    Each lock that expires on a record in the buffer uses up one of its deliveries, although nobody has seen the record.
+    With slow processing and a fixed number of records, that would archive records which nobody has processed.
+
+    Attributes:
+        most: The application's limit, ``max_poll_records``.
+        current: The limit now.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.current = most
+
+    def expired(self, delivered: int) -> None:
+        """Locks have expired in the buffer after this many records of that fetch were delivered."""
+        self.current = max(1, min(self.current, delivered) * 3 // 4)
+
+    def taken(self, elapsed: float, duration: float) -> None:
+        """All records of a fetch were delivered, ``elapsed`` seconds into their lock's ``duration``."""
+        if elapsed * _FAST < duration:
+            self.current = min(2 * self.current, self.most)
+
+
 class ShareBuffer:
     """All fetched parts, in the order of their arrival."""
 
@@ -200,6 +234,54 @@ class ShareBuffer:
         delivered meanwhile; None if there is none."""
         times = (part.lock.renew_at if part.lock.renew_at > now else part.lock.deadline for part in self._parts)
         return min(times, default=None)
+
+
+class ShareRecordMaker:
+    """A `Make` (see ``records.record``) of the acquired records of one batch; None for records of other members.
+
+    Attributes:
+        latest: The offset of the last record that was read, whosoever it is; -1 before the first.
+    """
+
+    def __init__(
+        self,
+        lock: AcquisitionLock,
+        ranges: Sequence[AcquiredRange],
+        timestamp_type: TimestampType,
+        leader_epoch: int,
+    ) -> None:
+        """``ranges`` are in the order of their offsets."""
+        self._topic, self._partition = lock.acquired.partition
+        self._lock = lock
+        self._ranges = ranges
+        self._at = 0
+        self.latest = -1
+        self._timestamp_type = timestamp_type
+        self._leader_epoch = leader_epoch
+
+    def __call__(
+        self, offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: tuple[Header, ...]
+    ) -> ShareRecord | None:
+        """Return a record, None if it is not acquired. Called in the order of offsets."""
+        self.latest = offset
+        ranges = self._ranges
+        while self._at < len(ranges) and ranges[self._at].last < offset:
+            self._at += 1
+        if self._at == len(ranges) or offset < ranges[self._at].first:
+            return None
+        return ShareRecord(
+            self._topic,
+            self._partition,
+            offset,
+            timestamp,
+            key,
+            value,
+            headers,
+            self._timestamp_type,
+            self._leader_epoch,
+            ranges[self._at].delivery_count,
+            self._lock,
+        )
 
 
 class OpenAcquired(OpenBatch["ShareRecord | None"]):

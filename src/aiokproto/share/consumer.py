@@ -22,7 +22,6 @@ from aiokproto.running.summary import RunStatus, RunSummary
 from aiokproto.runtime.coroutines import is_async
 from aiokproto.security.tracebacks import hiding_options
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
-from aiokproto.share.batch import ShareBatch
 from aiokproto.share.config import ShareConfig, refuse_consumer_options
 from aiokproto.share.engine import ShareEngine
 from aiokproto.share.ledger import ShareRecord
@@ -32,6 +31,42 @@ from aiokproto.types import TopicPartition
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
+
+
+class ShareBatch:
+    """Records of one partition that were acquired together and stored in one record batch, in order; not empty.
+
+    Attributes:
+        topic: The topic's name.
+        partition: The partition's number.
+        records: The records. Offsets can have gaps: other members have those.
+    """
+
+    __slots__ = ("partition", "records", "topic")
+
+    def __init__(self, records: Sequence[ShareRecord]) -> None:
+        self.topic = records[0].topic
+        self.partition = records[0].partition
+        self.records = records
+
+    def __iter__(self) -> Iterator[ShareRecord]:
+        return iter(self.records)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @property
+    def lock_deadline(self) -> float:
+        """When the first acquisition lock of the records ends, on the event loop's clock."""
+        return min(record.lock_deadline for record in self.records)
+
+    def __repr__(self) -> str:
+        first, last = self.records[0].offset, self.records[-1].offset
+        return (
+            f"ShareBatch(topic={self.topic!r}, partition={self.partition}, first_offset={first}, "
+            f"last_offset={last}, records={len(self.records)})"
+        )
+
 
 Acquired = ShareRecord | ShareBatch | Iterable[ShareRecord]
 """What can be acknowledged."""

@@ -14,17 +14,16 @@ from aiokproto.errors import AuthorizationError, ConfigurationError, KafkaError
 from aiokproto.group.leaving import leave_group
 from aiokproto.group.share_member import ShareMember
 from aiokproto.observe.observers import ShareObserver
-from aiokproto.running.totals import RunTotals
+from aiokproto.running.runner import RunTotals
 from aiokproto.runtime.timeouts import deadline_at, wait_until
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
-from aiokproto.share.acquire_limit import AcquireLimit
-from aiokproto.share.buffer import ShareBuffer
+from aiokproto.share.buffer import AcquireLimit, ShareBuffer
 from aiokproto.share.config import ShareConfig
 from aiokproto.share.fetcher import ShareFetcher
 from aiokproto.share.ledger import Ended, QueuedAck, RecordState, ShareRecord
-from aiokproto.share.metric_source import metric_source
 from aiokproto.share.outcomes import Outcomes
 from aiokproto.share.reader import ShareReader
+from aiokproto.share.report import metric_source
 from aiokproto.share.requests import Member
 from aiokproto.texts import counted
 from aiokproto.types import TopicPartition
@@ -268,9 +267,7 @@ class ShareEngine(Lifecycle):
         self._spawn("group", self.member.run())
         self._spawn("outcomes", self.outcomes.report())
         self._spawn("silence", self._watch_silence())
-        self.cluster.push_metrics(
-            metric_source(self.cluster, self.observer, self.reader, self.member, self.config.group_id)
-        )
+        self.cluster.push_metrics(metric_source(self))
 
     def _failed(self) -> None:
         self.reader.wake()
