@@ -66,7 +66,7 @@ def drain(of: Accumulator, now: float, busy: frozenset[int] = frozenset()) -> Dr
 
 def sent(drained: Drained) -> dict[int, list[int]]:
     """Node → partitions of the request."""
-    return {node: [batch.where.partition for batch in batches] for node, batches in drained.requests.items()}
+    return {node: [batch.topic_partition.partition for batch in batches] for node, batches in drained.requests.items()}
 
 
 def values(batch: ProducerBatch) -> list[bytes | None]:
@@ -157,26 +157,26 @@ def test_a_partition_without_leader_waits_and_is_reported() -> None:
     acc = accumulator((None, 2))
     batch = put(acc, b"a")
     drained = drain(acc, 1.0)
-    assert (drained.requests, [str(where) for where in drained.leaderless]) == ({}, ["flights-0"])
+    assert (drained.requests, [str(partition) for partition in drained.leaderless]) == ({}, ["flights-0"])
     acc.update("flights", (2, 2), 0.0)
     assert drain(acc, 1.0).requests == {2: [batch]}, "the batch goes to the current leader"
 
 
 def test_records_without_key_stay_until_a_batch_is_full_and_then_go_elsewhere() -> None:
     acc = accumulator((1, None, 1))
-    where = [put(acc, b"x" * 400, None).where.partition for _ in range(6)]
-    assert where == [0, 0, 2, 2, 0, 0], "never the partition without a leader"
+    partitions = [put(acc, b"x" * 400, None).topic_partition.partition for _ in range(6)]
+    assert partitions == [0, 0, 2, 2, 0, 0], "never the partition without a leader"
 
 
 def test_a_lingered_batch_does_not_move_the_sticky_partition_before_its_share() -> None:
     acc = accumulator((1, 1))
-    where = []
+    partitions = []
     for round_number in range(5):
-        where.append(put(acc, b"x" * 400, None, now=float(round_number)).where.partition)
+        partitions.append(put(acc, b"x" * 400, None, now=float(round_number)).topic_partition.partition)
         for batch in drain(acc, round_number + 1.0).requests.get(1, []):
             batch.seal()
             acc.complete(batch, 0)
-    assert where == [0, 0, 0, 1, 1]
+    assert partitions == [0, 0, 0, 1, 1]
 
 
 def test_buffer_memory_is_reserved_as_a_batch_fills() -> None:
@@ -482,7 +482,7 @@ def test_an_observed_failure_is_not_logged(caplog: pytest.LogCaptureFixture) -> 
 def test_partitions_can_be_added_to_a_topic() -> None:
     acc = accumulator((1,))
     acc.update("flights", (1, 2), 0.0)
-    assert put(acc, b"x", 1).where.partition == 1
+    assert put(acc, b"x", 1).topic_partition.partition == 1
     acc.update("flights", (), 0.0)
     assert drain(acc, 1.0).leaderless, "a topic that is gone keeps its records until they expire"
 

@@ -98,7 +98,7 @@ class ProducerMachine(RuleBasedStateMachine):
         if batch.done:
             # Expired in the client, but the request that was written to the socket still arrives.
             if fate.startswith("answer"):
-                self.logs[batch.where.partition].append(data)
+                self.logs[batch.topic_partition.partition].append(data)
         elif fate == "request lost" or fate == "refuse":
             self.acc.retry(batch, TRANSIENT, later)
         elif fate == "too large" and batch.count > 1 and batch.last_error is None:
@@ -107,7 +107,7 @@ class ProducerMachine(RuleBasedStateMachine):
         elif fate == "fatal" or fate == "too large":
             self.acc.fail(batch, FATAL)
         else:
-            offset = self.logs[batch.where.partition].append(data)
+            offset = self.logs[batch.topic_partition.partition].append(data)
             if fate == "answer lost":
                 self.acc.retry(batch, TRANSIENT, later)
             elif isinstance(offset, ErrorCode):

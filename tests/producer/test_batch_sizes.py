@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokproto.producer.batch_sizes import BatchSizes
-from aiokproto.producer.limits import BATCH_OVERHEAD, BufferLimits
+from aiokproto.producer.limits import BATCH_OVERHEAD, BatchSizes, BufferLimits
 
 LIMITS = BufferLimits(
     batch_size=10_000, buffer_memory=1_000_000, max_request_size=100_000, linger=1.0, delivery_timeout=30.0, in_flight=5

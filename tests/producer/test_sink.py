@@ -14,7 +14,7 @@ from aiokproto.errors import (
     KafkaError,
 )
 from aiokproto.producer.batch import ProducerBatch
-from aiokproto.producer.compression import MIN_BYTES
+from aiokproto.producer.sink import MIN_BYTES
 from tests.net.waiting import until
 from tests.patience import PATIENCE
 from tests.producer.fake import FakeCluster, Make, batches, grow_old

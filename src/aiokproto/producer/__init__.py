@@ -51,9 +51,9 @@ Requests about a transaction have ``default_api_timeout_ms`` each.
 from __future__ import annotations
 
 from aiokproto.producer.delivery import BatchDelivery, Delivery
+from aiokproto.producer.handed_over import PreparedTransaction
 from aiokproto.producer.outcomes import BulkDelivery, Outcomes
 from aiokproto.producer.partitioner import Partitioner, murmur2
-from aiokproto.producer.prepared_transaction import PreparedTransaction
 from aiokproto.producer.producer import Producer
 from aiokproto.producer.record import ProducerRecord
 from aiokproto.producer.report import ProducerStats

@@ -163,8 +163,8 @@ class RecordAppender(Generic[K, V]):
         # The whole run has one timestamp, since its results then need only one (BatchSlice).
         timestamp = self._now_ms()
         first = batch.count
-        for place in range(start, len(records)):
-            value = records[place]
+        for position in range(start, len(records)):
+            value = records[position]
             if not isinstance(value, bytes) or batch.append(timestamp, None, value, ()) is None:
                 break
         count = batch.count - first

@@ -299,23 +299,23 @@ class Buffer:
             with self._order.entered(topic) as turn:
                 async with self._waiting_calls.scope(_aborted):
                     queues = await self.topic(topic)
-                    where = _queue(queues, partition).where
-                    for one in batches:
+                    topic_partition = _queue(queues, partition).topic_partition
+                    for stored in batches:
                         # All are checked before the first one is appended, so either every batch can be sent or none
                         # is.
-                        self.accumulator.check_size(one, where)
+                        self.accumulator.check_size(stored, topic_partition)
                     # This call waits behind earlier ones. But it keeps its turn while it appends its batches, so
                     # nothing gets between them.
                     await self._until(turn, deadline)
                     appended: list[tuple[Outcome, int]] = []
-                    for one in batches:
+                    for stored in batches:
                         # The yield comes before check_open(), because what that checks must still hold when the batch
                         # is added.
                         await self._yield_to_others()
                         self.check_open(session)
-                        add = partial(self._add_encoded, queues, partition, one)
+                        add = partial(self._add_encoded, queues, partition, stored)
                         batch = await self._when_memory_free(session, add, deadline)
-                        appended.append((batch.outcome, one.max_timestamp))
+                        appended.append((batch.outcome, stored.max_timestamp))
                     return appended
         except KafkaError as error:
             session.missing(error)

@@ -23,16 +23,23 @@ from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.buffer import Buffer, WriteSession
 from aiokproto.producer.config import BATCH_SIZE, PartitionerName, ProducerConfig
+from aiokproto.producer.handed_over import PreparedTransaction
 from aiokproto.producer.named_partitioners import by_name, ignore_keys
 from aiokproto.producer.old_brokers import adapted
 from aiokproto.producer.partitioner import Partitioner
-from aiokproto.producer.prepared_transaction import PreparedTransaction
 from aiokproto.producer.record_sender import RecordSender
-from aiokproto.producer.report import ProducerStats, add_findings, producer_stats
+from aiokproto.producer.report import (
+    ProducerStats,
+    aborted,
+    add_findings,
+    delivery_error,
+    producer_stats,
+    summary,
+    undelivered,
+)
 from aiokproto.producer.sender import Sender
 from aiokproto.producer.serializers import Serializers
 from aiokproto.producer.sticky import StickyPartitioner
-from aiokproto.producer.summary import aborted, delivery_error, summary, undelivered
 from aiokproto.producer.transaction import Transaction
 from aiokproto.producer.transaction_manager import TransactionManager
 from aiokproto.producer.waiting import wait_all
@@ -59,7 +66,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
     ::
 
         async with Producer(bootstrap_servers="localhost:9092") as producer:
-            where = await producer.send("flights", b"UA 901", key=b"UA")
+            metadata = await producer.send("flights", b"UA 901", key=b"UA")
 
     There are three ways to write a record. :meth:`send` waits until it is acknowledged, :meth:`post` until it is
     buffered, and :meth:`try_post` does not wait at all. :meth:`send_many` and :meth:`post_many` write many records, at

@@ -19,10 +19,9 @@ from aiokproto.group.arguments import Offsets, Partition, to_offsets, to_partiti
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.producer.arrow_tables import SupportsArrow
 from aiokproto.producer.buffer import Buffer, WriteSession
-from aiokproto.producer.handed_over import HandedOver
+from aiokproto.producer.handed_over import HandedOver, PreparedTransaction
 from aiokproto.producer.outcomes import BulkDelivery, Outcomes
 from aiokproto.producer.partitioner import Partitioner
-from aiokproto.producer.prepared_transaction import PreparedTransaction
 from aiokproto.producer.record import ProducerRecord
 from aiokproto.producer.record_sender import RecordSender
 from aiokproto.producer.serializers import Serializers
