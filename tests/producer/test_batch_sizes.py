@@ -1,4 +1,4 @@
-"""How many bytes fill a batch before it is compressed: estimates, their limits, and what batches become."""
+"""How many bytes fill a batch before it's compressed: estimates, their limits, and the sizes of batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIMITS = BufferLimits(
 
 
 def sizes(*ratios: float, limits: BufferLimits = LIMITS) -> BatchSizes:
-    """Return the sizes after full batches of a topic that were compressed so."""
+    """Return the sizes after full batches of a topic that were compressed with this ratio."""
     made = BatchSizes(limits)
     for ratio in ratios:
         before = made.most("t")

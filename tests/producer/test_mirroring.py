@@ -39,7 +39,7 @@ from tests.producer.test_producer import Gate, settle
 
 
 def stored(*values: bytes, base: int = 40, codec: str = "none") -> bytes:
-    """A batch as a broker stores it when another producer wrote it in a transaction."""
+    """Return a batch as a broker stores it after another producer has written it in a transaction."""
     records = [BatchRecord(0, 1000 + number, None, value) for number, value in enumerate(values)]
     return encode(
         records,
@@ -124,7 +124,7 @@ async def test_order_is_kept_with_records_that_linger(make: Make) -> None:
 
 
 async def test_a_batch_is_copied_and_not_held(make: Make) -> None:
-    """Its bytes are a view of a whole fetch response."""
+    """The bytes of the batch are a view of a whole Fetch response."""
     fake = FakeCluster()
     async with make(fake) as producer:
         buffer = bytearray(stored(b"v"))
@@ -236,7 +236,7 @@ async def test_a_batch_fails_if_one_part_of_it_fails(make: Make) -> None:
 
 
 async def test_a_batch_too_large_for_the_topic_that_cannot_be_split_fails_alone(make: Make) -> None:
-    """The records are damaged, which is noticed only when the batch is split."""
+    """The records are damaged, which only splitting the batch shows."""
     fake = FakeCluster()
     damaged = bytearray(stored(b"1", b"2", b"3", codec="gzip"))
     damaged[HEADER.size :] = bytes(len(damaged) - HEADER.size)
